@@ -1,0 +1,1 @@
+"""Generated stubs of what Kornel offers beyond the scheduler interface."""
