@@ -1,0 +1,1 @@
+"""Values and rules of the field; imports nothing but the standard library."""

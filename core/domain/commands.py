@@ -1,0 +1,178 @@
+"""What a shim can tell the engine: serialisable values that carry everything the engine needs but the time.
+
+Partition names are in their full form ``[rm]name`` (protocol.md 4.1). Times are integer nanoseconds since the Unix
+epoch, ``created_s`` whole seconds. Amounts: :mod:`core.domain.resources`. ``NamedTuple`` where a message carries
+thousands of them: as immutable as a frozen dataclass and several times cheaper to build.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from core.domain.resources import Resources
+
+
+class NodeAction(IntEnum):
+    """``NodeInfo.ActionFromRM``; any other number is ignored like ``UNKNOWN``."""
+
+    UNKNOWN = 0
+    CREATE = 1
+    UPDATE = 2
+    DRAIN_NODE = 3
+    DECOMISSION = 4
+    DRAIN_TO_SCHEDULABLE = 5
+    CREATE_DRAIN = 6
+
+
+class TerminationType(IntEnum):
+    """Why an allocation ends (protocol.md 10.3). Unknown numbers mean STOPPED_BY_RM."""
+
+    UNKNOWN = 0
+    STOPPED_BY_RM = 1
+    TIMEOUT = 2
+    PREEMPTED_BY_SCHEDULER = 3
+    PLACEHOLDER_REPLACED = 4
+    SCHEDULING_FAILED_ON_RM = 5
+
+
+class AllocationSpec(NamedTuple):
+    """One ask (no ``node_id``) or one allocation that already runs on ``node_id``, as the shim describes it."""
+
+    key: str
+    application_id: str
+    partition: str
+    resources: Resources | None
+    priority: int = 0
+    node_id: str = ""
+    task_group: str = ""
+    placeholder: bool = False
+    originator: bool = False
+    allow_preempt_self: bool = True
+    allow_preempt_other: bool = False
+    created_s: int | None = None
+    required_node: str = ""
+    foreign: str = ""
+    """``static`` or ``default`` for load of another scheduler, else empty."""
+    tags: tuple[tuple[str, str], ...] = ()
+    legacy: bool = False
+    """Sent as a G2 ``AllocationAsk``: refusals go to the older list."""
+    max_allocations: int = 1
+    """Meaningful for G2 asks only."""
+
+
+class ReleaseSpec(NamedTuple):
+    """One entry of ``allocationsToRelease``. No application: foreign. No key: everything of the application."""
+
+    partition: str
+    application_id: str
+    key: str
+    termination: int = TerminationType.STOPPED_BY_RM
+    message: str = ""
+
+
+class NodeSpec(NamedTuple):
+    """One entry of a node request. ``capacity`` absent: not given (an empty node, or unchanged on UPDATE)."""
+
+    node_id: str
+    action: int
+    partition: str
+    attributes: tuple[tuple[str, str], ...] = ()
+    capacity: Resources | None = None
+    occupied: Resources | None = None
+    """G2 ``occupiedResource``: load of other schedulers on the whole node. Absent: not given."""
+    existing: tuple[AllocationSpec, ...] = ()
+    """G2 ``existingAllocations``: recovered with the node, all or nothing."""
+
+
+class ApplicationSpec(NamedTuple):
+    """One application to add."""
+
+    application_id: str
+    queue: str
+    partition: str
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
+    placeholder_timeout_ms: int = 0
+    placeholder_ask: Resources | None = None
+    gang_style: str = ""
+
+
+class ApplicationRef(NamedTuple):
+    """One application to remove."""
+
+    application_id: str
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterManager:
+    """Start afresh with this resource manager and configuration (protocol.md 5.1, 5.2)."""
+
+    rm_id: str
+    config: str = ""
+    policy_group: str = ""
+    version: str = ""
+    build_info: tuple[tuple[str, str], ...] = ()
+    extra_config: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConfiguration:
+    """Replace the queue configuration of the registered manager, all or nothing (protocol.md 5.4)."""
+
+    rm_id: str
+    config: str = ""
+    policy_group: str = ""
+    extra_config: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateNodes:
+    """A ``NodeRequest``: entries in order."""
+
+    rm_id: str
+    nodes: tuple[NodeSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateApplications:
+    """An ``ApplicationRequest``: all additions, then all removals."""
+
+    rm_id: str
+    add: tuple[ApplicationSpec, ...] = ()
+    remove: tuple[ApplicationRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateAllocations:
+    """An ``AllocationRequest``: allocations and asks in order, then ask releases, then releases (3.4, 8)."""
+
+    rm_id: str
+    allocations: tuple[AllocationSpec, ...] = ()
+    ask_releases: tuple[ReleaseSpec, ...] = ()
+    releases: tuple[ReleaseSpec, ...] = ()
+
+
+Command = RegisterManager | UpdateConfiguration | UpdateNodes | UpdateApplications | UpdateAllocations
+
+
+class Fault(IntEnum):
+    """Whose mistake a refused command is; the service turns it into a status code."""
+
+    UNKNOWN_MANAGER = 1
+    """Nobody registered under this rmID."""
+    OTHER_MANAGER = 2
+    """Another resource manager holds the core."""
+    INVALID_ARGUMENT = 3
+    """The command itself is wrong."""
+
+
+class CommandRefused(Exception):
+    """A whole command that cannot be taken; nothing of it was applied unless the spec says otherwise."""
+
+    def __init__(self, fault: Fault, message: str) -> None:
+        super().__init__(message)
+        self.fault = fault

@@ -1,0 +1,107 @@
+"""What the engine answers: values in the order in which they were decided.
+
+The service turns runs of equal kinds into response messages and keeps their order; nothing else reads the engine's
+mind. The same commands at the same times give the same effects, byte for byte, in any process.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from core.domain.commands import AllocationSpec
+from core.domain.reasons import Outcome
+from core.domain.resources import Resources
+
+
+class NodeAccepted(NamedTuple):
+    """A created node was taken in."""
+
+    node_id: str
+
+
+class NodeRejected(NamedTuple):
+    """A node was not created; ``reason`` starts with its token (:class:`core.domain.reasons.Rejection`)."""
+
+    node_id: str
+    reason: str
+
+
+class ApplicationAccepted(NamedTuple):
+    """An application was placed in a queue; its state is New."""
+
+    application_id: str
+
+
+class ApplicationRejected(NamedTuple):
+    """An application was not added; ``reason`` starts with its token."""
+
+    application_id: str
+    reason: str
+
+
+class ApplicationUpdated(NamedTuple):
+    """An application changed its state at ``at_ns`` (Unix nanoseconds)."""
+
+    application_id: str
+    state: str
+    at_ns: int
+    message: str
+
+
+class Allocated(NamedTuple):
+    """An ask was placed, or a recovered allocation confirmed. ``resources`` may differ from the spec's after a resize."""
+
+    spec: AllocationSpec
+    node_id: str
+    resources: Resources
+
+
+class Released(NamedTuple):
+    """An allocation is, or is to be, released. ``termination``: :class:`core.domain.commands.TerminationType`."""
+
+    partition: str
+    application_id: str
+    key: str
+    termination: int
+    message: str
+
+
+class AllocationRejected(NamedTuple):
+    """An entry of an allocation request was turned away; ``legacy`` entries go to the G2 list."""
+
+    key: str
+    application_id: str
+    reason: str
+    legacy: bool
+
+
+class VictimRecord(NamedTuple):
+    """One victim of a preemption decision."""
+
+    key: str
+    application_id: str
+    queue: str
+    node_id: str
+    resources: Resources
+    adjusted_priority: int
+
+
+class PreemptionDecided(NamedTuple):
+    """One attempt to preempt and how it ended (preemption.md I). No victims unless ``outcome`` is TRIGGERED."""
+
+    at_ns: int
+    partition: str
+    kind: str
+    key: str
+    application_id: str
+    queue: str
+    outcome: Outcome
+    detail: str
+    node_id: str
+    victims: tuple[VictimRecord, ...]
+
+
+AllocationEffect = Allocated | Released | AllocationRejected
+ApplicationEffect = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
+NodeEffect = NodeAccepted | NodeRejected
+Effect = AllocationEffect | ApplicationEffect | NodeEffect | PreemptionDecided

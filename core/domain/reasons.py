@@ -1,0 +1,61 @@
+"""Why something was refused: closed sets of tokens, the same in responses, logs, REST and tests."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Rejection(StrEnum):
+    """Why a request entry was turned away (protocol.md 6.1, 7, 8.1)."""
+
+    PARTITION_NOT_FOUND = "partition-not-found"
+    PARTITION_NOT_ACTIVE = "partition-not-active"
+    INVALID_ID = "invalid-id"
+    INVALID_KEY = "invalid-key"
+    INVALID_RESOURCE = "invalid-resource"
+    USER_INVALID = "user-invalid"
+    APPLICATION_EXISTS = "application-exists"
+    NO_QUEUE = "no-queue"
+    QUEUE_NOT_LEAF = "queue-not-leaf"
+    GANG_NEEDS_FIFO = "gang-needs-fifo"
+    GANG_TOO_LARGE = "gang-too-large"
+    NODE_EXISTS = "node-exists"
+    NODE_NOT_FOUND = "node-not-found"
+    APPLICATION_NOT_FOUND = "application-not-found"
+    APPLICATION_STATE = "application-state"
+    NO_RESOURCES = "no-resources"
+    NEGATIVE_RESOURCES = "negative-resources"
+    KEY_IN_USE = "key-in-use"
+    PLACEHOLDER_WITHOUT_GROUP = "placeholder-without-group"
+    FOREIGN_WITHOUT_NODE = "foreign-without-node"
+    MAX_ALLOCATIONS = "max-allocations"
+
+
+class Unschedulable(StrEnum):
+    """Why a pending ask was not placed (scheduling.md 17)."""
+
+    QUEUE_QUOTA = "queue-quota"
+    NO_FITTING_NODE = "no-fitting-node"
+    REQUIRED_NODE = "required-node"
+
+
+class Outcome(StrEnum):
+    """How an attempt to preempt ended (preemption.md I)."""
+
+    TRIGGERED = "TRIGGERED"
+    ATTEMPTS_EXHAUSTED = "ATTEMPTS_EXHAUSTED"
+    ASK_MAY_NOT_PREEMPT = "ASK_MAY_NOT_PREEMPT"
+    ALREADY_TRIGGERED = "ALREADY_TRIGGERED"
+    REQUIRED_NODE = "REQUIRED_NODE"
+    TOO_YOUNG = "TOO_YOUNG"
+    CHECKED_RECENTLY = "CHECKED_RECENTLY"
+    NO_GUARANTEE = "NO_GUARANTEE"
+    ASK_EXCEEDS_GUARANTEE = "ASK_EXCEEDS_GUARANTEE"
+    NOT_UNDER_GUARANTEE = "NOT_UNDER_GUARANTEE"
+    FENCED_AT_LEAF = "FENCED_AT_LEAF"
+    NO_CANDIDATES = "NO_CANDIDATES"
+    NO_NODE = "NO_NODE"
+    PREDICATE_REFUSED = "PREDICATE_REFUSED"
+    VICTIM_RELEASED = "VICTIM_RELEASED"
+    LAW_BROKEN = "LAW_BROKEN"
+    """Our own bug: a plan was refused because it broke a law. Counted, never applied."""

@@ -1,0 +1,231 @@
+"""Amounts of resources by type name, and the arithmetic the specs define on them.
+
+Quantities are integers in base units: ``vcore`` in thousandths of a core, ``memory`` in bytes, everything else a
+plain count. Results saturate at the ends of a signed 64-bit integer. ``None`` (no resource at all), an absent type
+and a type present with 0 are three different things; every function says which it expects.
+
+Rules: scheduling.md section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
+
+
+def clamp(value: int) -> int:
+    """*value*, held within a signed 64-bit integer."""
+    if value > INT64_MAX:
+        return INT64_MAX
+    if value < INT64_MIN:
+        return INT64_MIN
+    return value
+
+
+class Resources(Mapping[str, int]):
+    """Immutable amounts by resource type. An absent type counts as 0 unless a function says otherwise.
+
+    Equality is that of mappings: ``{"a": 0}`` differs from ``{}``; use :func:`equals` for the spec's comparison.
+    Hashable, so that equal demands can be recognised as one.
+    """
+
+    __slots__ = ("_amounts", "_hash")
+
+    def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
+        self._amounts: dict[str, int] = dict(amounts) if amounts else {}
+        self._hash: int | None = None
+
+    def __getitem__(self, name: str) -> int:
+        return self._amounts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._amounts)
+
+    def __len__(self) -> int:
+        return len(self._amounts)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._amounts.items()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Resources):
+            return self._amounts == other._amounts
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={amount}" for name, amount in sorted(self._amounts.items()))
+        return f"Resources({inner})"
+
+    def is_zero(self) -> bool:
+        """Whether every amount is 0, or there is none."""
+        return not any(self._amounts.values())
+
+    def has_negative(self) -> bool:
+        """Whether any amount is below 0."""
+        return any(amount < 0 for amount in self._amounts.values())
+
+    def without_zeros(self) -> Resources:
+        """The same amounts with the types that are 0 left out (the spec's *prune*)."""
+        return Resources({name: amount for name, amount in self._amounts.items() if amount})
+
+
+NOTHING: Final = Resources()
+
+
+def _or_empty(resources: Resources | None) -> Resources:
+    return NOTHING if resources is None else resources
+
+
+def add(left: Resources | None, right: Resources | None) -> Resources:
+    """Union of types, undefined counts 0."""
+    total = dict(_or_empty(left))
+    for name, amount in _or_empty(right).items():
+        total[name] = clamp(total.get(name, 0) + amount)
+    return Resources(total)
+
+
+def subtract(left: Resources | None, right: Resources | None) -> Resources:
+    """Union of types, undefined counts 0; results may be negative."""
+    total = dict(_or_empty(left))
+    for name, amount in _or_empty(right).items():
+        total[name] = clamp(total.get(name, 0) - amount)
+    return Resources(total)
+
+
+def multiply(resources: Resources | None, factor: int) -> Resources:
+    """Every amount times *factor*; nothing at all for ``None`` or factor 0."""
+    if resources is None or factor == 0:
+        return NOTHING
+    return Resources({name: clamp(amount * factor) for name, amount in resources.items()})
+
+
+def scale(resources: Resources | None, ratio: float) -> Resources:
+    """Every amount times *ratio*, cut off toward zero."""
+    if resources is None or ratio == 0:
+        return NOTHING
+    return Resources({name: clamp(int(amount * ratio)) for name, amount in resources.items()})
+
+
+def component_min(left: Resources | None, right: Resources | None) -> Resources | None:
+    """The lesser amount of each type; a type that only one side has keeps that side's amount."""
+    if left is None or right is None:
+        return right if left is None else left
+    least = dict(right)
+    for name, amount in left.items():
+        least[name] = min(amount, least[name]) if name in least else amount
+    return Resources(least)
+
+
+def component_max(left: Resources | None, right: Resources | None) -> Resources:
+    """The greater amount of each type, undefined counts 0; empty when either side is ``None``."""
+    if left is None or right is None:
+        return NOTHING
+    return Resources({name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}})
+
+
+def fits(limit: Resources | None, small: Resources | None) -> bool:
+    """Whether *small* fits into *limit*: a type the limit lacks, or has negative, counts as 0. (Nodes, root.)"""
+    bound = _or_empty(limit)
+    return all(amount <= max(0, bound.get(name, 0)) for name, amount in _or_empty(small).items())
+
+
+def fits_undefined_unlimited(limit: Resources | None, small: Resources | None) -> bool:
+    """As :func:`fits`, but a type the limit lacks is unlimited. (Queue and user headroom, configuration.)"""
+    if limit is None:
+        return True
+    return all(
+        amount <= max(0, limit[name]) for name, amount in _or_empty(small).items() if name in limit
+    )
+
+
+def fits_actual(limit: Resources | None, small: Resources | None) -> bool:
+    """As :func:`fits_undefined_unlimited`, but a negative limit is used as it is. (Preemption arithmetic.)"""
+    if limit is None:
+        return True
+    return all(amount <= limit[name] for name, amount in _or_empty(small).items() if name in limit)
+
+
+def equals(left: Resources | None, right: Resources | None) -> bool:
+    """Whether all types are equal, undefined counting 0. ``None`` equals only ``None``."""
+    if left is None or right is None:
+        return left is right
+    return all(left.get(name, 0) == right.get(name, 0) for name in {**left, **right})
+
+
+def equals_or_empty(left: Resources | None, right: Resources | None) -> bool:
+    """As :func:`equals`, but ``None``, empty and all-zero are the same."""
+    return equals(_or_empty(left), _or_empty(right))
+
+
+def strictly_greater(left: Resources | None, right: Resources | None) -> bool:
+    """Whether no type is smaller on the left and at least one is greater; undefined counts 0."""
+    big, small = _or_empty(left), _or_empty(right)
+    differences = [big.get(name, 0) - small.get(name, 0) for name in {**big, **small}]
+    return all(d >= 0 for d in differences) and any(differences)
+
+
+def strictly_greater_than_zero(resources: Resources | None) -> bool:
+    """Whether at least one amount is above 0 and none below; false for ``None``."""
+    return strictly_greater(resources, NOTHING)
+
+
+def greater_or_equal_only_existing(left: Resources | None, right: Resources | None) -> bool:
+    """Whether, among the types of *left*, none is smaller than on the right (scheduling.md 2.4)."""
+    big, small = _or_empty(left), _or_empty(right)
+    if not big:
+        return False
+    if not small:
+        return all(amount >= 0 for amount in big.values())
+    return all(amount >= small[name] for name, amount in big.items() if name in small)
+
+
+def match_any(left: Resources | None, right: Resources | None) -> bool:
+    """Whether both name at least one common type, whatever the amounts."""
+    other = _or_empty(right)
+    return any(name in other for name in _or_empty(left))
+
+
+def shares(resources: Resources | None, total: Resources | None) -> list[float]:
+    """Share of each type against *total*, ascending; the last is the dominant share.
+
+    0 stays 0; a type whose total is absent or 0 contributes its raw amount (scheduling.md 2.5).
+    """
+    whole = _or_empty(total)
+    result: list[float] = []
+    for name, amount in _or_empty(resources).items():
+        base = whole.get(name, 0)
+        result.append(float(amount) if amount == 0 or base == 0 else amount / base)
+    return sorted(result)
+
+
+def compare_shares(left: list[float], right: list[float]) -> int:
+    """-1, 0 or 1 for two ascending share lists, compared from the largest share downwards."""
+    for mine, other in zip(reversed(left), reversed(right), strict=False):
+        if mine != other:
+            return 1 if mine > other else -1
+    longer, sign = (left, 1) if len(left) > len(right) else (right, -1)
+    for rest in reversed(longer[: abs(len(left) - len(right))]):
+        if rest:
+            return sign if rest > 0 else -sign
+    return 0
+
+
+def used_percent(used: Resources, capacity: Resources) -> dict[str, int]:
+    """Whole percent of *capacity* used, by type that both name; may exceed 100 (scheduling.md 2.5)."""
+    result: dict[str, int] = {}
+    for name, whole in capacity.items():
+        if name not in used:
+            continue
+        amount = used[name]
+        if amount <= 0:
+            result[name] = 0
+        elif whole <= 0:
+            result[name] = 100
+        else:
+            result[name] = min(amount * 100 // whole, 2**31 - 1)
+    return result

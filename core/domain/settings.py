@@ -1,0 +1,80 @@
+"""What an administrator may choose between. Policies compare against these members; ``core.config`` fills them in.
+
+Rules: config.md 2.7, 2.8 and 6.1, preemption.md 0.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+DEFAULT_PREEMPTION_DELAY_NS: Final = 30 * 10**9
+DEFAULT_BACKOFF_DELAY_NS: Final = 30 * 10**9
+
+
+class SortPolicy(StrEnum):
+    """Order of the applications of a leaf queue. Parents always share fairly between their children."""
+
+    FIFO = "fifo"
+    FAIR = "fair"
+
+
+class PriorityPolicy(StrEnum):
+    """What a queue shows its parent: the priorities below it plus its offset, or (fence) its offset alone."""
+
+    DEFAULT = "default"
+    FENCE = "fence"
+
+
+class PreemptionPolicyKind(StrEnum):
+    """FENCE: asks from below take nothing from outside. DISABLED: tasks of the leaf are no victims."""
+
+    DEFAULT = "default"
+    FENCE = "fence"
+    DISABLED = "disabled"
+
+
+class QuotaTimer(StrEnum):
+    """What a further change does to an armed quota timer: start the delay again, or shift the first start."""
+
+    RESET = "reset"
+    ADJUST = "adjust"
+
+
+class GuaranteeMode(StrEnum):
+    """How far preemption may carry a queue: until it reaches its guarantee, or strictly never above it (law 4)."""
+
+    REACH = "reach"
+    STRICT = "strict"
+
+
+class MonitorContract(StrEnum):
+    """Whether the applications of a notified victim may answer with another one (preemption.md E.7)."""
+
+    NEGOTIABLE = "negotiable"
+    STRICT = "strict"
+
+
+class NodeSortPolicy(StrEnum):
+    """Which node is tried first: the least used (fair) or the fullest (binpacking)."""
+
+    FAIR = "fair"
+    BINPACKING = "binpacking"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProperties:
+    """The properties in force for one queue, inheritance done. Delays in nanoseconds; 0 means off where allowed."""
+
+    sort_policy: SortPolicy = SortPolicy.FIFO
+    sort_by_priority: bool = True
+    priority_policy: PriorityPolicy = PriorityPolicy.DEFAULT
+    priority_offset: int = 0
+    preemption_policy: PreemptionPolicyKind = PreemptionPolicyKind.DEFAULT
+    preemption_delay_ns: int = DEFAULT_PREEMPTION_DELAY_NS
+    quota_preemption_delay_ns: int = 0
+    quota_preemption_timer: QuotaTimer = QuotaTimer.RESET
+    quota_preemption_miss: int = 0
+    unschedulable_backoff: int = 0
+    unschedulable_backoff_delay_ns: int = DEFAULT_BACKOFF_DELAY_NS

@@ -1,0 +1,89 @@
+"""Applications: their asks in order, what they hold, and where they stand in their life."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from core.domain.application_states import AppState
+from core.domain.commands import ApplicationSpec
+from core.domain.priorities import PRIORITY_MIN
+from core.model.keyed_heap import KeyedHeap
+from core.model.shapes import Shape, Vector, widen
+
+if TYPE_CHECKING:
+    from core.model.allocations import Allocation, AskGroup
+    from core.model.queues import Queue
+
+
+def _group_key(group: AskGroup) -> tuple[tuple[int, int, int], int]:
+    return (group.head().order, group.number)
+
+
+class Application:
+    """An application in its leaf queue. ``real`` and ``placeholder`` are amounts held, ``pending`` amounts asked."""
+
+    __slots__ = (
+        "_group_numbers", "_priorities", "allocations", "application_id", "asks", "groups", "order", "pending",
+        "placeholder", "preempted_count", "priority", "queue", "real", "spec", "state", "submitted_ns", "timer_ns",
+        "user",
+    )  # fmt: skip
+
+    def __init__(self, spec: ApplicationSpec, queue: Queue, user: str, now_ns: int, width: int) -> None:
+        self.spec: Final = spec
+        self.application_id: Final = spec.application_id
+        self.queue: Queue = queue
+        self.user: Final = user
+        self.state = AppState.NEW
+        self.submitted_ns = now_ns
+        """Earliest of its own creation and that of anything it ever asked for (scheduling.md 5.2)."""
+        self.timer_ns: int | None = None
+        """When its current state times out; ``None``: never."""
+        self.asks: dict[str, Allocation] = {}
+        self.allocations: dict[str, Allocation] = {}
+        self.groups: dict[tuple[Shape, str], AskGroup] = {}
+        self.order: KeyedHeap[AskGroup] = KeyedHeap(_group_key)
+        """Groups worth trying."""
+        self.pending: Vector = [0] * width
+        self.real: Vector = [0] * width
+        self.placeholder: Vector = [0] * width
+        self.priority = PRIORITY_MIN
+        """Highest priority among its pending asks."""
+        self.preempted_count = 0
+        self._priorities: dict[int, int] = {}
+        self._group_numbers = 0
+
+    def next_group_number(self) -> int:
+        self._group_numbers += 1
+        return self._group_numbers
+
+    def holds(self, *, placeholders: bool) -> bool:
+        """Whether it holds an allocation of the given kind."""
+        return any(a.spec.placeholder == placeholders for a in self.allocations.values())
+
+    def ask_appears(self, priority: int) -> None:
+        """A pending ask of *priority* came, or came back: constant cost (preemption.md G)."""
+        self._priorities[priority] = self._priorities.get(priority, 0) + 1
+        if priority > self.priority:
+            self._set_priority(priority)
+
+    def ask_leaves(self, priority: int) -> None:
+        """A pending ask of *priority* was placed or withdrawn: at worst linear in distinct priorities."""
+        left = self._priorities[priority] - 1
+        if left:
+            self._priorities[priority] = left
+            return
+        del self._priorities[priority]
+        if priority == self.priority:
+            self._set_priority(max(self._priorities, default=PRIORITY_MIN))
+
+    def _set_priority(self, priority: int) -> None:
+        before, self.priority = self.priority, priority
+        self.queue.order.mark(self)
+        self.queue.shows(before, priority)
+
+    def widen(self, width: int) -> None:
+        for vector in (self.pending, self.real, self.placeholder):
+            widen(vector, width)
+
+    def __repr__(self) -> str:
+        return f"Application({self.application_id} in {self.queue.path}, {self.state})"

@@ -1,0 +1,159 @@
+"""Nodes in the order of their score, searched for the first that has room.
+
+The order is kept in groups of about 64 nodes, each with an upper bound of the free room of any node in it. A group
+whose bound cannot hold the demand is passed over in one comparison, so a search costs the number of groups, not of
+nodes, however full the cluster is. Bounds rise at once when a node gains room and are tightened when a search found
+nothing in a group: a bound may be too high, never too low.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from core.model.nodes import Node
+from core.model.shapes import Pairs, Vector, widen
+
+GROUP_SIZE: Final = 64
+
+Place = tuple[float, str]
+"""(score, node ID): total, since IDs are unique."""
+
+
+class _Group:
+    __slots__ = ("bound", "nodes", "places")
+
+    def __init__(self, places: list[Place], nodes: list[Node], width: int) -> None:
+        self.places = places
+        self.nodes = nodes
+        self.bound: Vector = [0] * width
+        self.tighten()
+
+    def tighten(self) -> None:
+        bound = [0] * len(self.bound)
+        for node in self.nodes:
+            for t, free in enumerate(node.free):
+                if free > bound[t]:
+                    bound[t] = free
+        self.bound = bound
+
+
+class NodeOrder:
+    """Nodes open to normal placement: schedulable and not reserved. The caller keeps it so."""
+
+    __slots__ = ("_groups", "_home", "_lasts", "_score", "_width")
+
+    def __init__(self, score: Callable[[Node], float]) -> None:
+        self._score = score
+        self._groups: list[_Group] = []
+        self._lasts: list[Place] = []
+        self._home: dict[Node, _Group] = {}
+        self._width = 0
+
+    def __len__(self) -> int:
+        return len(self._home)
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._home
+
+    def __iter__(self) -> Iterator[Node]:
+        for group in self._groups:
+            yield from group.nodes
+
+    def first_fit(self, pairs: Pairs) -> Node | None:
+        """The first node in order whose free room holds *pairs*."""
+        for group in self._groups:
+            bound = group.bound
+            for t, amount in pairs:
+                if bound[t] < amount:
+                    break
+            else:
+                for node in group.nodes:
+                    free = node.free
+                    for t, amount in pairs:
+                        if free[t] < amount:
+                            break
+                    else:
+                        return node
+                group.tighten()
+        return None
+
+    def add(self, node: Node) -> None:
+        """Take *node* in at the place its score gives it."""
+        node.score = self._score(node)
+        place = (node.score, node.node_id)
+        groups, lasts = self._groups, self._lasts
+        if not groups:
+            self._groups.append(_Group([place], [node], self._width))
+            lasts.append(place)
+            self._home[node] = self._groups[0]
+            return
+        at = min(bisect_left(lasts, place), len(groups) - 1)
+        group = groups[at]
+        index = bisect_left(group.places, place)
+        group.places.insert(index, place)
+        group.nodes.insert(index, node)
+        self._home[node] = group
+        bound, free = group.bound, node.free
+        for t in range(len(free)):
+            if free[t] > bound[t]:
+                bound[t] = free[t]
+        lasts[at] = group.places[-1]
+        if len(group.nodes) > 2 * GROUP_SIZE:
+            self._split(at)
+
+    def discard(self, node: Node) -> None:
+        """Take *node* out if it is in."""
+        group = self._home.pop(node, None)
+        if group is None:
+            return
+        place = (node.score, node.node_id)
+        at = bisect_left(self._lasts, place)
+        index = bisect_left(group.places, place)
+        del group.places[index]
+        del group.nodes[index]
+        if group.nodes:
+            self._lasts[at] = group.places[-1]
+        else:
+            del self._groups[at]
+            del self._lasts[at]
+
+    def refresh(self, node: Node) -> None:
+        """Move *node*, if it is in, to where its load now puts it."""
+        if node in self._home:
+            self.discard(node)
+            self.add(node)
+
+    def widen(self, width: int) -> None:
+        self._width = width
+        for group in self._groups:
+            widen(group.bound, width)
+
+    def rebuild(self, score: Callable[[Node], float], nodes: Iterable[Node]) -> None:
+        """Start again with another score and these nodes."""
+        self._score = score
+        placed: list[tuple[Place, Node]] = []
+        for node in nodes:
+            node.score = score(node)
+            insort(placed, ((node.score, node.node_id), node), key=lambda entry: entry[0])
+        self._groups = []
+        self._home = {}
+        for start in range(0, len(placed), GROUP_SIZE):
+            part = placed[start : start + GROUP_SIZE]
+            group = _Group([place for place, _ in part], [node for _, node in part], self._width)
+            self._groups.append(group)
+            self._home.update(dict.fromkeys(group.nodes, group))
+        self._lasts = [group.places[-1] for group in self._groups]
+
+    def _split(self, at: int) -> None:
+        group = self._groups[at]
+        half = len(group.nodes) // 2
+        upper = _Group(group.places[half:], group.nodes[half:], self._width)
+        del group.places[half:]
+        del group.nodes[half:]
+        group.tighten()
+        self._groups.insert(at + 1, upper)
+        self._lasts[at] = group.places[-1]
+        self._lasts.insert(at + 1, upper.places[-1])
+        self._home.update(dict.fromkeys(upper.nodes, upper))

@@ -1,0 +1,134 @@
+"""The queue tree: what each queue may use, uses and owes, and which of its children has something to place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from core.domain.priorities import PRIORITY_MIN, exposed
+from core.domain.settings import PriorityPolicy, QueueProperties
+from core.model.keyed_heap import KeyedHeap
+from core.model.shapes import Pairs, Shape, Vector, widen
+
+if TYPE_CHECKING:
+    from core.model.allocations import AskGroup
+    from core.model.applications import Application
+
+
+class Queue:
+    """A parent or leaf queue. Amounts cover the whole subtree, by type index.
+
+    used       allocated, victims that have not left yet included
+    pending    waiting asks
+    preempting marked victims not yet confirmed gone
+    claimed    asks that preempted and are not yet placed
+    guaranteed declared amounts above 0; absent: no guarantee
+    max        declared ceilings, 0 included; absent: unlimited. Root: what its nodes offer
+    """
+
+    __slots__ = (
+        "_lineage", "_priorities", "applications", "ceilings", "children", "claimed", "completed", "depth", "draining",
+        "fair_terms", "guaranteed", "leaf", "managed", "max", "name", "order", "parent", "parked", "path", "pending",
+        "preempted_count", "preempted_total", "preempting", "priority", "properties", "used", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        parent: Queue | None,
+        *,
+        leaf: bool,
+        properties: QueueProperties,
+        width: int,
+        order_key: Callable[[Any], Any],
+    ) -> None:
+        """*order_key* orders the active children of a parent, or the active applications of a leaf."""
+        self.name: Final = name
+        self.parent: Final = parent
+        self.path: Final = name if parent is None else f"{parent.path}.{name}"
+        self.depth: Final[int] = 0 if parent is None else parent.depth + 1
+        self.leaf = leaf
+        self.managed = True
+        self.draining = False
+        self.properties = properties
+        self.children: dict[str, Queue] = {}
+        self.applications: dict[str, Application] = {}
+        self.guaranteed: dict[int, int] = {}
+        self.max: dict[int, int] = {}
+        self.ceilings: Pairs = ()
+        """``max`` as pairs, for the loop."""
+        self.fair_terms: Pairs = ()
+        """(type, denominator) of the fair share: guaranteed, or the inherited maximum (scheduling.md 2.5, 5.1)."""
+        self.used: Vector = [0] * width
+        self.pending: Vector = [0] * width
+        self.preempting: Vector = [0] * width
+        self.claimed: Vector = [0] * width
+        self.waiting = 0
+        """Number of pending asks below."""
+        self.completed = 0
+        self.preempted_count = 0
+        self.preempted_total: Vector = [0] * width
+        """Everything ever taken from this queue by preemption."""
+        self.order: KeyedHeap[Any] = KeyedHeap(order_key)
+        """Children (or applications) that hold an ask worth trying, first one first."""
+        self.parked: dict[Shape, dict[AskGroup, None]] = {}
+        """Ask groups that this queue's max keeps back, by shape."""
+        self.priority = PRIORITY_MIN
+        """What this queue shows its parent (preemption.md G)."""
+        self._priorities: dict[int, int] = {}
+        self._lineage: tuple[Queue, ...] = (self, *(parent.lineage() if parent is not None else ()))
+
+    def __repr__(self) -> str:
+        return f"Queue({self.path})"
+
+    def lineage(self) -> tuple[Queue, ...]:
+        """This queue and its ancestors, root last."""
+        return self._lineage
+
+    def admits(self, pairs: Pairs) -> bool:
+        """Whether *pairs* fit under this queue's own max (its ancestors not looked at)."""
+        if self.ceilings:
+            ceilings, used = self.max, self.used
+            for t, amount in pairs:
+                most = ceilings.get(t)
+                if most is not None and used[t] + amount > most:
+                    return False
+        return True
+
+    def set_limits(self, guaranteed: dict[int, int], maximum: dict[int, int]) -> None:
+        """Replace guaranteed (amounts of 0 are no guarantee) and max."""
+        self.guaranteed = {t: amount for t, amount in guaranteed.items() if amount > 0}
+        self.max = maximum
+        self.ceilings = tuple(maximum.items())
+
+    def widen(self, width: int) -> None:
+        for vector in (
+            self.used, self.pending, self.preempting, self.claimed, self.preempted_total,
+        ):  # fmt: skip
+            widen(vector, width)
+
+    def shows(self, before: int, now: int) -> None:
+        """A child (or application) that showed priority *before* shows *now*: pass on what changes upwards."""
+        counts = self._priorities
+        if before != PRIORITY_MIN:
+            left = counts[before] - 1
+            if left:
+                counts[before] = left
+            else:
+                del counts[before]
+        if now != PRIORITY_MIN:
+            counts[now] = counts.get(now, 0) + 1
+        self.refresh_priority()
+
+    def refresh_priority(self) -> None:
+        """Recompute the exposed priority, and the ancestors' while it changes anything."""
+        shown = exposed(
+            max(self._priorities, default=PRIORITY_MIN),
+            self.properties.priority_offset,
+            fenced=self.properties.priority_policy is PriorityPolicy.FENCE,
+        )
+        if shown != self.priority:
+            before, self.priority = self.priority, shown
+            if self.parent is not None:
+                self.parent.order.mark(self)
+                self.parent.shows(before, shown)

@@ -1,0 +1,213 @@
+"""Allocation requests: asks, recovered allocations, foreign load, resizes and releases (protocol.md 8, 9, 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from core.domain.application_states import AppState
+from core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
+from core.domain.effects import AllocationRejected
+from core.domain.reasons import Rejection
+from core.domain.resources import NOTHING
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.model.nodes import Node
+from core.model.shapes import TooManyTypes
+from core.partition import ledger, lifecycle, placement, preempting, removal
+from core.partition.state import PartitionState
+from core.partition.waiting import node_gained
+
+_CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
+_NS_PER_S = 10**9
+
+
+def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
+    """One entry of ``allocations`` or ``asks``: the decision table of 8.1, first match wins.
+
+    Returns the rejection instead of answering it: rejections leave after the request's last entry.
+    """
+    refused = _refuse(state, spec) or _take(state, spec, now_ns)
+    return reject(spec, refused) if refused is not None else None
+
+
+def reject(spec: AllocationSpec, reason: str) -> AllocationRejected:
+    """The answer that turns *spec* away; *reason* starts with its token."""
+    return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy)
+
+
+def recover_with_node(
+    state: PartitionState, node: Node, existing: Iterable[AllocationSpec], now_ns: int
+) -> str | None:
+    """G2: allocations reported with their node. The first that is refused refuses the node (protocol.md 3.4)."""
+    for spec in existing:
+        refused = handle(state, spec._replace(node_id=node.node_id), now_ns)
+        if refused is not None:
+            return refused.reason
+    return None
+
+
+def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
+    """What a single entry can do wrong, in the order of 8.1 with the rows that DB-5, DB-6 and DB-15 add."""
+    key, amounts = spec.key, spec.resources
+    if spec.placeholder and not spec.task_group:
+        return f"{Rejection.PLACEHOLDER_WITHOUT_GROUP}: placeholder {key} names no task group"
+    if not key:
+        return f"{Rejection.INVALID_KEY}: an allocation needs a key"
+    if spec.foreign:
+        return _refuse_foreign(state, spec)
+    application = state.applications.get(spec.application_id)
+    if application is None:
+        return f"{Rejection.APPLICATION_NOT_FOUND}: no application {spec.application_id!r}"
+    if spec.node_id and spec.node_id not in state.nodes:
+        return f"{Rejection.NODE_NOT_FOUND}: no node {spec.node_id!r}"
+    if spec.max_allocations != 1:
+        return f"{Rejection.MAX_ALLOCATIONS}: maxAllocations is {spec.max_allocations}, only 1 is taken"
+    if amounts is None or amounts.is_zero():
+        return f"{Rejection.NO_RESOURCES}: {key} asks for nothing"
+    if amounts.has_negative():
+        return f"{Rejection.NEGATIVE_RESOURCES}: {key} asks for a negative amount"
+    known = state.requests.get(key)
+    if known is not None and known.application is not application:
+        holder = known.application.application_id
+        return f"{Rejection.KEY_IN_USE}: key {key} belongs to application {holder}"
+    if known is None and not spec.node_id and application.state in _CLOSED:
+        return f"{Rejection.APPLICATION_STATE}: application {spec.application_id} is {application.state}"
+    return None
+
+
+def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
+    if not spec.node_id:
+        return f"{Rejection.FOREIGN_WITHOUT_NODE}: foreign allocation {spec.key} names no node"
+    if spec.node_id not in state.nodes:
+        return f"{Rejection.NODE_NOT_FOUND}: no node {spec.node_id!r}"
+    if spec.resources is not None and spec.resources.has_negative():
+        return f"{Rejection.NEGATIVE_RESOURCES}: foreign allocation {spec.key} holds a negative amount"
+    return None
+
+
+def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> str | None:
+    """Apply an entry that nothing speaks against."""
+    try:
+        shape = state.types.shape(spec.resources or NOTHING)
+    except TooManyTypes as error:
+        return f"{Rejection.INVALID_RESOURCE}: {error}"
+    if spec.foreign:
+        _occupy(state, spec)
+        return None
+    application = state.applications[spec.application_id]
+    request = state.requests.get(spec.key)
+    if request is None:
+        created_ns = now_ns if spec.created_s is None else spec.created_s * _NS_PER_S
+        request = Allocation(spec, application, shape, created_ns, state.next_number())
+        state.requests[spec.key] = request
+        application.submitted_ns = min(application.submitted_ns, created_ns)
+        if spec.node_id:
+            lifecycle.allocation_recovered(state, application, now_ns)
+            placement.place(state, request, state.nodes[spec.node_id], now_ns)
+        else:
+            lifecycle.ask_added(state, application, now_ns)
+            ledger.ask_appears(state, request)
+            preempting.watch(state, request)
+        return None
+    if request.shape is not shape:
+        ledger.reshape(state, request, shape)
+    if spec.node_id and request.pending:
+        placement.bind(state, request, state.nodes[spec.node_id], now_ns)
+    return None
+
+
+def _occupy(state: PartitionState, spec: AllocationSpec) -> None:
+    """Foreign load: booked on its node, moved when the node changed, never answered (protocol.md 9, DB-8)."""
+    _vacate(state, spec.key)
+    node = state.nodes[spec.node_id]
+    node.occupy(spec.key, state.types.shape(spec.resources or NOTHING).pairs)
+    state.foreign[spec.key] = node
+    state.node_order.refresh(node)
+
+
+def _vacate(state: PartitionState, key: str) -> None:
+    node = state.foreign.pop(key, None)
+    if node is not None:
+        node.vacate(key)
+        state.node_order.refresh(node)
+        node_gained(state, node)
+
+
+def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
+    """One entry of the G2 list ``allocationAsksToRelease``; TIMEOUT is a confirmation and ignored (3.4)."""
+    application = state.applications.get(spec.application_id)
+    if application is None or spec.termination == TerminationType.TIMEOUT:
+        return
+    asks = list(application.asks.values()) if not spec.key else _own(application.asks.get(spec.key))
+    for ask in asks:
+        removal.withdraw_ask(state, ask)
+    if asks:
+        lifecycle.asks_withdrawn(state, application, now_ns)
+
+
+def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
+    """One entry of ``allocationsToRelease``: whatever the key names goes; unknown names are ignored (10.1)."""
+    if not spec.application_id:
+        _vacate(state, spec.key)
+        return
+    application = state.applications.get(spec.application_id)
+    if application is None:
+        return
+    if not spec.key:
+        _release_all(state, application, spec, now_ns)
+        return
+    allocation = application.allocations.get(spec.key)
+    if allocation is not None:
+        _release_one(state, allocation, spec, now_ns)
+        return
+    ask = application.asks.get(spec.key)
+    if ask is not None and spec.termination != TerminationType.TIMEOUT:
+        removal.withdraw_ask(state, ask)
+        lifecycle.asks_withdrawn(state, application, now_ns)
+
+
+def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpec, now_ns: int) -> None:
+    if spec.termination == TerminationType.PLACEHOLDER_REPLACED and not allocation.spec.placeholder:
+        return
+    if spec.termination == TerminationType.SCHEDULING_FAILED_ON_RM:
+        removal.return_to_pending(state, allocation, now_ns)
+        return
+    removal.release_allocation(state, allocation, now_ns)
+    if _is_echoed(spec.termination):
+        state.effects.append(removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
+
+
+def _release_all(state: PartitionState, application: Application, spec: ReleaseSpec, now_ns: int) -> None:
+    """Everything of the application; its asks stay when the shim merely confirms a timeout."""
+    if spec.termination in (TerminationType.PLACEHOLDER_REPLACED, TerminationType.SCHEDULING_FAILED_ON_RM):
+        return
+    asks = [] if spec.termination == TerminationType.TIMEOUT else list(application.asks.values())
+    for ask in asks:
+        removal.withdraw_ask(state, ask)
+    gone = list(application.allocations.values())
+    for allocation in gone:
+        removal.remove_allocation(state, allocation, now_ns)
+    for allocation in gone:
+        lifecycle.allocation_removed(
+            state, application, placeholder=allocation.spec.placeholder, now_ns=now_ns
+        )
+    if asks and not gone:
+        lifecycle.asks_withdrawn(state, application, now_ns)
+    if _is_echoed(spec.termination):
+        state.effects.extend(
+            removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message)
+            for allocation in gone
+        )
+
+
+def _is_echoed(termination: int) -> bool:
+    """Whether the release is the shim's own wish, which the core confirms, and not itself a confirmation (10.2)."""
+    return termination not in (
+        TerminationType.TIMEOUT,
+        TerminationType.PREEMPTED_BY_SCHEDULER,
+        TerminationType.PLACEHOLDER_REPLACED,
+    )
+
+
+def _own(ask: Allocation | None) -> list[Allocation]:
+    return [] if ask is None else [ask]

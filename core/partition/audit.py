@@ -1,0 +1,154 @@
+"""The accounting invariants as code: every amount, reckoned again from the records it should be the sum of.
+
+Independent of the ledger on purpose. Rules: scheduling.md 21, preemption.md A.1 no. 1. Cost: linear in the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from core.domain.priorities import PRIORITY_MIN, exposed
+from core.domain.settings import PriorityPolicy
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.model.shapes import Vector
+from core.partition.state import PartitionState
+
+
+class Broken(NamedTuple):
+    """An invariant that does not hold. *rule* names it (``I4``), *where* the record, *detail* the numbers."""
+
+    rule: str
+    where: str
+    detail: str
+
+
+def check(state: PartitionState) -> list[Broken]:
+    """Everything that does not add up; empty for a sound partition."""
+    return [
+        *_check_nodes(state),
+        *_check_applications(state),
+        *_check_queue(state, state.root),
+        *_check_reservations(state),
+        *_check_requests(state),
+    ]
+
+
+def _sum(state: PartitionState, requests: Iterable[Allocation]) -> Vector:
+    total = [0] * len(state.types.names)
+    for request in requests:
+        for t, amount in request.shape.pairs:
+            total[t] += amount
+    return total
+
+
+def _differs(rule: str, where: str, what: str, booked: Vector, actual: Vector) -> list[Broken]:
+    return [] if booked == actual else [Broken(rule, where, f"{what} is booked as {booked}, adds up to {actual}")]
+
+
+def _check_nodes(state: PartitionState) -> list[Broken]:
+    broken: list[Broken] = []
+    total = [0] * len(state.types.names)
+    for node in state.nodes.values():
+        broken += _differs("I4", node.node_id, "allocated", node.allocated, _sum(state, node.allocations.values()))
+        occupied = [0] * len(state.types.names)
+        for pairs in node.foreign.values():
+            for t, amount in pairs:
+                occupied[t] += amount
+        broken += _differs("I4", node.node_id, "occupied", node.occupied, occupied)
+        free = [c - a - o for c, a, o in zip(node.capacity, node.allocated, node.occupied, strict=True)]
+        broken += _differs("I4", node.node_id, "free", node.free, free)
+        open_to_all = node.schedulable and not node.reservations
+        if open_to_all != (node in state.node_order):
+            broken.append(Broken("I7", node.node_id, "open nodes and node order differ"))
+        total = [sum_ + c for sum_, c in zip(total, node.capacity, strict=True)]
+    booked = [state.root.max.get(t, 0) for t in range(len(total))]
+    broken += _differs("I5", "root", "max", booked, total)
+    return broken
+
+
+def _check_applications(state: PartitionState) -> list[Broken]:
+    broken: list[Broken] = []
+    for application in state.applications.values():
+        name = application.application_id
+        held = application.allocations.values()
+        broken += _differs("I9", name, "pending", application.pending, _sum(state, application.asks.values()))
+        real = _sum(state, (a for a in held if not a.spec.placeholder))
+        broken += _differs("I1", name, "real", application.real, real)
+        placeholder = _sum(state, (a for a in held if a.spec.placeholder))
+        broken += _differs("I1", name, "placeholder", application.placeholder, placeholder)
+        highest = max((ask.priority for ask in application.asks.values()), default=PRIORITY_MIN)
+        if highest != application.priority:
+            broken.append(Broken("I9", name, f"priority is {application.priority}, asks give {highest}"))
+        waiting = {ask.key for group in application.groups.values() for ask in group.asks()}
+        unreserved = {key for key, ask in application.asks.items() if ask.reservation is None}
+        if waiting != unreserved:
+            broken.append(Broken("I9", name, f"asks {sorted(waiting ^ unreserved)} wait nowhere or twice"))
+    return broken
+
+
+def _below(queue: Queue) -> Iterable[Queue]:
+    yield queue
+    for child in queue.children.values():
+        yield from _below(child)
+
+
+def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
+    """One queue from the leaves' own applications, and then its children."""
+    applications = [a for below in _below(queue) for a in below.applications.values()]
+    allocations = [a for application in applications for a in application.allocations.values()]
+    asks = [ask for application in applications for ask in application.asks.values()]
+    marked = [a for a in allocations if a.preempted]
+    claims = [ask for ask in asks if ask.triggered]
+    broken = [
+        *_differs("I1", queue.path, "used", queue.used, _sum(state, allocations)),
+        *_differs("I1", queue.path, "pending", queue.pending, _sum(state, asks)),
+        *_differs("A.1-1", queue.path, "preempting", queue.preempting, _sum(state, marked)),
+        *_differs("A.1-1", queue.path, "claimed", queue.claimed, _sum(state, claims)),
+    ]
+    if queue.waiting != len(asks):
+        broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(asks)}"))
+    below = queue.applications.values() if queue.leaf else queue.children.values()
+    priority = exposed(
+        max((member.priority for member in below), default=PRIORITY_MIN),
+        queue.properties.priority_offset,
+        fenced=queue.properties.priority_policy is PriorityPolicy.FENCE,
+    )
+    if priority != queue.priority:
+        broken.append(Broken("I9", queue.path, f"priority is {queue.priority}, should be {priority}"))
+    for child in queue.children.values():
+        broken += _check_queue(state, child)
+    return broken
+
+
+def _check_reservations(state: PartitionState) -> list[Broken]:
+    broken: list[Broken] = []
+    on_nodes = {key for node in state.nodes.values() for key in node.reservations}
+    if on_nodes != state.reservations.keys():
+        broken.append(Broken("I7", state.name, "reservations of nodes and partition differ"))
+    for key, reservation in state.reservations.items():
+        ask = reservation.ask
+        if ask.reservation is not reservation or not ask.pending or state.requests.get(key) is not ask:
+            broken.append(Broken("I7", key, "a reservation without its pending ask"))
+    return broken
+
+
+def _check_requests(state: PartitionState) -> list[Broken]:
+    broken: list[Broken] = []
+    held = {
+        key: request
+        for application in state.applications.values()
+        for key, request in (*application.asks.items(), *application.allocations.items())
+    }
+    if held != state.requests:
+        broken.append(Broken("I8", state.name, f"keys {sorted(held.keys() ^ state.requests.keys())} have no owner"))
+    for key, request in state.requests.items():
+        if request.node is not None and state.nodes.get(request.node.node_id) is not request.node:
+            broken.append(Broken("I8", key, "an allocation on a node that is gone"))
+        if request.released and request.preempted:
+            broken.append(Broken("I11", key, "released and preempted at once"))
+    count = sum(request.node is not None for request in state.requests.values())
+    if count != state.allocation_count:
+        broken.append(Broken("I1", state.name, f"counts {state.allocation_count} allocations, has {count}"))
+    return broken

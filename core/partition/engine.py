@@ -1,0 +1,235 @@
+"""The door to the engine: commands and time in, effects out. Deterministic, synchronous, no I/O, no clock.
+
+The same calls with the same arguments give the same effects, byte for byte, in any process and under any hash seed.
+Replay, what-if, recovery and a standby rest on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from core.config.loader import load
+from core.config.model import Configuration
+from core.domain.application_states import AppEvent
+from core.domain.commands import (
+    AllocationSpec,
+    Command,
+    CommandRefused,
+    Fault,
+    NodeAction,
+    RegisterManager,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateConfiguration,
+    UpdateNodes,
+)
+from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
+from core.domain.reasons import Rejection
+from core.domain.status import EngineStatus
+from core.partition import (
+    allocation_intake,
+    application_intake,
+    configure,
+    cycle,
+    lifecycle,
+    node_intake,
+    preempting,
+    status,
+)
+from core.partition.state import PartitionState
+
+def full_partition_name(rm_id: str, name: str) -> str:
+    """``[rm]name``, the form used everywhere inside: empty means ``default``, a full name stays (protocol.md 4.1)."""
+    if name.startswith("["):
+        return name
+    return f"[{rm_id}]{name or 'default'}"
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """What one slice decided. ``more``: the budget ended it, call again at once."""
+
+    effects: list[Effect]
+    more: bool
+
+
+class Engine:
+    """All partitions of the one registered resource manager."""
+
+    def __init__(self) -> None:
+        self.rm_id: str = ""
+        """The registered manager; empty: nobody."""
+        self._checksum = ""
+        self._outbox: list[Effect] = []
+        """Answers not yet handed over, shared by all partitions so that they keep their order."""
+        self._partitions: dict[str, PartitionState] = {}
+        self._handlers: dict[type, Callable[..., None]] = {
+            RegisterManager: self._register,
+            UpdateConfiguration: self._configure,
+            UpdateNodes: self._update_nodes,
+            UpdateApplications: self._update_applications,
+            UpdateAllocations: self._update_allocations,
+        }
+
+    def apply(self, command: Command, now_ns: int) -> list[Effect]:
+        """Do what *command* says and return what there is to answer, in order.
+
+        Raises :class:`CommandRefused` for a manager that is not the registered one, and
+        :class:`core.config.problems.ConfigError` for a configuration that cannot be used; nothing of the command is
+        applied then, except that a failed registration of the registered manager leaves nobody registered.
+        """
+        self._handlers[type(command)](command, now_ns)
+        return self._take_effects()
+
+    def cycle(self, now_ns: int, budget: int) -> CycleResult:
+        """One slice of the allocation cycle: at most about *budget* decisions per partition."""
+        more = False
+        for state in self._partitions.values():
+            more = cycle.run(state, now_ns, budget) or more
+        return CycleResult(self._take_effects(), more)
+
+    def preempt(self, now_ns: int) -> list[Effect]:
+        """One round of the periodic preemption cycle in every partition that has it enabled (preemption.md F2)."""
+        for state in self._partitions.values():
+            if state.preemption.enabled:
+                preempting.begin_pass(state, now_ns)
+                preempting.collect_due(state, now_ns)
+                preempting.cycle(state, now_ns)
+        return self._take_effects()
+
+    @property
+    def preemption_interval_ns(self) -> int | None:
+        """How often :meth:`preempt` wants to be called; ``None``: never."""
+        return min(
+            (s.preemption.cycle_interval_ns for s in self._partitions.values() if s.preemption.enabled),
+            default=None,
+        )
+
+    def next_wakeup_ns(self) -> int | None:
+        """When :meth:`cycle` next has something to do by the passing of time alone; ``None``: never."""
+        heads = [
+            heap[0][0]
+            for state in self._partitions.values()
+            for heap in (state.timers, state.attempts_due)
+            if heap
+        ]
+        return min(heads, default=None)
+
+    def status(self) -> EngineStatus:
+        """The whole core in plain values; audits the books, so not for the hot path."""
+        described = tuple(status.describe(state) for state in self._partitions.values())
+        return EngineStatus(self.rm_id, self._checksum, described)
+
+    def partition(self, name: str) -> PartitionState | None:
+        """The state of partition *name* (full form), to look at."""
+        return self._partitions.get(name)
+
+    def _take_effects(self) -> list[Effect]:
+        effects = list(self._outbox)
+        self._outbox.clear()
+        return effects
+
+    def _require(self, rm_id: str, what: str) -> None:
+        if not self.rm_id or rm_id != self.rm_id:
+            raise CommandRefused(Fault.UNKNOWN_MANAGER, f"{what}: resource manager {rm_id!r} is not registered")
+
+    def _register(self, command: RegisterManager, now_ns: int) -> None:
+        """Start afresh. The old state of the same manager goes first, silently (protocol.md 5.1, 5.2, DB-3, DB-4)."""
+        if not command.rm_id:
+            raise CommandRefused(Fault.INVALID_ARGUMENT, "a resource manager needs an rmID")
+        if self.rm_id and self.rm_id != command.rm_id:
+            raise CommandRefused(
+                Fault.OTHER_MANAGER, f"resource manager {self.rm_id!r} is registered; only one is served"
+            )
+        self.rm_id = ""
+        self._checksum = ""
+        self._partitions = {}
+        self._outbox.clear()
+        configuration = load(command.config)
+        for partition in configuration.partitions:
+            name = full_partition_name(command.rm_id, partition.name)
+            self._partitions[name] = configure.build(name, partition, now_ns, self._outbox)
+        self._checksum = configuration.checksum
+        self.rm_id = command.rm_id
+
+    def _configure(self, command: UpdateConfiguration, now_ns: int) -> None:
+        """Replace the queue configuration, whole or not at all (protocol.md 5.4)."""
+        self._require(command.rm_id, "UpdateConfiguration")
+        configuration = load(command.config)
+        if configuration.checksum == self._checksum:
+            return
+        listed = {full_partition_name(self.rm_id, p.name): p for p in configuration.partitions}
+        self._refuse_obstacles(configuration)
+        for name, state in list(self._partitions.items()):
+            if name not in listed:
+                for application in list(state.applications.values()):
+                    lifecycle.fire(state, application, AppEvent.FAIL, now_ns, "PartitionRemoved")
+                del self._partitions[name]
+        for name, partition in listed.items():
+            running = self._partitions.get(name)
+            if running is None:
+                self._partitions[name] = configure.build(name, partition, now_ns, self._outbox)
+            else:
+                configure.update(running, partition)
+        self._checksum = configuration.checksum
+
+    def _refuse_obstacles(self, configuration: Configuration) -> None:
+        found = [
+            obstacle
+            for partition in configuration.partitions
+            for state in [self._partitions.get(full_partition_name(self.rm_id, partition.name))]
+            if state is not None
+            for obstacle in configure.obstacles(state, partition)
+        ]
+        if found:
+            raise CommandRefused(Fault.INVALID_ARGUMENT, "; ".join(found))
+
+    def _update_nodes(self, command: UpdateNodes, now_ns: int) -> None:
+        self._require(command.rm_id, "NodeRequest")
+        for spec in command.nodes:
+            state = self._partitions.get(spec.partition)
+            if state is not None:
+                node_intake.handle(state, spec, now_ns)
+            elif spec.action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
+                self._outbox.append(NodeRejected(spec.node_id, _no_partition(spec.partition)))
+
+    def _update_applications(self, command: UpdateApplications, now_ns: int) -> None:
+        self._require(command.rm_id, "ApplicationRequest")
+        for spec in command.add:
+            state = self._partitions.get(spec.partition)
+            if state is not None:
+                application_intake.add(state, spec, now_ns)
+            else:
+                self._outbox.append(ApplicationRejected(spec.application_id, _no_partition(spec.partition)))
+        for ref in command.remove:
+            state = self._partitions.get(ref.partition)
+            if state is not None:
+                application_intake.remove(state, ref, now_ns)
+
+    def _update_allocations(self, command: UpdateAllocations, now_ns: int) -> None:
+        self._require(command.rm_id, "AllocationRequest")
+        rejected: list[AllocationRejected] = []
+        for spec in command.allocations:
+            refused = self._allocation(spec, now_ns)
+            if refused is not None:
+                rejected.append(refused)
+        self._outbox += rejected
+        for entry in command.ask_releases:
+            state = self._partitions.get(entry.partition)
+            if state is not None:
+                allocation_intake.withdraw(state, entry, now_ns)
+        for entry in command.releases:
+            state = self._partitions.get(entry.partition)
+            if state is not None:
+                allocation_intake.release(state, entry, now_ns)
+
+    def _allocation(self, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
+        state = self._partitions.get(spec.partition)
+        if state is None:
+            return allocation_intake.reject(spec, _no_partition(spec.partition))
+        return allocation_intake.handle(state, spec, now_ns)
+
+
+def _no_partition(name: str) -> str:
+    return f"{Rejection.PARTITION_NOT_FOUND}: no partition {name!r}"

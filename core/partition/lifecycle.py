@@ -1,0 +1,123 @@
+"""What moves an application from state to state. Triggers: scheduling.md 11.2; actions: 11.3."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.domain.application_states import TRANSITIONS, AppEvent, AppState
+from core.domain.effects import ApplicationUpdated
+from core.model.applications import Application
+from core.partition.state import PartitionState
+from core.partition.waiting import stop_offering
+
+COMPLETING_TIMEOUT_NS: Final = 30 * 10**9
+TERMINATED_TIMEOUT_NS: Final = 72 * 3600 * 10**9
+
+_FINISHED = frozenset({AppState.COMPLETED, AppState.FAILED})
+
+
+def fire(
+    state: PartitionState, application: Application, event: AppEvent, now_ns: int, message: str = ""
+) -> None:
+    """Let *event* happen to *application*; an event that means nothing in its state is ignored."""
+    target = TRANSITIONS.get((application.state, event))
+    if target is None or target is application.state:
+        return
+    application.state = target
+    application.timer_ns = None
+    if target is not AppState.REJECTED:
+        state.effects.append(
+            ApplicationUpdated(application.application_id, target, now_ns, message or event)
+        )
+    if target is AppState.COMPLETING:
+        _start_timer(state, application, now_ns + COMPLETING_TIMEOUT_NS)
+    elif target is AppState.FAILING:
+        stop_offering(application)
+    elif target in _FINISHED:
+        leave(state, application)
+        _start_timer(state, application, now_ns + TERMINATED_TIMEOUT_NS)
+
+
+def reject(state: PartitionState, application_id: str, now_ns: int) -> None:
+    """Remember a rejected application long enough to report its expiry (protocol.md 6.2)."""
+
+    def expire(at_ns: int) -> None:
+        state.effects.append(
+            ApplicationUpdated(application_id, AppState.EXPIRED, at_ns, AppEvent.EXPIRE)
+        )
+
+    state.at(now_ns + TERMINATED_TIMEOUT_NS, expire)
+
+
+def ask_added(state: PartitionState, application: Application, now_ns: int) -> None:
+    if application.state in (AppState.NEW, AppState.COMPLETING):
+        fire(state, application, AppEvent.RUN, now_ns)
+
+
+def allocation_recovered(state: PartitionState, application: Application, now_ns: int) -> None:
+    if application.state is AppState.NEW:
+        fire(state, application, AppEvent.RUN, now_ns)
+
+
+def allocation_added(
+    state: PartitionState, application: Application, *, placeholder: bool, now_ns: int
+) -> None:
+    """A real allocation always runs the application; placeholders do once they add up to what was announced."""
+    if not placeholder:
+        if application.state is not AppState.RUNNING:
+            fire(state, application, AppEvent.RUN, now_ns)
+        return
+    announced = application.spec.placeholder_ask
+    if announced is not None and not announced.is_zero():
+        held = state.types.resources(application.placeholder)
+        if held == announced.without_zeros():
+            fire(state, application, AppEvent.RUN, now_ns)
+
+
+def asks_withdrawn(state: PartitionState, application: Application, now_ns: int) -> None:
+    if application.asks or application.allocations:
+        return
+    if application.state not in (AppState.FAILING, AppState.COMPLETING):
+        fire(state, application, AppEvent.COMPLETE, now_ns)
+
+
+def allocation_removed(
+    state: PartitionState, application: Application, *, placeholder: bool, now_ns: int
+) -> None:
+    """The last real allocation ends the work; the last placeholder ends a failing, resuming or waiting gang."""
+    idle = not application.asks and not application.holds(placeholders=False)
+    if not placeholder:
+        if idle and application.state is not AppState.COMPLETING:
+            fire(state, application, AppEvent.COMPLETE, now_ns)
+        return
+    if application.holds(placeholders=True):
+        return
+    if application.state is AppState.FAILING:
+        fire(state, application, AppEvent.FAIL, now_ns)
+    elif application.state is AppState.RESUMING:
+        fire(state, application, AppEvent.RUN, now_ns)
+    elif idle:
+        fire(state, application, AppEvent.COMPLETE, now_ns)
+
+
+def _start_timer(state: PartitionState, application: Application, at_ns: int) -> None:
+    application.timer_ns = at_ns
+
+    def expire(now_ns: int) -> None:
+        if application.timer_ns != at_ns:
+            return
+        if application.state is AppState.COMPLETING:
+            if not application.holds(placeholders=True):
+                fire(state, application, AppEvent.COMPLETE, now_ns)
+        else:
+            fire(state, application, AppEvent.EXPIRE, now_ns)
+
+    state.at(at_ns, expire)
+
+
+def leave(state: PartitionState, application: Application) -> None:
+    """Free the ID and the place in the queue; the record lives on only in its expiry timer."""
+    if state.applications.get(application.application_id) is application:
+        del state.applications[application.application_id]
+    if application.queue.applications.pop(application.application_id, None) is not None:
+        application.queue.completed += 1

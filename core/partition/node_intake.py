@@ -1,0 +1,140 @@
+"""Node requests: seven actions, answered for creations only (protocol.md 7)."""
+
+from __future__ import annotations
+
+from core.domain.commands import NodeAction, NodeSpec, TerminationType
+from core.domain.effects import NodeAccepted, NodeRejected, Released
+from core.domain.reasons import Rejection
+from core.domain.resources import Resources
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.model.shapes import TooManyTypes
+from core.partition import allocation_intake, ledger, lifecycle, placement, preempting, removal
+from core.partition.state import PartitionState
+from core.partition.waiting import node_gained
+
+
+def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
+    """One entry of a node request; anything that makes no sense for the node as it is, is ignored (table in 7)."""
+    action = spec.action
+    if action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
+        _create(state, spec, now_ns, draining=action == NodeAction.CREATE_DRAIN)
+        return
+    node = state.nodes.get(spec.node_id)
+    if node is None:
+        return
+    if action == NodeAction.UPDATE:
+        _update(state, node, spec)
+    elif action == NodeAction.DRAIN_NODE:
+        node.schedulable = False
+        state.node_order.discard(node)
+    elif action == NodeAction.DRAIN_TO_SCHEDULABLE and not node.schedulable:
+        node.schedulable = True
+        _open(state, node)
+    elif action == NodeAction.DECOMISSION:
+        _decommission(state, node, now_ns)
+
+
+def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: bool) -> None:
+    refused = _refuse_creation(state, spec)
+    if refused is not None:
+        state.effects.append(NodeRejected(spec.node_id, refused))
+        return
+    try:
+        capacity = state.types.vector(spec.capacity)
+        occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
+        node = Node(spec.node_id, spec.attributes, capacity)
+        node.widen(len(state.types.names))
+    except TooManyTypes as error:
+        state.effects.append(NodeRejected(spec.node_id, f"{Rejection.INVALID_RESOURCE}: {error}"))
+        return
+    node.schedulable = not draining
+    state.nodes[node.node_id] = node
+    ledger.capacity_changed(state, [], node.capacity)
+    if occupied is not None:
+        node.occupy(_whole_node_key(node), occupied.pairs)
+        state.foreign[_whole_node_key(node)] = node
+    before = len(state.effects)
+    refused = allocation_intake.recover_with_node(state, node, spec.existing, now_ns)
+    if refused is not None:
+        del state.effects[before:]
+        _decommission(state, node, now_ns)
+        del state.effects[before:]
+        state.effects.append(NodeRejected(spec.node_id, refused))
+        return
+    state.effects.insert(before, NodeAccepted(node.node_id))
+    if node.schedulable:
+        _open(state, node)
+
+
+def _refuse_creation(state: PartitionState, spec: NodeSpec) -> str | None:
+    if not spec.node_id:
+        return f"{Rejection.INVALID_ID}: a node needs an ID"
+    if spec.node_id in state.nodes:
+        return f"{Rejection.NODE_EXISTS}: node {spec.node_id} is registered already"
+    for what, amounts in (("capacity", spec.capacity), ("occupied", spec.occupied)):
+        if amounts is not None and amounts.has_negative():
+            return f"{Rejection.INVALID_RESOURCE}: {what} of node {spec.node_id} is negative: {_negatives(amounts)}"
+    return None
+
+
+def _negatives(amounts: Resources) -> str:
+    return ", ".join(f"{name}={amount}" for name, amount in sorted(amounts.items()) if amount < 0)
+
+
+def _update(state: PartitionState, node: Node, spec: NodeSpec) -> None:
+    """New capacity, all or nothing; attributes are fixed at creation (protocol.md 4.2)."""
+    if any(amounts is not None and amounts.has_negative() for amounts in (spec.capacity, spec.occupied)):
+        return
+    try:
+        capacity = state.types.vector(spec.capacity)
+        occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
+    except TooManyTypes:
+        return
+    if spec.capacity is not None:
+        before = node.capacity
+        node.resize(capacity)
+        ledger.capacity_changed(state, before, capacity)
+    if occupied is not None:
+        node.occupy(_whole_node_key(node), occupied.pairs)
+        state.foreign[_whole_node_key(node)] = node
+    state.node_order.refresh(node)
+    node_gained(state, node)
+
+
+def _open(state: PartitionState, node: Node) -> None:
+    if not node.reservations:
+        state.node_order.add(node)
+    node_gained(state, node)
+
+
+def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
+    """Steps of protocol.md 7.2: reservations, own allocations, capacity; one answer lists what ran there."""
+    node.schedulable = False
+    state.node_order.discard(node)
+    for reservation in list(node.reservations.values()):
+        ask = reservation.ask
+        placement.unreserve(state, reservation, requeue=True)
+        if ask.triggered:
+            ledger.unclaim(ask)
+            preempting.watch(state, ask)
+    gone: list[Allocation] = list(node.allocations.values())
+    del state.nodes[node.node_id]
+    for allocation in gone:
+        removal.remove_allocation(state, allocation, now_ns)
+    for key in list(node.foreign):
+        state.foreign.pop(key, None)
+    ledger.capacity_changed(state, node.capacity, [])
+    for allocation in gone:
+        lifecycle.allocation_removed(
+            state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns
+        )
+    message = f"node {node.node_id} was removed"
+    answers: list[Released] = [
+        removal.released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone
+    ]
+    state.effects.extend(answers)
+
+
+def _whole_node_key(node: Node) -> str:
+    return f"occupied/{node.node_id}"

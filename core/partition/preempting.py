@@ -1,0 +1,288 @@
+"""Preemption as the partition does it: when an ask may try, what becomes of a plan, and when it may try again.
+
+Who goes is decided by :mod:`core.policies.preemption`; whether that is lawful by :mod:`core.laws`, before anything is
+touched. Rules: preemption.md B.1 (preconditions), B.7 (commit and handshake), F (cycle), K3 (re-arming).
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Final
+
+from core import laws
+from core.domain.commands import TerminationType
+from core.domain.effects import PreemptionDecided, Released, VictimRecord
+from core.domain.reasons import Outcome
+from core.model.allocations import Allocation, AskGroup
+from core.model.queues import Queue
+from core.partition import ledger, placement
+from core.partition.state import PartitionState
+from core.partition.waiting import activate
+from core.policies.application_order import application_key
+from core.policies.preemption import guarantee
+from core.policies.preemption.plan import PreemptionPlan, Refusal
+
+ATTEMPTS_PER_LEAF: Final = 10
+RETRY_NS: Final = 15 * 10**9
+"""Least time between two attempts of one ask, and from the last victim's exit to re-arming."""
+REARM_MAX_NS: Final = 600 * 10**9
+PASS_NS: Final = 100 * 10**6
+"""How long an exhausted attempt budget lasts: the idle tick of the scheduling loop."""
+
+
+def may_ever_preempt(ask: Allocation) -> bool:
+    """Whether *ask* is one that guarantee-driven preemption serves at all."""
+    return ask.spec.allow_preempt_other and not ask.spec.required_node
+
+
+def watch(state: PartitionState, ask: Allocation) -> None:
+    """Have *ask* considered as soon as it is old enough, and again after every pause."""
+    if may_ever_preempt(ask):
+        _due_at(state, ask, ask.created_ns + ask.queue.properties.preemption_delay_ns)
+
+
+def _due_at(state: PartitionState, ask: Allocation, when_ns: int) -> None:
+    heappush(state.attempts_due, (when_ns, state.next_number(), ask))
+
+
+def collect_due(state: PartitionState, now_ns: int) -> None:
+    """Note every ask whose time has come, and offer its group again so that placement gets its turn first."""
+    due = state.attempts_due
+    while due and due[0][0] <= now_ns:
+        ask = heappop(due)[2]
+        group = ask.group
+        if group is None or ask.triggered:
+            continue
+        group.due[ask] = None
+        activate(group)
+
+
+def begin_pass(state: PartitionState, now_ns: int) -> None:
+    """Give every leaf its attempts back, at most once per idle tick."""
+    if now_ns - state.pass_began_ns >= PASS_NS:
+        state.pass_began_ns = now_ns
+        state.attempts_left.clear()
+
+
+def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
+    """*group* found no place: let its due asks, in order, try to preempt. Whether one of them did."""
+    for ask in sorted(group.due, key=lambda waiting: waiting.order):
+        group.due.pop(ask, None)
+        if attempt(state, ask, now_ns):
+            return True
+    return False
+
+
+def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
+    """Try to make room for *ask*; on success its victims are told to leave and a node is reserved for it."""
+    refused = _precondition(state, ask, now_ns)
+    if refused is not None:
+        if ask.outcome is not refused:
+            ask.outcome = refused
+            _record(state, ask, now_ns, refused)
+        return False
+    leaf = ask.queue
+    state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
+    ask.last_attempt_ns = now_ns
+    state.preemption_attempts += 1
+    result = guarantee.plan(state, ask, now_ns=now_ns)
+    if isinstance(result, PreemptionPlan):
+        refusal = _unlawful(state, result)
+        if refusal is None:
+            _apply(state, result, now_ns)
+            # A result ends the pass, so the next one starts with a full budget (B.1).
+            state.attempts_left.pop(leaf, None)
+            return True
+        result = refusal
+    if ask.outcome is not result.outcome:
+        ask.outcome = result.outcome
+        _record(state, ask, now_ns, result.outcome, result.detail)
+    _due_at(state, ask, now_ns + RETRY_NS)
+    return False
+
+
+def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
+    """The first of B.1's preconditions that fails; asks that only have to wait are made due again."""
+    if state.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
+        _due_at(state, ask, state.pass_began_ns + PASS_NS)
+        return Outcome.ATTEMPTS_EXHAUSTED
+    if not ask.spec.allow_preempt_other:
+        return Outcome.ASK_MAY_NOT_PREEMPT
+    if ask.triggered:
+        return Outcome.ALREADY_TRIGGERED
+    if ask.spec.required_node:
+        return Outcome.REQUIRED_NODE
+    old_enough = ask.created_ns + ask.queue.properties.preemption_delay_ns
+    if now_ns < old_enough:
+        _due_at(state, ask, old_enough)
+        return Outcome.TOO_YOUNG
+    if ask.last_attempt_ns is not None and now_ns < ask.last_attempt_ns + RETRY_NS:
+        _due_at(state, ask, ask.last_attempt_ns + RETRY_NS)
+        return Outcome.CHECKED_RECENTLY
+    return None
+
+
+def _unlawful(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
+    """Every plan is checked before it is applied; one that breaks a law is our bug, refused and counted."""
+    if any(victim.released or victim.preempted for victim in plan.victims):
+        return Refusal(Outcome.VICTIM_RELEASED)
+    state.law_checks += 1
+    violations = laws.check(state, plan)
+    if not violations:
+        return None
+    state.law_violations += len(violations)
+    return Refusal(Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in violations))
+
+
+def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
+    """Mark the victims, claim what the ask will use, tell the shim, hold the node (B.7)."""
+    ask = plan.ask
+    for reservation in plan.cancelled:
+        placement.unreserve(state, reservation, requeue=True)
+    for victim in plan.victims:
+        ledger.mark(state, victim, ask, now_ns)
+        ask.victims[victim.key] = victim
+    ledger.claim(ask, now_ns)
+    message = f"preempted for ask {ask.key} of application {ask.application.application_id}"
+    state.effects.extend(
+        Released(
+            state.name,
+            victim.application.application_id,
+            victim.key,
+            TerminationType.PREEMPTED_BY_SCHEDULER,
+            message,
+        )
+        for victim in plan.victims
+    )
+    placement.reserve(state, ask, plan.node, now_ns)
+    ask.outcome = Outcome.TRIGGERED
+    state.preemptions += 1
+    _record(state, ask, now_ns, Outcome.TRIGGERED, plan=plan)
+
+
+def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
+    """A marked victim is gone: once the last one of its preemptor is, the wait until re-arming begins (K3)."""
+    ask = victim.preemptor
+    victim.preemptor = None
+    if ask is None or ask.victims.pop(victim.key, None) is None or ask.victims or not ask.triggered:
+        return
+    ask.rearm_ns = now_ns + min(RETRY_NS << ask.rearms, REARM_MAX_NS)
+    due_ns = ask.rearm_ns
+
+    def rearm_if_still_waiting(at_ns: int) -> None:
+        if ask.triggered and ask.rearm_ns == due_ns and ask.pending:
+            rearm(state, ask, at_ns)
+
+    state.at(due_ns, rearm_if_still_waiting)
+
+
+def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    """*ask* lost the room it preempted for: claim and reservation go, and it may try again."""
+    ledger.unclaim(ask)
+    ask.rearms += 1
+    ask.rearm_ns = 0
+    if ask.reservation is not None:
+        placement.unreserve(state, ask.reservation, requeue=True)
+    _due_at(state, ask, now_ns)
+
+
+def forget(state: PartitionState, ask: Allocation) -> None:
+    """*ask* is withdrawn: its claim and reservation go, its victims still leave (B.7)."""
+    ledger.unclaim(ask)
+    for victim in ask.victims.values():
+        victim.preemptor = None
+    ask.victims.clear()
+    if ask.reservation is not None:
+        placement.unreserve(state, ask.reservation)
+
+
+def cycle(state: PartitionState, now_ns: int) -> int:
+    """The periodic preemption cycle (preemption.md F2, F4). Returns how many asks it made room for.
+
+    Aged asks of all leaves, those of the queue with the least in hand first, go through the same attempt as in the
+    allocation cycle, until the part of the cluster that one round may take is used up. Each ask is tried once a
+    round, so the round ends.
+    """
+    settings = state.preemption
+    limit = {t: amount * settings.cycle_limit for t, amount in state.root.max.items()}
+    taken = dict.fromkeys(limit, 0)
+    served = 0
+    tried: set[Allocation] = set()
+    while all(taken[t] < most for t, most in limit.items()):
+        candidates = _candidates(state, tried, settings.cycle_batch)
+        if not candidates:
+            break
+        for ask in candidates:
+            tried.add(ask)
+            group = ask.group
+            if group is None or not isinstance(placement.find_node(state, ask), placement.NotPlaced):
+                continue
+            group.due.pop(ask, None)
+            if attempt(state, ask, now_ns):
+                served += 1
+                for t, amount in ask.shape.pairs:
+                    if t in taken:
+                        taken[t] += amount
+    return served
+
+
+def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
+    """Up to *most* due asks not yet tried this round: queues by what they hold net of victims, then usual order (F5)."""
+    found: list[Allocation] = []
+    leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting]
+    for leaf in sorted(leaves, key=_net_share):
+        for application in sorted(leaf.applications.values(), key=application_key):
+            due = [ask for group in application.groups.values() for ask in group.due if ask not in tried]
+            found.extend(sorted(due, key=lambda ask: ask.order))
+            if len(found) >= most:
+                return found[:most]
+    return found
+
+
+def _net_share(queue: Queue) -> tuple[float, str]:
+    """Largest share of (used - preempting) against what the queue is entitled to; the path makes it total."""
+    share = 0.0
+    for t, denominator in queue.fair_terms:
+        if denominator > 0:
+            share = max(share, (queue.used[t] - queue.preempting[t]) / denominator)
+    return (share, queue.path)
+
+
+def _record(
+    state: PartitionState,
+    ask: Allocation,
+    now_ns: int,
+    outcome: Outcome,
+    detail: str = "",
+    plan: PreemptionPlan | None = None,
+) -> None:
+    victims: tuple[VictimRecord, ...] = ()
+    if plan is not None:
+        adjusted = plan.adjusted or (0,) * len(plan.victims)
+        victims = tuple(
+            VictimRecord(
+                victim.key,
+                victim.application.application_id,
+                victim.queue.path,
+                victim.node.node_id if victim.node is not None else "",
+                victim.shape.resources,
+                priority,
+            )
+            for victim, priority in zip(plan.victims, adjusted, strict=True)
+        )
+        detail = f"needs {plan.needs}, fence {plan.fence.path}"
+    state.effects.append(
+        PreemptionDecided(
+            now_ns,
+            state.name,
+            "guarantee",
+            ask.key,
+            ask.application.application_id,
+            ask.queue.path,
+            outcome,
+            detail,
+            plan.node.node_id if plan is not None else "",
+            victims,
+        )
+    )
+

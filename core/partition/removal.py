@@ -1,0 +1,81 @@
+"""How requests leave: withdrawn asks, released allocations, removed applications. One place forgets a key."""
+
+from __future__ import annotations
+
+from core.domain.application_states import AppEvent, AppState
+from core.domain.commands import TerminationType
+from core.domain.effects import Released
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.partition import ledger, lifecycle, preempting
+from core.partition.state import PartitionState
+from core.partition.waiting import stop_offering
+
+
+def withdraw_ask(state: PartitionState, ask: Allocation) -> None:
+    """Forget a pending *ask*, its reservation and its claim; victims it caused still leave."""
+    preempting.forget(state, ask)
+    ledger.ask_leaves(state, ask)
+    del state.requests[ask.key]
+
+
+def remove_allocation(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
+    """Take *allocation* off every book and forget its key (protocol.md 10.1, DB-7). States are not driven here."""
+    was_victim = allocation.preempted
+    ledger.refund(state, allocation)
+    del state.requests[allocation.key]
+    if was_victim:
+        preempting.victim_left(state, allocation, now_ns)
+
+
+def release_allocation(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
+    """Remove *allocation* and let its application feel it."""
+    remove_allocation(state, allocation, now_ns)
+    lifecycle.allocation_removed(
+        state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns
+    )
+
+
+def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int) -> bool:
+    """The shim could not start *allocation*: it is an ask again with its priority and age (protocol.md 3.6).
+
+    Refused, without any change, unless its application is Accepted or Running and it is not on its way out.
+    """
+    application = allocation.application
+    if application.state not in (AppState.ACCEPTED, AppState.RUNNING) or allocation.preempted or allocation.released:
+        return False
+    ledger.refund(state, allocation)
+    allocation.outcome = None
+    allocation.last_attempt_ns = None
+    allocation.rearms = 0
+    ledger.ask_appears(state, allocation)
+    preempting.watch(state, allocation)
+    return True
+
+
+def released(state: PartitionState, allocation: Allocation, termination: int, message: str) -> Released:
+    """The answer that names *allocation* as gone."""
+    return Released(
+        state.name, allocation.application.application_id, allocation.key, termination, message
+    )
+
+
+def remove_application(state: PartitionState, application: Application, now_ns: int) -> None:
+    """The shim removed *application*: it leaves at once with all it has; one answer lists what it held (6.5)."""
+    had_allocations = bool(application.allocations)
+    gone = list(application.allocations.values())
+    stop_offering(application)
+    for ask in list(application.asks.values()):
+        withdraw_ask(state, ask)
+    for allocation in gone:
+        remove_allocation(state, allocation, now_ns)
+    if application.state in (AppState.ACCEPTED, AppState.RUNNING):
+        lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+        if not had_allocations:
+            lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+    elif application.state is AppState.COMPLETING:
+        lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+    application.timer_ns = None
+    lifecycle.leave(state, application)
+    message = f"application {application.application_id} was removed"
+    state.effects.extend(released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone)

@@ -1,0 +1,39 @@
+"""The result of planning a preemption: who goes for whom and where, or why nobody goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from core.domain.reasons import Outcome
+from core.model.allocations import Allocation, Reservation
+from core.model.nodes import Node
+from core.model.queues import Queue
+
+PreemptionPredicate = Callable[[Allocation, Node, tuple[Allocation, ...], int], int | None]
+"""(ask, node, victims in order, start index) -> index of the last victim that must go, or ``None`` for never
+(preemption.md B.6). Absent predicate: the start index is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionPlan:
+    """Reserve *node* for *ask* and mark *victims*, in order, after dropping *cancelled* reservations there."""
+
+    kind: str
+    ask: Allocation
+    node: Node
+    victims: tuple[Allocation, ...]
+    fence: Queue
+    cancelled: tuple[Reservation, ...] = ()
+    needs: dict[str, dict[str, int]] = field(default_factory=dict)
+    """What had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
+    adjusted: tuple[int, ...] = ()
+    """Adjusted priority of each victim at the fence (preemption.md B.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nobody goes. *detail* holds the numbers behind the outcome, ready to be shown."""
+
+    outcome: Outcome
+    detail: str = ""

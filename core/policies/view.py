@@ -1,0 +1,34 @@
+"""What a policy may look at: a partition's records, read-only by agreement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from core.domain.settings import GuaranteeMode
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.model.shapes import ResourceTypes
+
+
+class PartitionView(Protocol):
+    """The state a decision is made from. Policies never change what they reach through it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def root(self) -> Queue: ...
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """All nodes, draining ones included, by ID."""
+        ...
+
+    @property
+    def types(self) -> ResourceTypes: ...
+
+    @property
+    def guarantee_mode(self) -> GuaranteeMode:
+        """How law 4 is read: ``reach`` or ``strict`` (preemption.md A)."""
+        ...

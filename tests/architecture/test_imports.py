@@ -1,0 +1,105 @@
+"""The structure as a test: which way imports point, and what the engine may not know."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+LAYERS = {
+    "core.domain": set(),
+    "core.config": {"core.domain"},
+    "core.model": {"core.domain"},
+    "core.laws": {"core.domain", "core.model", "core.policies.view", "core.policies.preemption.plan"},
+    "core.policies": {"core.domain", "core.model"},
+    "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
+    "core.service": {"core.domain", "core.config", "core.partition"},
+    "core.cli": {"core.domain", "core.config", "core.partition", "core.service"},
+    "core.__main__": {"core.cli"},
+}
+"""Which packages of ours each one may import besides itself."""
+
+SHELL = ("core.service", "core.cli", "core.__main__")
+"""Where the outside world is allowed: clock, network, logging, tasks."""
+
+OUTSIDE_WORLD = {
+    "asyncio", "concurrent", "datetime", "grpc", "logging", "multiprocessing", "os", "pathlib", "queue", "random",
+    "secrets", "select", "selectors", "signal", "socket", "ssl", "structlog", "subprocess", "tempfile", "threading",
+    "time", "uuid", "uvloop",
+}  # fmt: skip
+
+WIRE_ONLY = ("shim_client", "shim_mock", "conformance")
+
+
+def modules(package: str) -> Iterator[tuple[str, Path]]:
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Full names of everything *path* imports at run time or for types."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def layer_of(module: str) -> str | None:
+    return next((layer for layer in LAYERS if module == layer or module.startswith(f"{layer}.")), None)
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+@pytest.mark.parametrize(("module", "path"), list(modules("core")), ids=lambda value: str(value))
+def test_imports_point_one_way(module: str, path: Path) -> None:
+    """Each layer imports only itself and the layers below it."""
+    if module == "core":
+        assert not list(imports(path))
+        return
+    layer = layer_of(module)
+    assert layer is not None, f"{module} belongs to no layer; add it to LAYERS on purpose"
+    allowed = LAYERS[layer] | {layer}
+    ours = [name for name in imports(path) if within(name, "core")]
+    stray = [name for name in ours if not any(within(name, package) for package in allowed) and name != "core.laws"]
+    if "core.laws" not in allowed:
+        stray += [name for name in ours if within(name, "core.laws")]
+    assert not stray, f"{module} must not import {stray}"
+
+
+@pytest.mark.parametrize(("module", "path"), list(modules("core")), ids=lambda value: str(value))
+def test_engine_knows_nothing_of_the_outside_world(module: str, path: Path) -> None:
+    """No clock, I/O, randomness, logging or asyncio below the service, and no asynchronous function either."""
+    if module.startswith(SHELL):
+        return
+    strangers = {name for name in imports(path) if name.split(".")[0] in OUTSIDE_WORLD}
+    assert not strangers, f"{module} imports {strangers}"
+    tree = ast.parse(path.read_text())
+    assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in ast.walk(tree))
+    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    assert not called & {"open", "print", "input"}, f"{module} does I/O"
+
+
+@pytest.mark.parametrize(("module", "path"), list(modules("core/domain")), ids=lambda value: str(value))
+def test_domain_uses_only_the_standard_library(module: str, path: Path) -> None:
+    """The values of the field depend on nothing."""
+    for name in imports(path):
+        assert within(name, "core.domain") or name.split(".")[0] in sys.stdlib_module_names, f"{module}: {name}"
+
+
+@pytest.mark.parametrize("package", WIRE_ONLY)
+def test_shims_know_only_the_wire(package: str) -> None:
+    """Clients, the simulated cluster and the conformance kit never import the core, nor the core them."""
+    for module, path in modules(package):
+        assert not [name for name in imports(path) if within(name, "core")], module
+    for module, path in modules("core"):
+        assert not [name for name in imports(path) if within(name, package)], module

@@ -1,0 +1,90 @@
+"""The engine alone: commands in, decisions out, no network. What is left for decode, encode and transport to cost."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+
+from core.domain.commands import (
+    AllocationSpec,
+    ApplicationSpec,
+    NodeAction,
+    NodeSpec,
+    RegisterManager,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
+from core.domain.effects import Allocated
+from core.domain.resources import Resources
+from core.partition.engine import Engine
+
+PARTITION = "[bench]default"
+
+
+def _engine(nodes: int, leaves: int, policy: str, sort: str = "fifo") -> Engine:
+    queues = "\n".join(
+        f"          - {{name: q{n}, properties: {{application.sort.policy: {sort}}}}}" for n in range(leaves)
+    )
+    config = (
+        "partitions:\n  - name: default\n"
+        f"    nodesortpolicy: {{type: {policy}}}\n"
+        f"    queues:\n      - name: root\n        queues:\n{queues}\n"
+    )
+    engine = Engine()
+    engine.apply(RegisterManager("bench", config), 0)
+    capacity = Resources({"vcore": 64_000, "memory": 256 << 30})
+    specs = tuple(
+        NodeSpec(f"node-{n:06}", NodeAction.CREATE, PARTITION, capacity=capacity) for n in range(nodes)
+    )
+    engine.apply(UpdateNodes("bench", specs), 0)
+    return engine
+
+
+def _place(engine: Engine, asks: int, leaves: int, applications: int, *, equal: bool) -> float:
+    """Placements per second for *asks* asks over *leaves* x *applications*."""
+    added = tuple(
+        ApplicationSpec(f"app-{leaf}-{n}", f"root.q{leaf}", PARTITION, user="bench")
+        for leaf in range(leaves)
+        for n in range(applications)
+    )
+    engine.apply(UpdateApplications("bench", added), 0)
+    dice = random.Random(7)
+    sizes = [
+        Resources({"vcore": 1_000 if equal else dice.randint(1, 8) * 1_000, "memory": dice.randint(1, 16) << 30})
+        for _ in range(1 if equal else 128)
+    ]
+    specs = tuple(
+        AllocationSpec(f"ask-{n}", added[n % len(added)].application_id, PARTITION, sizes[n % len(sizes)])
+        for n in range(asks)
+    )
+    began = time.perf_counter()
+    engine.apply(UpdateAllocations("bench", specs), 1)
+    placed, more = 0, True
+    while more:
+        result = engine.cycle(1, 500)
+        placed += sum(isinstance(effect, Allocated) for effect in result.effects)
+        more = result.more
+    took = time.perf_counter() - began
+    if placed != asks:
+        raise AssertionError(f"{placed} of {asks} asks were placed")
+    return placed / took
+
+
+CASES = (
+    ("P1: 5,000 nodes, 10,000 equal asks, 2 queues", 5_000, 10_000, 2, 1, "fair", "fifo", True),
+    ("P2: 5,000 nodes, 50,000 asks, 100 x 10, fair", 5_000, 50_000, 100, 10, "fair", "fair", False),
+    ("P3: the same with binpacking", 5_000, 50_000, 100, 10, "binpacking", "fair", False),
+)
+
+
+def report(runs: int) -> None:
+    """Print placements/s for each case, median and spread over *runs*."""
+    print("engine alone, asks taken in and placed")
+    for label, nodes, asks, leaves, applications, policy, sort, equal in CASES:
+        rates = [
+            _place(_engine(nodes, leaves, policy, sort), asks, leaves, applications, equal=equal)
+            for _ in range(runs)
+        ]
+        print(f"  {label:<52}{statistics.median(rates):>10,.0f}/s   ({min(rates):,.0f} to {max(rates):,.0f})")

@@ -1,0 +1,49 @@
+"""The kept order against sorting."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.model.keyed_heap import KeyedHeap
+
+OPERATIONS = st.lists(
+    st.tuples(st.sampled_from(["add", "discard", "change", "mark_all"]), st.integers(0, 7), st.integers(0, 5)),
+    max_size=80,
+)
+
+
+@given(OPERATIONS)
+def test_first_is_the_minimum_after_any_history(history: list[tuple[str, int, int]]) -> None:
+    """Whatever was added, removed and re-keyed: the first member is the one with the smallest key."""
+    value = dict.fromkeys(range(8), 0)
+    heap: KeyedHeap[int] = KeyedHeap(lambda member: (value[member], member))
+    members: set[int] = set()
+    for action, member, number in history:
+        if action == "add":
+            heap.add(member)
+            members.add(member)
+        elif action == "discard":
+            heap.discard(member)
+            members.discard(member)
+        elif action == "change":
+            value[member] = number
+            heap.mark(member)
+        else:
+            heap.mark_all()
+        assert heap.first() == min(members, key=lambda m: (value[m], m), default=None)
+        assert heap.ordered() == sorted(members, key=lambda m: (value[m], m))
+        assert len(heap) == len(members)
+
+
+def test_entries_do_not_pile_up() -> None:
+    """Re-keying one member for ever keeps the heap small."""
+    value = {0: 0, 1: 10**9}
+    heap: KeyedHeap[int] = KeyedHeap(lambda member: value[member])
+    heap.add(0)
+    heap.add(1)
+    for number in range(10_000):
+        value[0] = -number
+        heap.mark(0)
+        assert heap.first() == 0
+    assert len(heap._entries) < 200

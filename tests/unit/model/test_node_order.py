@@ -1,0 +1,71 @@
+"""The grouped search against looking at every node in order."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.domain.settings import NodeSortPolicy
+
+from core.model.node_order import NodeOrder
+from core.model.nodes import Node
+from core.policies.node_score import NodeScore
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "discard", "charge", "refund", "search", "resize"]),
+        st.integers(0, 30),
+        st.integers(1, 9),
+        st.integers(0, 9),
+    ),
+    max_size=120,
+)
+
+
+@settings(max_examples=200)
+@given(OPERATIONS, st.sampled_from(list(NodeSortPolicy)))
+def test_first_fit_equals_the_plain_search(
+    history: list[tuple[str, int, int, int]], policy: NodeSortPolicy
+) -> None:
+    """The first node found is the first in (score, ID) order whose free room holds the demand."""
+    order = NodeOrder(NodeScore(policy, {0: 1.0, 1: 1.0}))
+    order.widen(2)
+    nodes = [Node(f"n{number:02}", (), [10, 10]) for number in range(31)]
+    for action, which, first, second in history:
+        node = nodes[which]
+        pairs = ((0, first), (1, second)) if second else ((0, first),)
+        if action == "add" and node not in order:
+            order.add(node)
+        elif action == "discard":
+            order.discard(node)
+        elif action == "charge":
+            node.charge(pairs)
+            order.refresh(node)
+        elif action == "refund":
+            node.refund(pairs)
+            order.refresh(node)
+        elif action == "resize":
+            node.resize([first + 5, second + 5])
+            order.refresh(node)
+        plain = sorted((n for n in nodes if n in order), key=lambda n: (n.score, n.node_id))
+        assert list(order) == plain
+        expected = next((n for n in plain if n.fits(pairs)), None)
+        assert order.first_fit(pairs) is expected
+
+
+def test_many_nodes_split_into_groups() -> None:
+    """Groups divide as they grow, and every node stays findable."""
+    order = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {0: 1.0}))
+    order.widen(1)
+    nodes = [Node(f"n{number:04}", (), [10]) for number in range(1000)]
+    for node in nodes:
+        order.add(node)
+    assert list(order) == nodes
+    for node in nodes[:-1]:
+        node.charge(((0, 10),))
+        order.refresh(node)
+    assert order.first_fit(((0, 1),)) is nodes[-1]
+    for node in nodes:
+        order.discard(node)
+    assert len(order) == 0
+    assert order.first_fit(((0, 1),)) is None
