@@ -49,7 +49,7 @@ class ApplicationUpdated(NamedTuple):
 
 
 class Allocated(NamedTuple):
-    """An ask was placed, or a recovered allocation confirmed. ``resources`` may differ from the spec's after a resize."""
+    """An ask was placed, or a recovered allocation confirmed. ``resources`` differ from the spec's after a resize."""
 
     spec: AllocationSpec
     node_id: str

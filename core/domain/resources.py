@@ -138,9 +138,7 @@ def fits_undefined_unlimited(limit: Resources | None, small: Resources | None) -
     """As :func:`fits`, but a type the limit lacks is unlimited. (Queue and user headroom, configuration.)"""
     if limit is None:
         return True
-    return all(
-        amount <= max(0, limit[name]) for name, amount in _or_empty(small).items() if name in limit
-    )
+    return all(amount <= max(0, limit[name]) for name, amount in _or_empty(small).items() if name in limit)
 
 
 def fits_actual(limit: Resources | None, small: Resources | None) -> bool:

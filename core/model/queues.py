@@ -45,7 +45,7 @@ class Queue:
         """*order_key* orders the active children of a parent, or the active applications of a leaf."""
         self.name: Final = name
         self.parent: Final = parent
-        self.path: Final = name if parent is None else f"{parent.path}.{name}"
+        self.path: Final[str] = name if parent is None else f"{parent.path}.{name}"
         self.depth: Final[int] = 0 if parent is None else parent.depth + 1
         self.leaf = leaf
         self.managed = True

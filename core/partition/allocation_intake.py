@@ -35,9 +35,7 @@ def reject(spec: AllocationSpec, reason: str) -> AllocationRejected:
     return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy)
 
 
-def recover_with_node(
-    state: PartitionState, node: Node, existing: Iterable[AllocationSpec], now_ns: int
-) -> str | None:
+def recover_with_node(state: PartitionState, node: Node, existing: Iterable[AllocationSpec], now_ns: int) -> str | None:
     """G2: allocations reported with their node. The first that is refused refuses the node (protocol.md 3.4)."""
     for spec in existing:
         refused = handle(state, spec._replace(node_id=node.node_id), now_ns)
@@ -188,15 +186,12 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
     for allocation in gone:
         removal.remove_allocation(state, allocation, now_ns)
     for allocation in gone:
-        lifecycle.allocation_removed(
-            state, application, placeholder=allocation.spec.placeholder, now_ns=now_ns
-        )
+        lifecycle.allocation_removed(state, application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
     if asks and not gone:
         lifecycle.asks_withdrawn(state, application, now_ns)
     if _is_echoed(spec.termination):
         state.effects.extend(
-            removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message)
-            for allocation in gone
+            removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message) for allocation in gone
         )
 
 

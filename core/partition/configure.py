@@ -72,9 +72,7 @@ def _apply_queue(state: PartitionState, path: str, config: QueueConfig) -> None:
         queue = None
     if queue is None:
         parent_path, _, name = path.rpartition(".")
-        queue = state.new_queue(
-            name, state.queues[parent_path], leaf=not config.parent, properties=config.effective
-        )
+        queue = state.new_queue(name, state.queues[parent_path], leaf=not config.parent, properties=config.effective)
     queue.properties = config.effective
     queue.draining = False
     queue.managed = True

@@ -39,6 +39,7 @@ from core.partition import (
 )
 from core.partition.state import PartitionState
 
+
 def full_partition_name(rm_id: str, name: str) -> str:
     """``[rm]name``, the form used everywhere inside: empty means ``default``, a full name stays (protocol.md 4.1)."""
     if name.startswith("["):
@@ -109,10 +110,7 @@ class Engine:
     def next_wakeup_ns(self) -> int | None:
         """When :meth:`cycle` next has something to do by the passing of time alone; ``None``: never."""
         heads = [
-            heap[0][0]
-            for state in self._partitions.values()
-            for heap in (state.timers, state.attempts_due)
-            if heap
+            heap[0][0] for state in self._partitions.values() for heap in (state.timers, state.attempts_due) if heap
         ]
         return min(heads, default=None)
 

@@ -16,9 +16,7 @@ TERMINATED_TIMEOUT_NS: Final = 72 * 3600 * 10**9
 _FINISHED = frozenset({AppState.COMPLETED, AppState.FAILED})
 
 
-def fire(
-    state: PartitionState, application: Application, event: AppEvent, now_ns: int, message: str = ""
-) -> None:
+def fire(state: PartitionState, application: Application, event: AppEvent, now_ns: int, message: str = "") -> None:
     """Let *event* happen to *application*; an event that means nothing in its state is ignored."""
     target = TRANSITIONS.get((application.state, event))
     if target is None or target is application.state:
@@ -26,9 +24,7 @@ def fire(
     application.state = target
     application.timer_ns = None
     if target is not AppState.REJECTED:
-        state.effects.append(
-            ApplicationUpdated(application.application_id, target, now_ns, message or event)
-        )
+        state.effects.append(ApplicationUpdated(application.application_id, target, now_ns, message or event))
     if target is AppState.COMPLETING:
         _start_timer(state, application, now_ns + COMPLETING_TIMEOUT_NS)
     elif target is AppState.FAILING:
@@ -42,9 +38,7 @@ def reject(state: PartitionState, application_id: str, now_ns: int) -> None:
     """Remember a rejected application long enough to report its expiry (protocol.md 6.2)."""
 
     def expire(at_ns: int) -> None:
-        state.effects.append(
-            ApplicationUpdated(application_id, AppState.EXPIRED, at_ns, AppEvent.EXPIRE)
-        )
+        state.effects.append(ApplicationUpdated(application_id, AppState.EXPIRED, at_ns, AppEvent.EXPIRE))
 
     state.at(now_ns + TERMINATED_TIMEOUT_NS, expire)
 
@@ -59,9 +53,7 @@ def allocation_recovered(state: PartitionState, application: Application, now_ns
         fire(state, application, AppEvent.RUN, now_ns)
 
 
-def allocation_added(
-    state: PartitionState, application: Application, *, placeholder: bool, now_ns: int
-) -> None:
+def allocation_added(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
     """A real allocation always runs the application; placeholders do once they add up to what was announced."""
     if not placeholder:
         if application.state is not AppState.RUNNING:
@@ -81,9 +73,7 @@ def asks_withdrawn(state: PartitionState, application: Application, now_ns: int)
         fire(state, application, AppEvent.COMPLETE, now_ns)
 
 
-def allocation_removed(
-    state: PartitionState, application: Application, *, placeholder: bool, now_ns: int
-) -> None:
+def allocation_removed(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
     """The last real allocation ends the work; the last placeholder ends a failing, resuming or waiting gang."""
     idle = not application.asks and not application.holds(placeholders=False)
     if not placeholder:

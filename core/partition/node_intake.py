@@ -130,9 +130,7 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
             state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns
         )
     message = f"node {node.node_id} was removed"
-    answers: list[Released] = [
-        removal.released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone
-    ]
+    answers: list[Released] = [removal.released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone]
     state.effects.extend(answers)
 
 

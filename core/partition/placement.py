@@ -15,8 +15,7 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.partition import ledger, lifecycle
 from core.partition.state import PartitionState
-from core.partition.waiting import enqueue, node_gained
-
+from core.partition.waiting import dequeue, enqueue, node_gained
 
 RESERVATION_TIMEOUT_NS: Final = 3600 * 10**9
 
@@ -62,9 +61,7 @@ def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int
     """Book *allocation* on *node* without any check, and say so: its echo or its placement."""
     allocation.missed = 0
     ledger.charge(state, allocation, node, now_ns)
-    lifecycle.allocation_added(
-        state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns
-    )
+    lifecycle.allocation_added(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
     state.effects.append(Allocated(allocation.spec, node.node_id, allocation.shape.resources))
 
 
@@ -72,7 +69,7 @@ def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> 
     """Hold *node* for *ask*: nothing else is placed there (preemption.md A.1 no. 15)."""
     if ask.reservation is not None:
         unreserve(state, ask.reservation)
-    ledger.dequeue(state, ask)
+    dequeue(state, ask)
     reservation = Reservation(ask, node, now_ns)
     ask.reservation = reservation
     node.reservations[ask.key] = reservation

@@ -227,7 +227,7 @@ def cycle(state: PartitionState, now_ns: int) -> int:
 
 
 def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
-    """Up to *most* due asks not yet tried this round: queues by what they hold net of victims, then usual order (F5)."""
+    """Up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual (F5)."""
     found: list[Allocation] = []
     leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting]
     for leaf in sorted(leaves, key=_net_share):
@@ -285,4 +285,3 @@ def _record(
             victims,
         )
     )
-

@@ -31,9 +31,7 @@ def remove_allocation(state: PartitionState, allocation: Allocation, now_ns: int
 def release_allocation(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
     """Remove *allocation* and let its application feel it."""
     remove_allocation(state, allocation, now_ns)
-    lifecycle.allocation_removed(
-        state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns
-    )
+    lifecycle.allocation_removed(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
 
 
 def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int) -> bool:
@@ -55,9 +53,7 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
 
 def released(state: PartitionState, allocation: Allocation, termination: int, message: str) -> Released:
     """The answer that names *allocation* as gone."""
-    return Released(
-        state.name, allocation.application.application_id, allocation.key, termination, message
-    )
+    return Released(state.name, allocation.application.application_id, allocation.key, termination, message)
 
 
 def remove_application(state: PartitionState, application: Application, now_ns: int) -> None:

@@ -81,7 +81,7 @@ class PartitionState:
         return self._number
 
     def at(self, when_ns: int, action: Callable[[int], None]) -> None:
-        """Run *action* in the first cycle at or after *when_ns*. Actions check for themselves whether they still apply."""
+        """Run *action* in the first cycle at or after *when_ns*; each checks itself whether it still applies."""
         heappush(self.timers, (when_ns, self.next_number(), action))
 
     def new_queue(self, name: str, parent: Queue | None, *, leaf: bool, properties: QueueProperties) -> Queue:

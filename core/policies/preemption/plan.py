@@ -12,7 +12,8 @@ from core.model.queues import Queue
 
 PreemptionPredicate = Callable[[Allocation, Node, tuple[Allocation, ...], int], int | None]
 """(ask, node, victims in order, start index) -> index of the last victim that must go, or ``None`` for never
-(preemption.md B.6). Absent predicate: the start index is enough."""
+(preemption.md B.6). Absent predicate: the start index is enough. No victims on the node: called with ``()`` and -1,
+the ordinary check of the node as it is; any index means yes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class PreemptionPlan:
     """What had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
     adjusted: tuple[int, ...] = ()
     """Adjusted priority of each victim at the fence (preemption.md B.3)."""
+    extended: bool = False
+    """The predicate asked for more victims than the resources did, so resources alone do not explain each of them."""
 
 
 @dataclass(frozen=True, slots=True)

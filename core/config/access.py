@@ -1,0 +1,69 @@
+"""Access lists: who may submit to a queue or administer it. Rules: config.md 9, V7, B10."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from core.config.fields import Field
+from core.config.names import is_group_name, is_user_name
+from core.config.yaml_reader import shortened
+
+_BLANKS: Final = re.compile(r"[ \t\r\n]+")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessList:
+    """Who is let in; only grants, ancestors may grant more. ``text`` is what was written, blanks trimmed."""
+
+    text: str = ""
+    everybody: bool = False
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    @property
+    def nobody(self) -> bool:
+        return not (self.everybody or self.users or self.groups)
+
+
+NOBODY: Final = AccessList()
+
+
+def parse_access(field: Field) -> AccessList:
+    """Reads ``users groups``: two comma-separated lists with a blank between, or ``*``.
+
+    More than two parts are an error at *field*; entries that can never match are left out with a warning.
+    """
+    written = field.text()
+    text = written.strip(" \t\r\n")
+    parts = _BLANKS.split(text) if text else []
+    if len(parts) > 2:
+        field.error(f"access list {shortened(text)} has {len(parts)} parts", "users, one blank, groups; or *")
+        return NOBODY
+    if len(parts) == 1 and written[:1] in (" ", "\t"):
+        parts.insert(0, "")
+    users, groups = [*parts, "", ""][:2]
+    if "*" in (users, groups):
+        if users == "*" and groups not in ("", "*"):
+            field.warning(f"groups {shortened(groups)} add nothing to *")
+        return AccessList(text, everybody=True)
+    if users.endswith(",") and groups:
+        field.warning(
+            f"the blank in {shortened(text)} ends the users: {shortened(groups)} are groups", "no blank after ,"
+        )
+    return AccessList(
+        text,
+        users=tuple(name for name in _split(users) if _usable(field, "user", name, is_user_name(name))),
+        groups=tuple(name for name in _split(groups) if _usable(field, "group", name, is_group_name(name))),
+    )
+
+
+def _split(names: str) -> list[str]:
+    return list(dict.fromkeys(name for name in names.split(",") if name))
+
+
+def _usable(field: Field, kind: str, name: str, valid: bool) -> bool:
+    if not valid:
+        field.warning(f"{kind} {shortened(name)} is no valid name and is left out of the access list")
+    return valid

@@ -1,0 +1,380 @@
+"""The schema: which keys there are, and what each of them holds, as far as one key can tell by itself.
+
+What is read keeps its place in the text, for the rules that compare keys with one another. Rules: config.md 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from core.config import properties
+from core.config.access import NOBODY, AccessList, parse_access
+from core.config.fields import Field
+from core.config.model import POLICIES, FilterConfig, NodeSortConfig, PreemptionConfig
+from core.config.not_enforced import Pending
+from core.config.quantities import parse_quantity
+from core.config.yaml_reader import shortened
+from core.domain.settings import GuaranteeMode, MonitorContract, NodeSortPolicy
+
+_PARTITION_KEYS: Final = (
+    "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver",
+)  # fmt: skip
+_QUEUE_KEYS: Final = (
+    "name", "parent", "queues", "resources", "maxapplications", "properties", "adminacl", "submitacl",
+    "childtemplate", "limits",
+)  # fmt: skip
+_PREEMPTION_KEYS: Final = (
+    "enabled", "quotapreemptionenabled", "guaranteemode", "monitor", "coexist", "policies", "cycle", "cost",
+    "governor",
+)  # fmt: skip
+_MONITOR_SWITCHES: Final = ("enabled", "observe_only", "balance", "reserved_first", "conservative")
+_MONITOR_NUMBERS: Final = {"per_round": 0.1, "natural_factor": 0.2, "originator_reserve": 0.0}
+_GOVERNOR_KEYS: Final[tuple[str, ...]] = ()
+_COST_FUNCTIONS: Final = ("default",)
+_RESOLVERS: Final = ("os", "ldap", "test")
+_LIKELY_MEANT: Final = {"cpu": "vcore", "cpus": "vcore", "vcores": "vcore", "mem": "memory"}
+
+
+@dataclass(slots=True)
+class Amounts:
+    """Quantities by resource type, each with its place. ``complete`` is false when one could not be read."""
+
+    at: Field
+    values: dict[str, int]
+    fields: dict[str, Field]
+    complete: bool
+
+
+@dataclass(slots=True)
+class DeclaredLimit:
+    at: Field
+    description: str
+    users: list[tuple[str, Field]]
+    groups: list[tuple[str, Field]]
+    max_applications: int
+    max_applications_field: Field
+    max_resources: Amounts | None
+
+    @property
+    def values(self) -> object:
+        """What two limits must have in common to be the same (V10)."""
+        resources = None if self.max_resources is None else self.max_resources.values
+        names = [text for text, _ in self.users], [text for text, _ in self.groups]
+        return self.description, *names, self.max_applications, resources
+
+    @property
+    def label(self) -> str:
+        return f"limit {shortened(self.description)}" if self.description else "limit without description"
+
+
+@dataclass(slots=True)
+class DeclaredTemplate:
+    at: Field
+    max_applications: int
+    properties: dict[str, str]
+    guaranteed: Amounts | None
+    max: Amounts | None
+
+
+@dataclass(slots=True)
+class DeclaredQueue:
+    """``path`` and ``effective`` are settled once the tree stands (:mod:`core.config.tree`)."""
+
+    at: Field
+    name: str
+    name_field: Field
+    parent: bool
+    guaranteed: Amounts | None = None
+    max: Amounts | None = None
+    max_applications: int = 0
+    max_applications_field: Field | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    property_fields: dict[str, Field] = field(default_factory=dict)
+    submit_acl: AccessList = NOBODY
+    admin_acl: AccessList = NOBODY
+    template: DeclaredTemplate | None = None
+    limits: list[DeclaredLimit] = field(default_factory=list)
+    limits_field: Field | None = None
+    children: list[DeclaredQueue] = field(default_factory=list)
+    path: str = ""
+    effective: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_root(self) -> bool:
+        return self.path == "root"
+
+    def walk(self) -> Iterator[DeclaredQueue]:
+        """This queue and all below, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+@dataclass(slots=True)
+class DeclaredRule:
+    at: Field
+    name: str
+    name_field: Field
+    create: bool
+    value: str
+    value_field: Field
+    parent: DeclaredRule | None
+    filter: FilterConfig
+    filter_users: list[tuple[str, Field]]
+    filter_groups: list[tuple[str, Field]]
+
+
+@dataclass(slots=True)
+class DeclaredPartition:
+    at: Field
+    name: str
+    name_field: Field
+    queues_field: Field
+    queues: list[DeclaredQueue]
+    rules: list[DeclaredRule]
+    limits: list[DeclaredLimit]
+    limits_field: Field
+    preemption: PreemptionConfig
+    node_sort: NodeSortConfig
+    resolver: str
+
+
+def read_partitions(top: Field, pending: Pending) -> list[DeclaredPartition]:
+    """The partitions of a document; problems go to the log of *top*."""
+    keys = top.mapping(("partitions", "checksum"))
+    keys["checksum"].text()
+    return [_Reader(pending).partition(item) for item in keys["partitions"].items()]
+
+
+class _Reader:
+    def __init__(self, pending: Pending) -> None:
+        self._pending = pending
+
+    def partition(self, at: Field) -> DeclaredPartition:
+        keys = at.mapping(_PARTITION_KEYS)
+        name = keys["name"].text() or "default"
+        return DeclaredPartition(
+            at=at,
+            name="default" if name.lower() == "default" else name,
+            name_field=keys["name"],
+            queues_field=keys["queues"],
+            queues=[self.queue(item) for item in keys["queues"].items()],
+            rules=[self.rule(item) for item in keys["placementrules"].items()],
+            limits=self.limits(keys["limits"]),
+            limits_field=keys["limits"],
+            preemption=self.preemption(keys["preemption"]),
+            node_sort=self.node_sort(keys["nodesortpolicy"]),
+            resolver=self.resolver(keys["usergroupresolver"]),
+        )
+
+    def queue(self, at: Field) -> DeclaredQueue:
+        if not at.given:
+            at.error("an empty entry", "a queue")
+        keys = at.mapping(_QUEUE_KEYS)
+        children = [self.queue(item) for item in keys["queues"].items()]
+        resources = keys["resources"].mapping(("guaranteed", "max", properties.QUOTA_DELAY))
+        own = keys["properties"].text_map()
+        self.quota_delay(own, resources[properties.QUOTA_DELAY])
+        properties.check(own)
+        if properties.BACKOFF in own:
+            self._pending.note("backoff", own[properties.BACKOFF][1])
+        max_applications = keys["maxapplications"].unsigned()
+        if max_applications:
+            self._pending.note("maxapplications", keys["maxapplications"])
+        return DeclaredQueue(
+            at=at,
+            name=keys["name"].text().lower(),
+            name_field=keys["name"] if keys["name"].given else at,
+            parent=keys["parent"].boolean() or bool(children),
+            guaranteed=_amounts(resources["guaranteed"]),
+            max=_amounts(resources["max"]),
+            max_applications=max_applications,
+            max_applications_field=keys["maxapplications"],
+            properties={key: text for key, (text, _) in own.items()},
+            property_fields={key: found for key, (_, found) in own.items()},
+            submit_acl=self.access("submitacl", keys["submitacl"]),
+            admin_acl=self.access("adminacl", keys["adminacl"]),
+            template=self.template(keys["childtemplate"]),
+            limits=self.limits(keys["limits"]),
+            limits_field=keys["limits"],
+            children=children,
+        )
+
+    def quota_delay(self, own: dict[str, tuple[str, Field]], resource: Field) -> None:
+        """A delay under ``resources`` becomes the property, unless that is given too (V35)."""
+        text = resource.text()
+        if not resource.given:
+            return
+        if properties.QUOTA_DELAY not in own:
+            own[properties.QUOTA_DELAY] = (text, resource)
+            return
+        other = own[properties.QUOTA_DELAY][0]
+        if properties.quota_delay_ns(text) != properties.quota_delay_ns(other):
+            message = f"{properties.QUOTA_DELAY} is {shortened(text)} here and {shortened(other)} under properties"
+            resource.error(message, "one value, or the same one in both places")
+
+    def access(self, key: str, at: Field) -> AccessList:
+        granted = parse_access(at)
+        if not granted.nobody and not granted.everybody:
+            self._pending.note(key, at)
+        return granted
+
+    def template(self, at: Field) -> DeclaredTemplate | None:
+        keys = at.mapping(("maxapplications", "properties", "resources"))
+        resources = keys["resources"].mapping(("guaranteed", "max", properties.QUOTA_DELAY))
+        own = {key: found for key, found in keys["properties"].text_map().items() if key and found[0]}
+        ignored = [resources[properties.QUOTA_DELAY]] if resources[properties.QUOTA_DELAY].given else []
+        if properties.QUOTA_DELAY in own:
+            ignored.append(own.pop(properties.QUOTA_DELAY)[1])
+        for delay in ignored:
+            delay.warning("ignored: quotas of dynamic queues are not enforced by preemption")
+        properties.check(own)
+        template = DeclaredTemplate(
+            at=at,
+            max_applications=keys["maxapplications"].unsigned(),
+            properties={key: text for key, (text, _) in own.items()},
+            guaranteed=_amounts(resources["guaranteed"]),
+            max=_amounts(resources["max"]),
+        )
+        amounts = [a for a in (template.guaranteed, template.max) if a is not None and a.values]
+        if not (template.max_applications or template.properties or amounts):
+            return None
+        self._pending.note("childtemplate", at)
+        return template
+
+    def limits(self, at: Field) -> list[DeclaredLimit]:
+        limits = [self.limit(item) for item in at.items()]
+        if limits:
+            self._pending.note("limits", at)
+        return limits
+
+    def limit(self, at: Field) -> DeclaredLimit:
+        keys = at.mapping(("limit", "users", "groups", "maxapplications", "maxresources"))
+        return DeclaredLimit(
+            at=at,
+            description=keys["limit"].text(),
+            users=keys["users"].texts(),
+            groups=keys["groups"].texts(),
+            max_applications=keys["maxapplications"].unsigned(),
+            max_applications_field=keys["maxapplications"],
+            max_resources=_amounts(keys["maxresources"]),
+        )
+
+    def rule(self, at: Field) -> DeclaredRule:
+        rule = self.one_rule(at)
+        if rule.name != "provided" or rule.create or rule.parent or rule.filter != FilterConfig():
+            self._pending.note("placementrules", at)
+        return rule
+
+    def one_rule(self, at: Field) -> DeclaredRule:
+        keys = at.mapping(("name", "create", "value", "parent", "filter"))
+        filtered = keys["filter"].mapping(("type", "users", "groups"))
+        users, groups = filtered["users"].texts(), filtered["groups"].texts()
+        kind = filtered["type"].text().lower()
+        if kind not in ("", "allow", "deny"):
+            filtered["type"].error(f"filter type {shortened(kind)} is not known", "allow or deny")
+        return DeclaredRule(
+            at=at,
+            name=keys["name"].text().lower(),
+            name_field=keys["name"] if keys["name"].given else at,
+            create=keys["create"].boolean(),
+            value=keys["value"].text().lower(),
+            value_field=keys["value"] if keys["value"].given else at,
+            parent=self.one_rule(keys["parent"]) if keys["parent"].given else None,
+            filter=FilterConfig(
+                deny=kind == "deny",
+                users=tuple(text for text, _ in users),
+                groups=tuple(text for text, _ in groups),
+            ),
+            filter_users=users,
+            filter_groups=groups,
+        )
+
+    def preemption(self, at: Field) -> PreemptionConfig:
+        keys = at.mapping(_PREEMPTION_KEYS)
+        cycle = keys["cycle"].mapping(("interval_ms", "limit", "batch"))
+        defaults = PreemptionConfig()
+        quota_enabled = keys["quotapreemptionenabled"].boolean()
+        if quota_enabled:
+            self._pending.note("quotapreemptionenabled", keys["quotapreemptionenabled"])
+        if keys["governor"].given:
+            self._pending.note("governor", keys["governor"])
+            keys["governor"].mapping(_GOVERNOR_KEYS)
+        return PreemptionConfig(
+            enabled=keys["enabled"].boolean(default=True),
+            quota_enabled=quota_enabled,
+            guarantee_mode=GuaranteeMode(keys["guaranteemode"].choice(GuaranteeMode, GuaranteeMode.REACH)),
+            coexist=keys["coexist"].boolean(),
+            policies=_policies(keys["policies"]),
+            cycle_interval_ns=cycle["interval_ms"].unsigned(1000, least=1) * 10**6,
+            cycle_limit=cycle["limit"].number(defaults.cycle_limit, most=1),
+            cycle_batch=cycle["batch"].unsigned(defaults.cycle_batch, least=1),
+            cost=keys["cost"].choice(_COST_FUNCTIONS, defaults.cost),
+            monitor=self.monitor(keys["monitor"]),
+            governor={} if keys["governor"].given else None,
+        )
+
+    def monitor(self, at: Field) -> Mapping[str, bool | int | float | str] | None:
+        keys = at.mapping(
+            (*_MONITOR_SWITCHES, *_MONITOR_NUMBERS, "interval_ms", "max_wait_ms", "dead_zone", "contract")
+        )
+        if not at.given:
+            return None
+        values: dict[str, bool | int | float | str] = {key: keys[key].boolean() for key in _MONITOR_SWITCHES}
+        values["interval_ms"] = keys["interval_ms"].unsigned(3000, least=1)
+        values["max_wait_ms"] = keys["max_wait_ms"].unsigned(15000)
+        values["dead_zone"] = keys["dead_zone"].number(0.1)
+        for key, default in _MONITOR_NUMBERS.items():
+            values[key] = keys[key].number(default, most=1)
+        values["contract"] = keys["contract"].choice(MonitorContract, MonitorContract.NEGOTIABLE)
+        if values["enabled"]:
+            self._pending.note("monitor", at)
+        return values
+
+    def node_sort(self, at: Field) -> NodeSortConfig:
+        keys = at.mapping(("type", "resourceweights"))
+        policy = NodeSortPolicy(keys["type"].choice(NodeSortPolicy, NodeSortPolicy.FAIR))
+        weights = {name: found.number() for name, found in keys["resourceweights"].entries().items()}
+        return NodeSortConfig(policy, weights) if weights else NodeSortConfig(policy)
+
+    def resolver(self, at: Field) -> str:
+        keys = at.mapping(("type",))
+        kind = keys["type"].choice(_RESOLVERS, "")
+        if kind:
+            self._pending.note("usergroupresolver", at)
+        return kind
+
+
+def _amounts(at: Field) -> Amounts | None:
+    """``None`` when the key is absent or null; an empty mapping is something else to V4 and V18."""
+    if not at.given:
+        return None
+    amounts = Amounts(at, {}, {}, complete=True)
+    for name, (text, found) in at.text_map().items():
+        try:
+            amounts.values[name] = parse_quantity(name, text)
+        except ValueError as error:
+            expected = "digits, then no suffix or one of k M G T P E Ki Mi Gi Ti Pi Ei"
+            found.error(f"{name or 'resource'}: {error}", expected + (" m" if name == "vcore" else ""))
+            amounts.complete = False
+            continue
+        amounts.fields[name] = found
+        if name in _LIKELY_MEANT:
+            found.warning(f"resource type {name!r} has no special meaning", f"{_LIKELY_MEANT[name]}, if that is meant")
+    return amounts
+
+
+def _policies(at: Field) -> tuple[str, ...]:
+    if not at.given:
+        return POLICIES
+    names: list[str] = []
+    for name, found in at.texts():
+        if name not in POLICIES:
+            found.error(f"preemption policy {shortened(name)} is not known", f"one of {', '.join(POLICIES)}")
+        elif name in names:
+            found.error(f"preemption policy {name!r} is listed twice", "each policy once")
+        else:
+            names.append(name)
+    return tuple(names)

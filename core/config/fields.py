@@ -1,0 +1,158 @@
+"""Typed, strict reading of single values: each reader reports what is wrong at its place and returns a default.
+
+A null counts as absent everywhere: empty text, no list, no mapping, false, 0. Rules: config.md 1.1.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from core.config.problems import Problem, ProblemLog, Severity
+from core.config.yaml_reader import MappingNode, Node, ScalarNode, SequenceNode, shortened
+
+UINT64_MAX: Final = 2**64 - 1
+
+_TRUE: Final = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
+_FALSE: Final = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})
+_DIGITS: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
+_NUMBER: Final = re.compile(r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,3})?", re.ASCII)
+_BARE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """A value in the text with the way to it. ``node`` is ``None`` for a key that was not given."""
+
+    node: Node | None
+    line: int
+    column: int
+    path: str
+    log: ProblemLog
+
+    @property
+    def given(self) -> bool:
+        """Whether there is a value and it is not null."""
+        return self.node is not None and not (isinstance(self.node, ScalarNode) and self.node.is_null)
+
+    def error(self, message: str, expected: str = "") -> None:
+        self.log.add(Problem(Severity.ERROR, self.line, self.column, self.path, message, expected))
+
+    def warning(self, message: str, expected: str = "") -> None:
+        self.log.add(Problem(Severity.WARNING, self.line, self.column, self.path, message, expected))
+
+    def mapping(self, keys: Iterable[str]) -> dict[str, Field]:
+        """A field for each of *keys*, absent ones included. Other keys in the text are errors."""
+        known = {key: self._absent(key) for key in keys}
+        for key, found in self.entries().items():
+            if key in known:
+                known[key] = found
+                continue
+            near = f"{key.lower()!r}" if key.lower() in known else f"one of {', '.join(known)}"
+            found.error(f"unknown key {shortened(key)}", near)
+        return known
+
+    def entries(self) -> dict[str, Field]:
+        """The mapping with whatever keys it has; empty when absent."""
+        if not self.given:
+            return {}
+        if not isinstance(self.node, MappingNode):
+            self.error(f"{self._kind()} found", "a mapping")
+            return {}
+        return {
+            entry.key: Field(entry.value, entry.line, entry.column, _join(self.path, entry.key), self.log)
+            for entry in self.node.entries
+        }
+
+    def items(self) -> list[Field]:
+        """The entries of a list; empty when absent."""
+        if not self.given:
+            return []
+        if not isinstance(self.node, SequenceNode):
+            self.error(f"{self._kind()} found", "a list")
+            return []
+        return [
+            Field(item, item.line, item.column, f"{self.path}[{index}]", self.log)
+            for index, item in enumerate(self.node.items)
+        ]
+
+    def text(self, default: str = "") -> str:
+        """The scalar as it was written, ``10`` and ``true`` included."""
+        if not self.given:
+            return default
+        if not isinstance(self.node, ScalarNode):
+            self.error(f"{self._kind()} found", "text")
+            return default
+        return self.node.text
+
+    def texts(self) -> list[tuple[str, Field]]:
+        """A list of scalars as they were written, each with its place; a null is empty text."""
+        return [(item.text(), item) for item in self.items()]
+
+    def text_map(self) -> dict[str, tuple[str, Field]]:
+        """A mapping of text to text; a null value is empty text."""
+        return {key: (found.text(), found) for key, found in self.entries().items()}
+
+    def boolean(self, default: bool = False) -> bool:
+        """*default* when absent. Quoted text is no bool."""
+        if not self.given:
+            return default
+        if isinstance(self.node, ScalarNode) and self.node.plain:
+            if self.node.text in _TRUE:
+                return True
+            if self.node.text in _FALSE:
+                return False
+        self.error(f"{self._kind()} found", "true or false, without quotes")
+        return default
+
+    def unsigned(self, default: int = 0, *, least: int = 0) -> int:
+        """*default* when absent; otherwise *least* up to 2^64-1, in plain decimal digits without quotes."""
+        if not self.given:
+            return default
+        if isinstance(self.node, ScalarNode) and self.node.plain and _DIGITS.fullmatch(self.node.text):
+            value = int(self.node.text)
+            if least <= value <= UINT64_MAX:
+                return value
+        self.error(f"{self._kind()} found", f"a whole number from {least} to 2^64-1, without quotes or leading zeros")
+        return default
+
+    def number(self, default: float = 0.0, *, most: float = math.inf) -> float:
+        """*default* when absent; otherwise finite and from 0 to *most*."""
+        if not self.given:
+            return default
+        if isinstance(self.node, ScalarNode) and self.node.plain and _NUMBER.fullmatch(self.node.text):
+            value = float(self.node.text)
+            if math.isfinite(value) and 0 <= value <= most:
+                # An exact -0.0 would pass the comparison and print oddly.
+                return abs(value)
+        bounds = "of 0 or more" if most == math.inf else f"from 0 to {most:g}"
+        self.error(f"{self._kind()} found", f"a number {bounds}, without quotes")
+        return default
+
+    def choice(self, choices: Iterable[str], default: str) -> str:
+        """*default* when absent or empty; otherwise exactly one of *choices*."""
+        written = self.text()
+        allowed = list(choices)
+        if not written:
+            return default
+        if written not in allowed:
+            self.error(f"{shortened(written)} is not known", f"one of {', '.join(allowed)}")
+            return default
+        return written
+
+    def _absent(self, key: str) -> Field:
+        return Field(None, self.line, self.column, _join(self.path, key), self.log)
+
+    def _kind(self) -> str:
+        if isinstance(self.node, ScalarNode):
+            return shortened(self.node.text) if self.node.plain else f"quoted text {shortened(self.node.text)}"
+        return "a list" if isinstance(self.node, SequenceNode) else "a mapping"
+
+
+def _join(path: str, key: str) -> str:
+    if _BARE_KEY.fullmatch(key) is None:
+        return f"{path}[{shortened(key)}]"
+    return f"{path}.{key}" if path else key

@@ -1,0 +1,188 @@
+"""The way in: configuration text to :class:`~core.config.model.Configuration`, or to all that is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from core.config import properties
+from core.config.declared import (
+    Amounts,
+    DeclaredLimit,
+    DeclaredPartition,
+    DeclaredQueue,
+    DeclaredRule,
+    DeclaredTemplate,
+    read_partitions,
+)
+from core.config.fields import Field
+from core.config.limit_rules import check_limits
+from core.config.model import (
+    ChildTemplate,
+    Configuration,
+    LimitConfig,
+    PartitionConfig,
+    PlacementRuleConfig,
+    QueueConfig,
+)
+from core.config.not_enforced import Pending
+from core.config.placement_rules import check_rules
+from core.config.problems import ProblemLog
+from core.config.resource_rules import check_resources
+from core.config.tree import build_tree
+from core.config.yaml_reader import read, shortened
+
+DEFAULT_CONFIGURATION: Final = """\
+partitions:
+  - name: default
+    placementrules:
+      - name: tag
+        value: namespace
+        create: true
+    queues:
+      - name: root
+        submitacl: '*'
+"""
+"""What an empty text stands for (config.md 1)."""
+
+_CHECKSUM_KEY: Final = "checksum: "
+_CHECKSUM_LENGTH: Final = 64
+
+V = TypeVar("V")
+
+
+def load(text: str) -> Configuration:
+    """*text* as a configuration; empty text stands for ``DEFAULT_CONFIGURATION``.
+
+    Raises ConfigError, and nothing else, whatever the text: it carries every problem found. Warnings alone do not
+    refuse a text; they are in the result.
+    """
+    text = text or DEFAULT_CONFIGURATION
+    log = ProblemLog()
+    top = Field(read(text, log), 1, 1, "", log)
+    pending = Pending()
+    declared = read_partitions(top, pending)
+    if not declared and not log.has_errors:
+        top.error("no partition is configured", "partitions: a list of at least one partition")
+    _check_partition_names(declared)
+    trees = [(partition, build_tree(partition)) for partition in declared]
+    for partition, root in trees:
+        check_limits(root)
+        check_resources(root)
+        check_rules(partition.rules, root)
+    log.raise_if_errors()
+    pending.report()
+    partitions = tuple(_partition(partition, root) for partition, root in trees)
+    return Configuration(partitions, checksum(text), log.in_order())
+
+
+def checksum(text: str) -> str:
+    """Upper-case hex SHA-256 of *text* without the checksum it may carry itself (rest.md 4.9).
+
+    Cut out are the first ``checksum: `` and up to 64 characters behind it, as far as the next ``checksum: `` or the
+    newlines at the end of the text.
+    """
+    start = text.find(_CHECKSUM_KEY)
+    if start >= 0:
+        value = start + len(_CHECKSUM_KEY)
+        following = text.find(_CHECKSUM_KEY, value)
+        end = following if following >= 0 else len(text)
+        carried = text[value:end].rstrip("\n")[:_CHECKSUM_LENGTH]
+        text = text[:start] + text[value + len(carried) :]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest().upper()
+
+
+def _check_partition_names(partitions: list[DeclaredPartition]) -> None:
+    seen: dict[str, int] = {}
+    for partition in partitions:
+        key = partition.name.lower()
+        if key in seen:
+            partition.name_field.error(
+                f"partition {shortened(partition.name)} exists already, on line {seen[key]}", "a name of its own"
+            )
+        seen.setdefault(key, partition.name_field.line)
+
+
+def _partition(declared: DeclaredPartition, root: DeclaredQueue) -> PartitionConfig:
+    preemption, node_sort = declared.preemption, declared.node_sort
+    return PartitionConfig(
+        name=declared.name,
+        root=_queue(root, None),
+        placement_rules=tuple(_rule(rule) for rule in declared.rules),
+        preemption=replace(preemption, monitor=_frozen(preemption.monitor), governor=_frozen(preemption.governor)),
+        node_sort=replace(node_sort, weights=MappingProxyType(dict(node_sort.weights))),
+        resolver=declared.resolver,
+    )
+
+
+def _queue(declared: DeclaredQueue, template_above: ChildTemplate | None) -> QueueConfig:
+    own_template = _template(declared.template) if declared.template is not None and declared.parent else None
+    template = own_template or template_above
+    dynamic = properties.inherited(declared.effective)
+    dynamic.update(template.properties if template is not None else {})
+    # Dynamic queues never enforce their max by preemption (preemption.md D.1).
+    dynamic.pop(properties.QUOTA_DELAY, None)
+    return QueueConfig(
+        name=declared.name,
+        parent=declared.parent,
+        guaranteed=_guaranteed(declared.guaranteed),
+        max=_max(declared.max),
+        max_applications=declared.max_applications,
+        properties=MappingProxyType(declared.properties),
+        effective=properties.resolve(declared.effective, leaf=not declared.parent),
+        effective_raw=MappingProxyType(declared.effective),
+        dynamic_leaf=properties.resolve(dynamic, leaf=True),
+        submit_acl=declared.submit_acl,
+        admin_acl=declared.admin_acl,
+        child_template=own_template,
+        dynamic_template=template,
+        limits=tuple(_limit(limit) for limit in declared.limits),
+        children=tuple(_queue(child, template) for child in declared.children),
+    )
+
+
+def _template(declared: DeclaredTemplate) -> ChildTemplate:
+    return ChildTemplate(
+        max_applications=declared.max_applications,
+        properties=MappingProxyType(declared.properties),
+        guaranteed=_guaranteed(declared.guaranteed),
+        max=_max(declared.max),
+    )
+
+
+def _limit(declared: DeclaredLimit) -> LimitConfig:
+    return LimitConfig(
+        description=declared.description,
+        users=tuple(name for name, _ in declared.users),
+        groups=tuple(name for name, _ in declared.groups),
+        max_applications=declared.max_applications,
+        max_resources=_max(declared.max_resources),
+    )
+
+
+def _rule(declared: DeclaredRule) -> PlacementRuleConfig:
+    return PlacementRuleConfig(
+        name=declared.name,
+        create=declared.create,
+        value=declared.value,
+        parent=_rule(declared.parent) if declared.parent is not None else None,
+        filter=declared.filter,
+    )
+
+
+def _guaranteed(amounts: Amounts | None) -> Mapping[str, int] | None:
+    """A guarantee of 0 is none (preemption.md 0.1)."""
+    above_zero = {} if amounts is None else {name: amount for name, amount in amounts.values.items() if amount}
+    return MappingProxyType(above_zero) if above_zero else None
+
+
+def _max(amounts: Amounts | None) -> Mapping[str, int] | None:
+    """A maximum of 0 stays: the type is not available (B14). An empty mapping limits nothing."""
+    return MappingProxyType(dict(amounts.values)) if amounts is not None and amounts.values else None
+
+
+def _frozen(mapping: Mapping[str, V] | None) -> Mapping[str, V] | None:
+    return None if mapping is None else MappingProxyType(dict(mapping))

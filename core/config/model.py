@@ -1,0 +1,151 @@
+"""A valid configuration. Everything here is immutable and has been checked; readers need not doubt it again.
+
+Amounts are in base units (``vcore`` in thousandths, ``memory`` in bytes), delays in nanoseconds. Rules: config.md 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from core.config.access import AccessList
+from core.config.problems import Problem
+from core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties
+
+POLICIES: Final = ("required-node", "quota", "guarantee", "monitor")
+"""The preemption policies there are, in the order in which they run unless told otherwise (preemption.md H)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitConfig:
+    """Applies to each listed user and group on its own.
+
+    max_applications  0: not limited
+    max_resources     ``None``: not limited; an absent type is not limited, a type with 0 is not available
+    """
+
+    description: str
+    users: tuple[str, ...]
+    groups: tuple[str, ...]
+    max_applications: int
+    max_resources: Mapping[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildTemplate:
+    """What a dynamic leaf is created with. Fields as in :class:`QueueConfig`."""
+
+    max_applications: int
+    properties: Mapping[str, str]
+    guaranteed: Mapping[str, int] | None
+    max: Mapping[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfig:
+    """One queue of the configuration.
+
+    name               lower case, without its parents
+    parent             whether it holds queues (even none so far) and not applications
+    guaranteed         amounts above 0; an absent type has no guarantee. ``None``: no guarantee at all
+    max                an absent type is unlimited, a type with 0 is not available. ``None``: unlimited. Root: ``None``
+    max_applications   running at once in the subtree; 0: unlimited
+    properties         as written for this queue, a quota delay given under ``resources`` included
+    effective_raw      ``properties`` over what the parent passes on
+    effective          ``effective_raw`` as values
+    dynamic_leaf       the properties of a dynamic leaf anywhere below this parent; of no use on a leaf
+    child_template     the queue's own; ``None`` if it has none
+    dynamic_template   what dynamic leaves below this parent are made from: the nearest template up the tree
+    """
+
+    name: str
+    parent: bool
+    guaranteed: Mapping[str, int] | None
+    max: Mapping[str, int] | None
+    max_applications: int
+    properties: Mapping[str, str]
+    effective: QueueProperties
+    effective_raw: Mapping[str, str]
+    dynamic_leaf: QueueProperties
+    submit_acl: AccessList
+    admin_acl: AccessList
+    child_template: ChildTemplate | None
+    dynamic_template: ChildTemplate | None
+    limits: tuple[LimitConfig, ...]
+    children: tuple[QueueConfig, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterConfig:
+    """Whom a placement rule serves (config.md 8.3). A single entry may be a regular expression."""
+
+    deny: bool = False
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRuleConfig:
+    """``name`` and ``value`` in lower case; ``parent`` is evaluated first and names the queue above."""
+
+    name: str
+    create: bool = False
+    value: str = ""
+    parent: PlacementRuleConfig | None = None
+    filter: FilterConfig = FilterConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionConfig:
+    """The switches of one partition (preemption.md 0.2).
+
+    enabled         guarantee-driven preemption, in the allocation path and in its cycle; not the other kinds
+    policies        in the order in which they run
+    cycle_limit     part of the cluster that one round of the cycle may take, 0 to 1
+    cycle_batch     asks tried between two looks at the limit
+    monitor         all parameters of preemption.md E.1, defaults filled in; ``None``: not configured, which is off
+    governor        ``None``: not configured
+    """
+
+    enabled: bool = True
+    quota_enabled: bool = False
+    guarantee_mode: GuaranteeMode = GuaranteeMode.REACH
+    coexist: bool = False
+    policies: tuple[str, ...] = POLICIES
+    cycle_interval_ns: int = 10**9
+    cycle_limit: float = 0.1
+    cycle_batch: int = 10
+    cost: str = "default"
+    monitor: Mapping[str, bool | int | float | str] | None = None
+    governor: Mapping[str, bool | int | float | str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSortConfig:
+    """How nodes are ordered. A type without a weight weighs 0."""
+
+    policy: NodeSortPolicy = NodeSortPolicy.FAIR
+    weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({"vcore": 1.0, "memory": 1.0}))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionConfig:
+    """One partition; ``root`` is always called ``root``. Without placement rules, ``provided`` alone applies."""
+
+    name: str
+    root: QueueConfig
+    placement_rules: tuple[PlacementRuleConfig, ...] = ()
+    preemption: PreemptionConfig = PreemptionConfig()
+    node_sort: NodeSortConfig = NodeSortConfig()
+    resolver: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """At least one partition, in the order of the text. ``warnings`` tells what will not do what it seems to."""
+
+    partitions: tuple[PartitionConfig, ...]
+    checksum: str
+    warnings: tuple[Problem, ...] = ()

@@ -1,0 +1,133 @@
+"""Placement rules: whether each can be built and can lead anywhere in the configured tree (V40 to V47, B3, B15)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from core.config.declared import DeclaredQueue, DeclaredRule
+from core.config.fields import Field
+from core.config.names import (
+    GROUP_NAME,
+    QUEUE_NAME,
+    RESERVED_QUEUE,
+    USER_NAME,
+    is_group_name,
+    is_queue_name,
+    is_user_name,
+    looks_like_regex,
+    regex_flaw,
+)
+from core.config.yaml_reader import shortened
+
+RULES: Final = ("provided", "user", "fixed", "tag")
+
+_RULE_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_]*", re.ASCII)
+
+
+def check_rules(rules: list[DeclaredRule], root: DeclaredQueue) -> None:
+    """Report every rule that could not be built, or that can only fail in the tree below *root*."""
+    for number, rule in enumerate(rules):
+        chain = _chain(rule)
+        sound = [_check_rule(link) for link in chain]
+        if all(sound):
+            _check_static_path(number, chain, root)
+
+
+def _chain(rule: DeclaredRule) -> list[DeclaredRule]:
+    """*rule* and its parents, outermost first: the order in which the queue path grows."""
+    chain = [rule]
+    while chain[-1].parent is not None:
+        chain.append(chain[-1].parent)
+    return chain[::-1]
+
+
+def _check_rule(rule: DeclaredRule) -> bool:
+    """Whether *rule* can be built, its filter aside."""
+    _check_filter_names("user", rule.filter_users, is_user_name, USER_NAME)
+    _check_filter_names("group", rule.filter_groups, is_group_name, GROUP_NAME)
+    if rule.name not in RULES:
+        what = "not known" if _RULE_NAME.fullmatch(rule.name) else "not a name"
+        rule.name_field.error(f"placement rule {shortened(rule.name)} is {what}", f"one of {', '.join(RULES)}")
+        return False
+    if rule.name == "tag" and not rule.value:
+        rule.value_field.error("a tag rule without a value", "value: the name of a tag")
+        return False
+    return rule.name != "fixed" or _check_fixed(rule)
+
+
+def _check_fixed(rule: DeclaredRule) -> bool:
+    if not rule.value:
+        rule.value_field.error("a fixed rule without a value", "value: a queue path")
+        return False
+    for element in rule.value.split("."):
+        if not is_queue_name(element) or element == RESERVED_QUEUE:
+            rule.value_field.error(f"{shortened(element)} in {shortened(rule.value)} is no queue name", QUEUE_NAME)
+            return False
+    if _qualified(rule.value) and rule.parent is not None:
+        rule.value_field.error(
+            f"{shortened(rule.value)} starts at root, so it cannot stand below a parent rule",
+            "a path without root, or no parent rule",
+        )
+        return False
+    return True
+
+
+def _qualified(path: str) -> bool:
+    return path == "root" or path.startswith("root.")
+
+
+def _check_filter_names(
+    kind: str, names: list[tuple[str, Field]], is_name: Callable[[str], bool], expected: str
+) -> None:
+    """One entry is a name or a regular expression; of several, what is no name is dropped (V42, V43)."""
+    if len(names) == 1:
+        text, at = names[0]
+        if is_name(text):
+            return
+        flaw = regex_flaw(text) if looks_like_regex(text) else "neither a name nor a regular expression"
+        if flaw is not None:
+            at.error(f"filter {kind} {shortened(text)}: {flaw}", f"{expected}; or a regular expression")
+        return
+    seen: set[str] = set()
+    for text, at in names:
+        if not is_name(text):
+            at.warning(f"filter {kind} {shortened(text)} is no name and is left out of the list", expected)
+        elif text in seen:
+            at.warning(f"filter {kind} {shortened(text)} is listed twice")
+        seen.add(text)
+
+
+def _check_static_path(number: int, chain: list[DeclaredRule], root: DeclaredQueue) -> None:
+    """Follow the fixed part of *chain* through the tree, as far as it starts at the root.
+
+    Each rule answers for the path up to itself: that path exists, or the rule may create it. Only the last rule of
+    the chain may end at a leaf.
+    """
+    path = ""
+    for rule in chain:
+        if rule.name != "fixed" or not (path or _qualified(rule.value)):
+            return
+        path = f"{path}.{rule.value}" if path else rule.value
+        problem = _obstacle(path, root, create=rule.create, last=rule is chain[-1])
+        if problem is not None:
+            names = "->".join(link.name for link in chain)
+            rule.value_field.error(f"rule {number} ({names}) leads to {shortened(path)}: {problem}")
+            return
+
+
+def _obstacle(path: str, root: DeclaredQueue, *, create: bool, last: bool) -> str | None:
+    queue = root
+    for name in path.split(".")[1:]:
+        child = next((child for child in queue.children if child.name == name), None)
+        if child is None:
+            if not queue.parent:
+                return f"{queue.path} is a leaf, no queue can be below it"
+            return None if create else f"there is no {name!r} below {queue.path} and the rule does not create it"
+        queue = child
+    if last and queue.parent:
+        return f"{queue.path} is a parent, applications need a leaf"
+    if not last and not queue.parent:
+        return f"{queue.path} is a leaf, no queue can be below it"
+    return None

@@ -1,0 +1,94 @@
+"""What is wrong with a configuration text: collected, so that one reading reports everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+MOST_ERRORS: Final = 500
+"""A text that is wrong in more places than this is given up on: nobody reads further, and a hostile one costs less."""
+
+MOST_WARNINGS: Final = 1000
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend.
+
+    line, column  where it was written, both from 1; 0 means that it has no place in the text
+    path          the keys that lead there, e.g. ``partitions[0].queues[0].resources.max.vcore``; empty: the whole text
+    expected      what would have been right; empty where the message already says it
+    """
+
+    severity: Severity
+    line: int
+    column: int
+    path: str
+    message: str
+    expected: str = ""
+
+    def __str__(self) -> str:
+        place = f"line {self.line}, column {self.column}: " if self.line else ""
+        path = f"{self.path}: " if self.path else ""
+        expected = f" (expected {self.expected})" if self.expected else ""
+        return f"{place}{path}{self.message}{expected}"
+
+
+class ConfigError(ValueError):
+    """The text is refused. ``problems`` holds all errors and warnings found, in the order of the text."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(problems)
+        self.problems: tuple[Problem, ...] = tuple(problems)
+
+    def __str__(self) -> str:
+        errors = [problem for problem in self.problems if problem.severity is Severity.ERROR]
+        if len(errors) == 1:
+            return f"invalid configuration: {errors[0]}"
+        return "\n".join([f"invalid configuration, {len(errors)} errors:", *(f"  {error}" for error in errors)])
+
+
+class ProblemLog:
+    """Gathers problems while a text is read. Bounded: past ``MOST_ERRORS`` the reading ends with ConfigError."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+        self._errors = 0
+        self._warnings = 0
+
+    @property
+    def has_errors(self) -> bool:
+        return self._errors > 0
+
+    def add(self, problem: Problem) -> None:
+        """Keep *problem*. Raises ConfigError when it is one error too many."""
+        if problem.severity is Severity.WARNING:
+            self._warnings += 1
+            if self._warnings <= MOST_WARNINGS:
+                self._problems.append(problem)
+            return
+        self._errors += 1
+        self._problems.append(problem)
+        if self._errors >= MOST_ERRORS:
+            self._problems.append(Problem(Severity.ERROR, 0, 0, "", "too many errors, the rest was not read"))
+            raise ConfigError(self.in_order())
+
+    def in_order(self) -> tuple[Problem, ...]:
+        """Everything kept, sorted by place; what has no place comes last."""
+        left_out = self._warnings - MOST_WARNINGS
+        found = sorted(self._problems, key=lambda p: (p.line == 0, p.line, p.column))
+        if left_out > 0:
+            found.append(Problem(Severity.WARNING, 0, 0, "", f"{left_out} more warnings are not shown"))
+        return tuple(found)
+
+    def raise_if_errors(self) -> None:
+        """Raises ConfigError when any error was added."""
+        if self.has_errors:
+            raise ConfigError(self.in_order())

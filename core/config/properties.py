@@ -1,0 +1,210 @@
+"""Queue properties: what each key means, what a child inherits, and what the texts come to.
+
+A value that cannot be used never refuses a configuration: its default applies, and the queue that sets it gets a
+warning. Rules: config.md 6.1 and 6.2, preemption.md 0.2 and D.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from core.config.fields import UINT64_MAX, Field
+from core.config.quantities import SECOND_NS, DelayTooLong, parse_delay, parse_duration
+from core.config.yaml_reader import shortened
+from core.domain.settings import (
+    DEFAULT_BACKOFF_DELAY_NS,
+    DEFAULT_PREEMPTION_DELAY_NS,
+    PreemptionPolicyKind,
+    PriorityPolicy,
+    QueueProperties,
+    QuotaTimer,
+    SortPolicy,
+)
+
+SORT_POLICY: Final = "application.sort.policy"
+SORT_BY_PRIORITY: Final = "application.sort.priority"
+BACKOFF: Final = "application.unschedasks.backoff"
+BACKOFF_DELAY: Final = "application.unschedasks.backoff.delay"
+PRIORITY_POLICY: Final = "priority.policy"
+PRIORITY_OFFSET: Final = "priority.offset"
+PREEMPTION_POLICY: Final = "preemption.policy"
+PREEMPTION_DELAY: Final = "preemption.delay"
+QUOTA_DELAY: Final = "quota.preemption.delay"
+QUOTA_TIMER: Final = "quota.preemption.timer"
+QUOTA_MISS: Final = "quota.preemption.miss"
+
+_SHORT_DELAY_NS: Final = 60 * SECOND_NS
+_LONG_DELAY_NS: Final = 5 * 3600 * SECOND_NS
+_SYSTEM_PRIORITY: Final = 2_000_000_000
+
+_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}", re.ASCII)
+_UNSIGNED: Final = re.compile(r"[0-9]{1,30}", re.ASCII)
+
+
+def inherited(parent: Mapping[str, str]) -> dict[str, str]:
+    """What a child starts from, given its parent's effective properties; its own are laid over this."""
+    passed_on = dict(parent)
+    if PRIORITY_POLICY in passed_on:
+        passed_on[PRIORITY_POLICY] = PriorityPolicy.DEFAULT.value
+    if PRIORITY_OFFSET in passed_on:
+        passed_on[PRIORITY_OFFSET] = "0"
+    if PREEMPTION_POLICY in passed_on:
+        disabled = passed_on[PREEMPTION_POLICY].lower() == PreemptionPolicyKind.DISABLED.value
+        kind = PreemptionPolicyKind.DISABLED if disabled else PreemptionPolicyKind.DEFAULT
+        passed_on[PREEMPTION_POLICY] = kind.value
+    return passed_on
+
+
+def resolve(effective: Mapping[str, str], *, leaf: bool) -> QueueProperties:
+    """The values in force for a queue with these *effective* texts; defaults where a text is absent or no use.
+
+    ``preemption.delay`` and the back-off act on leaves only: on a parent they are there to be inherited.
+    """
+    values: dict[str, Any] = {key: default for key, (_, default) in _READERS.items()}
+    for key, (read, _) in _READERS.items():
+        if key not in effective or (not leaf and key in _LEAF_ONLY):
+            continue
+        try:
+            values[key] = read(effective[key])
+        except ValueError:
+            continue
+    return QueueProperties(
+        sort_policy=SortPolicy(values[SORT_POLICY]),
+        sort_by_priority=values[SORT_BY_PRIORITY],
+        priority_policy=PriorityPolicy(values[PRIORITY_POLICY]),
+        priority_offset=values[PRIORITY_OFFSET],
+        preemption_policy=PreemptionPolicyKind(values[PREEMPTION_POLICY]),
+        preemption_delay_ns=values[PREEMPTION_DELAY],
+        quota_preemption_delay_ns=values[QUOTA_DELAY],
+        quota_preemption_timer=QuotaTimer(values[QUOTA_TIMER]),
+        quota_preemption_miss=values[QUOTA_MISS],
+        unschedulable_backoff=values[BACKOFF],
+        unschedulable_backoff_delay_ns=values[BACKOFF_DELAY],
+    )
+
+
+def check(properties: Mapping[str, tuple[str, Field]]) -> None:
+    """Warn of every one of a queue's own *properties* that will not do what it says.
+
+    The only error is a number of seconds above 2^31-1 for the quota delay.
+    """
+    for key, (text, field) in properties.items():
+        if key not in _READERS:
+            field.warning(f"property {shortened(key)} has no meaning here; it is kept and inherited")
+            continue
+        read, default = _READERS[key]
+        try:
+            value = read(text)
+        except DelayTooLong as error:
+            field.error(str(error))
+        except ValueError as error:
+            field.warning(f"{error}; {_describe(key, default)} is used instead")
+        else:
+            _advise(key, text, value, field)
+
+
+def quota_delay_ns(text: str) -> int:
+    """The delay in nanoseconds; 0, which is off, for text that is no delay or not above 0."""
+    try:
+        return max(0, parse_delay(text))
+    except ValueError:
+        return 0
+
+
+def _advise(key: str, text: str, value: str | int | bool, field: Field) -> None:
+    if key == SORT_POLICY and text == "stateaware":
+        field.warning("stateaware is deprecated and sorts as fifo")
+    elif key == PRIORITY_OFFSET and int(value) >= _SYSTEM_PRIORITY:
+        field.warning(f"offset {value} lifts every task to the priorities of the system (2000000000 and above)")
+    elif key == QUOTA_DELAY and 0 < int(value) < _SHORT_DELAY_NS:
+        field.warning(f"a delay of {shortened(text)} leaves applications no time to shrink", "60s or more")
+    elif key == QUOTA_DELAY and int(value) > _LONG_DELAY_NS:
+        field.warning(
+            f"a delay of {shortened(text)} keeps a lowered maximum from being enforced for long", "5h or less"
+        )
+
+
+def _describe(key: str, default: str | int | bool) -> str:
+    if key == SORT_BY_PRIORITY:
+        return "enabled"
+    if key in (PREEMPTION_DELAY, BACKOFF_DELAY):
+        return f"{int(default) // SECOND_NS}s"
+    return "0 (off)" if key in (QUOTA_DELAY, BACKOFF) else str(default)
+
+
+def _sort_policy(text: str) -> str:
+    if text in ("", "stateaware"):
+        return SortPolicy.FIFO.value
+    return SortPolicy(text).value if text in set(SortPolicy) else _unknown(text, "fifo or fair, in lower case")
+
+
+def _enabled(text: str) -> bool:
+    if text.lower() not in ("enabled", "disabled"):
+        _unknown(text, "enabled or disabled")
+    return text.lower() == "enabled"
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    """Any case; empty text stands for the first choice."""
+
+    def read(text: str) -> str:
+        lower = text.lower() or choices[0]
+        return lower if lower in choices else _unknown(text, f"one of {', '.join(choices)}")
+
+    return read
+
+
+def _offset(text: str) -> int:
+    if _INTEGER.fullmatch(text) and -(2**31) <= int(text) < 2**31:
+        return int(text)
+    raise ValueError(f"{shortened(text)} is no whole number of 32 bits")
+
+
+def _percent(text: str) -> int:
+    if _UNSIGNED.fullmatch(text) and int(text) <= 100:
+        return int(text)
+    raise ValueError(f"{shortened(text)} is no whole percentage from 0 to 100")
+
+
+def _count(text: str) -> int:
+    if _UNSIGNED.fullmatch(text) and int(text) <= UINT64_MAX:
+        return int(text)
+    raise ValueError(f"{shortened(text)} is no whole number from 0 to 2^64-1")
+
+
+def _delay(text: str) -> int:
+    delay = parse_duration(text)
+    if delay <= 0:
+        raise ValueError(f"duration {shortened(text)} is not above 0")
+    return delay
+
+
+def _quota_delay(text: str) -> int:
+    delay = parse_delay(text)
+    if delay < 0:
+        raise ValueError(f"duration {shortened(text)} is below 0")
+    return delay
+
+
+def _unknown(text: str, expected: str) -> str:
+    raise ValueError(f"{shortened(text)} is not {expected}")
+
+
+_READERS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
+    SORT_POLICY: (_sort_policy, SortPolicy.FIFO.value),
+    SORT_BY_PRIORITY: (_enabled, True),
+    PRIORITY_POLICY: (_one_of("default", "fence"), PriorityPolicy.DEFAULT.value),
+    PRIORITY_OFFSET: (_offset, 0),
+    PREEMPTION_POLICY: (_one_of("default", "fence", "disabled"), PreemptionPolicyKind.DEFAULT.value),
+    PREEMPTION_DELAY: (_delay, DEFAULT_PREEMPTION_DELAY_NS),
+    QUOTA_DELAY: (_quota_delay, 0),
+    QUOTA_TIMER: (_one_of("reset", "adjust"), QuotaTimer.RESET.value),
+    QUOTA_MISS: (_percent, 0),
+    BACKOFF: (_count, 0),
+    BACKOFF_DELAY: (_delay, DEFAULT_BACKOFF_DELAY_NS),
+}
+"""Each known property: its reader, which raises ValueError, and what applies otherwise."""
+
+_LEAF_ONLY: Final = frozenset({PREEMPTION_DELAY, BACKOFF, BACKOFF_DELAY})

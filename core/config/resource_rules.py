@@ -1,0 +1,110 @@
+"""Guaranteed and maximum amounts over the queue tree: V31 to V34, V60, and the warnings around quota delays.
+
+Types are looked at one by one. Where a queue guarantees less types than its children do, theirs count on the levels
+above it as well (B13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from core.config.declared import Amounts, DeclaredQueue
+from core.config.properties import (
+    PREEMPTION_DELAY,
+    PREEMPTION_POLICY,
+    PRIORITY_OFFSET,
+    PRIORITY_POLICY,
+    QUOTA_DELAY,
+    quota_delay_ns,
+)
+
+_FOREIGN_TO_QUOTA: Final = (PREEMPTION_POLICY, PREEMPTION_DELAY, PRIORITY_POLICY, PRIORITY_OFFSET)
+
+Ceilings = Mapping[str, tuple[int, str]]
+"""The least maximum on the path so far, and the queue that sets it, by resource type."""
+
+
+def check_resources(root: DeclaredQueue) -> None:
+    """Report what does not fit together below *root*."""
+    _check_queue(root, {})
+    _check_applications(root, 0, "")
+
+
+def _check_queue(queue: DeclaredQueue, above: Ceilings) -> dict[str, int]:
+    """Returns what the queue's parent has to guarantee for it."""
+    guaranteed, maximum = _values(queue.guaranteed), _values(queue.max)
+    if queue.guaranteed is not None:
+        for name, amount in guaranteed.items():
+            if name in maximum and amount > maximum[name]:
+                queue.guaranteed.fields[name].error(
+                    f"queue {queue.path}: guaranteed {name} {amount} is above its max {maximum[name]}",
+                    f"at most {maximum[name]}",
+                )
+    ceilings = dict(above)
+    if queue.max is not None:
+        for name, amount in maximum.items():
+            if name not in above or amount < above[name][0]:
+                ceilings[name] = (amount, queue.path)
+            elif amount > above[name][0]:
+                least, setter = above[name]
+                queue.max.fields[name].error(
+                    f"queue {queue.path}: max {name} {amount} is above the max {least} of {setter}", f"at most {least}"
+                )
+    _warn_of_quota_delay(queue, guaranteed, maximum)
+    return _check_sum(queue, guaranteed, ceilings)
+
+
+def _check_sum(queue: DeclaredQueue, guaranteed: Mapping[str, int], ceilings: Ceilings) -> dict[str, int]:
+    needed = dict(guaranteed)
+    total: dict[str, int] = {}
+    for child in queue.children:
+        for name, amount in _check_queue(child, ceilings).items():
+            total[name] = total.get(name, 0) + amount
+    for name, amount in total.items():
+        below = f"the queues below {queue.path} have {name} {amount} guaranteed"
+        if queue.guaranteed is not None and name in guaranteed and amount > guaranteed[name]:
+            queue.guaranteed.fields[name].error(
+                f"{below}, more than its own {guaranteed[name]}", f"at least {amount}, or less below"
+            )
+            continue
+        needed.setdefault(name, amount)
+        if name in ceilings and amount > ceilings[name][0]:
+            most, setter = ceilings[name]
+            queue.at.error(f"{below}, more than the max {most} of {setter}", f"at most {most} below")
+            # Reported here; the levels above would only say it again.
+            needed[name] = most
+    return needed
+
+
+def _warn_of_quota_delay(queue: DeclaredQueue, guaranteed: Mapping[str, int], maximum: Mapping[str, int]) -> None:
+    """The combinations that preemption.md D.3 and H accept with a warning."""
+    if queue.is_root or quota_delay_ns(queue.effective.get(QUOTA_DELAY, "")) == 0:
+        return
+    equal = [name for name, amount in maximum.items() if guaranteed.get(name) == amount]
+    if equal and queue.max is not None:
+        queue.max.at.warning(
+            f"queue {queue.path}: max equals guaranteed for {', '.join(equal)}, so a lowered max can be enforced "
+            "by preemption only as far as guarantees allow"
+        )
+    foreign = [key for key in _FOREIGN_TO_QUOTA if key in queue.properties]
+    if foreign:
+        queue.property_fields[foreign[0]].warning(
+            f"queue {queue.path} also has a {QUOTA_DELAY}: {', '.join(foreign)} play no part in enforcing its max"
+        )
+
+
+def _check_applications(queue: DeclaredQueue, bound: int, setter: str) -> None:
+    """An unset count is bounded by the queues above alone (V60, B25)."""
+    own = queue.max_applications
+    if own and bound and own > bound and queue.max_applications_field is not None:
+        message = f"queue {queue.path}: maxapplications {own} is above the {bound} of {setter}"
+        queue.max_applications_field.error(message, f"at most {bound}")
+    if own and (not bound or own < bound):
+        bound, setter = own, queue.path
+    for child in queue.children:
+        _check_applications(child, bound, setter)
+
+
+def _values(amounts: Amounts | None) -> Mapping[str, int]:
+    return {} if amounts is None else amounts.values

@@ -1,0 +1,76 @@
+"""From the queues as listed to one tree below ``root``: V2 to V7, V10, paths and inherited properties."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.config import properties
+from core.config.declared import DeclaredPartition, DeclaredQueue
+from core.config.names import QUEUE_NAME, RESERVED_QUEUE, is_queue_name
+from core.config.yaml_reader import shortened
+
+ROOT: Final = "root"
+
+
+def build_tree(partition: DeclaredPartition) -> DeclaredQueue:
+    """The root queue with everything below it settled. Problems go to the log.
+
+    One top queue called root (any case) is the root. Otherwise a root is put above all of them, even when one of
+    several is called root (V3).
+    """
+    queues = partition.queues
+    if not partition.queues_field.given:
+        partition.at.error(f"partition {shortened(partition.name)} has no queues", "a list of queues")
+    if len(queues) == 1 and queues[0].name == ROOT:
+        root = queues[0]
+    else:
+        root = DeclaredQueue(partition.queues_field, ROOT, partition.queues_field, parent=True, children=queues)
+    root.parent = True
+    _check_root_resources(root)
+    _adopt_limits(partition, root)
+    _settle(root, ROOT, {})
+    return root
+
+
+def _check_root_resources(root: DeclaredQueue) -> None:
+    for amounts in (root.guaranteed, root.max):
+        if amounts is not None:
+            amounts.at.error("the root queue takes no resources: its size is that of the cluster", "no such key")
+    root.guaranteed = root.max = None
+
+
+def _adopt_limits(partition: DeclaredPartition, root: DeclaredQueue) -> None:
+    """Limits of the partition are another way to write those of the root (V10)."""
+    if not partition.limits:
+        return
+    if not root.limits:
+        root.limits, root.limits_field = partition.limits, partition.limits_field
+    elif [limit.values for limit in partition.limits] != [limit.values for limit in root.limits]:
+        partition.limits_field.error(
+            "the limits of the partition differ from those of its root queue",
+            "one of the two, or the same limits in the same order",
+        )
+
+
+def _settle(queue: DeclaredQueue, path: str, passed_on: dict[str, str]) -> None:
+    queue.path = path
+    queue.effective = {**passed_on, **queue.properties}
+    if queue.template is not None and not queue.parent:
+        queue.template.at.warning(f"ignored: queue {shortened(path)} is a leaf and has no children")
+    to_children = properties.inherited(queue.effective)
+    seen: dict[str, DeclaredQueue] = {}
+    for child in queue.children:
+        _check_name(child, path, seen)
+        seen.setdefault(child.name, child)
+        _settle(child, f"{path}.{child.name}", to_children)
+
+
+def _check_name(queue: DeclaredQueue, above: str, siblings: dict[str, DeclaredQueue]) -> None:
+    where = queue.name_field
+    if not is_queue_name(queue.name):
+        where.error(f"queue name {shortened(queue.name)} below {shortened(above)} is not valid", QUEUE_NAME)
+    elif queue.name == RESERVED_QUEUE:
+        where.error(f"queue name {queue.name!r} is reserved for recovered applications", "another name")
+    elif queue.name in siblings:
+        first = siblings[queue.name].name_field.line
+        where.error(f"{shortened(above)} has a queue {queue.name!r} already, on line {first}", "a name of its own")

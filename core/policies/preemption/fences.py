@@ -1,0 +1,41 @@
+"""How far out an ask may look for victims: fences are one-way, and a full queue is one (law 7, preemption.md B.2)."""
+
+from __future__ import annotations
+
+from core.domain.settings import PreemptionPolicyKind
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+
+
+def projected(queue: Queue, t: int) -> int:
+    """``proj``: what *queue* will use of type *t* once victims in flight are gone and their preemptors run."""
+    return queue.used[t] - queue.preempting[t] + queue.claimed[t]
+
+
+def fence_root(ask: Allocation) -> Queue:
+    """The lowest queue on the ask's path whose subtree holds all victims *ask* may take; its own leaf: nobody.
+
+    It is the root, a queue with the policy ``fence``, or one that the ask would carry above its effective max for a
+    type it asks for: then only a victim inside can help. Reaching the max exactly is no fence.
+    """
+    overfull = _overfull(ask)
+    for queue in ask.queue.lineage():
+        if queue.properties.preemption_policy is PreemptionPolicyKind.FENCE or queue in overfull:
+            return queue
+        if queue.parent is None:
+            return queue
+    raise AssertionError("a lineage ends at the root")
+
+
+def _overfull(ask: Allocation) -> set[Queue]:
+    """Queues of the ask's path that would end above the least max from them to the root."""
+    least: dict[int, int] = {}
+    found: set[Queue] = set()
+    for queue in reversed(ask.queue.lineage()):
+        for t, amount in ask.shape.pairs:
+            own = queue.max.get(t)
+            if own is not None and own < least.get(t, own + 1):
+                least[t] = own
+            if t in least and projected(queue, t) + amount > least[t]:
+                found.add(queue)
+    return found

@@ -1,0 +1,50 @@
+"""Who goes first, and which solution is best: the two orders of guarantee-driven preemption (preemption.md B.5, B.6).
+
+Both are total. A candidate is its sort key with what the search needs behind it, so that plain tuple comparison sorts
+a pool; its class, the first two parts of the key, is what separates the pools and is kept outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.policies.preemption.terms import Kind
+
+PLAIN: Final = 0
+ORIGINATORS: Final = 1
+OPTED_OUT: Final = 2
+OPTED_OUT_ORIGINATORS: Final = 3
+CLASSES: Final = (PLAIN, ORIGINATORS, OPTED_OUT, OPTED_OUT_ORIGINATORS)
+
+Candidate = tuple[int, int, int, str, Allocation, Kind]
+"""(adjusted priority at the fence, -created, earlier preemptions of the application, key, allocation, kind)."""
+
+SolutionKey = tuple[bool, bool, int, int, int, int, str]
+"""(any opted out, any originator, victims, highest adjusted priority, -created of the oldest, -depth of the shallowest
+lowest common ancestor, node ID): the smallest is the best."""
+
+
+def reluctance(allocation: Allocation) -> int:
+    """The class of a victim: one that opted out goes after all others, an originator after the rest (law 1)."""
+    spec = allocation.spec
+    return (0 if spec.allow_preempt_self else OPTED_OUT) + (ORIGINATORS if spec.originator else PLAIN)
+
+
+def solution_key(victims: Sequence[Candidate], node_id: str) -> SolutionKey:
+    """How good it is to take *victims* (at least one) for room on *node_id*."""
+    return (
+        any(not victim[4].spec.allow_preempt_self for victim in victims),
+        any(victim[4].spec.originator for victim in victims),
+        len(victims),
+        max(victim[0] for victim in victims),
+        max(victim[1] for victim in victims),
+        -min(victim[5].depth for victim in victims),
+        node_id,
+    )
+
+
+def full_order(victim: Candidate) -> tuple[int, int, int, int, str]:
+    """The sort key of B.5 with the class in front."""
+    return (reluctance(victim[4]), *victim[:4])

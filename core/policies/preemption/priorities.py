@@ -1,0 +1,39 @@
+"""Priorities as another queue sees them: every queue in between shifts them, or hides them behind its own.
+
+Rule: preemption.md B.3. Plain integers: the clamping of exposed queue priorities (part G) plays no part here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from core.domain.settings import PriorityPolicy
+from core.model.queues import Queue
+
+
+class Adjustment(NamedTuple):
+    """What a path of queues makes of a priority: ``(fixed, or the priority itself) + offset``."""
+
+    fixed: int | None
+    offset: int
+
+    def of(self, priority: int) -> int:
+        return (priority if self.fixed is None else self.fixed) + self.offset
+
+
+def adjustment(leaf: Queue, above: Queue) -> Adjustment:
+    """What the queues from *leaf* up to, but not including, *above* make of a priority in *leaf*.
+
+    *above* is *leaf* or one of its ancestors; its own settings have no effect, so neither have those of the root.
+    """
+    fixed: int | None = None
+    offset = 0
+    queue: Queue | None = leaf
+    while queue is not None and queue is not above:
+        properties = queue.properties
+        if properties.priority_policy is PriorityPolicy.FENCE:
+            fixed, offset = properties.priority_offset, 0
+        else:
+            offset += properties.priority_offset
+        queue = queue.parent
+    return Adjustment(fixed, offset)

@@ -1,0 +1,158 @@
+"""What the laws leave of each leaf for one ask: which of its tasks may go, and how much of it together.
+
+Everything the laws say depends on the leaf, the victim's shape and its priority alone. So it is worked out once per
+leaf and per shape, and the walk over thousands of allocations only looks it up.
+
+Law 2 is kept as *rooms*: one number per queue and guaranteed type, the amount that may leave the queue before it
+falls below its guarantee. Taking a victim lowers the rooms on its path; none may become negative.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.domain.settings import PreemptionPolicyKind
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.model.shapes import Pairs, Shape
+from core.policies.preemption.entitlement import Entitlement
+from core.policies.preemption.needs import Needs
+from core.policies.preemption.priorities import Adjustment, adjustment
+
+
+class Kind:
+    """Victims of one leaf and shape: for every test but priority and class they are the same."""
+
+    __slots__ = ("depth", "gains", "leaf_gains", "number", "uses")
+
+    def __init__(self, number: int, depth: int, gains: Pairs, uses: Pairs, leaf_gains: Pairs) -> None:
+        self.number: Final = number
+        self.depth: Final = depth
+        """Depth of the lowest common ancestor of the leaf and the ask's (K5)."""
+        self.gains: Final = gains
+        """(need, amount): what losing one of them contributes."""
+        self.uses: Final = uses
+        """(room, amount): what losing one of them takes from the guarantees on its path."""
+        self.leaf_gains: Final = leaf_gains
+        """(index into the leaf's allowance, amount)."""
+
+
+class LeafTerms:
+    """What may be taken from one leaf."""
+
+    __slots__ = ("adjusted", "common", "depth", "highest", "inherited", "kinds", "leaf", "rooms")
+
+    def __init__(self, leaf: Queue, common: Queue, adjusted: Adjustment) -> None:
+        self.leaf = leaf
+        self.common = common
+        """Lowest common ancestor with the ask's leaf."""
+        self.adjusted = adjusted
+        """What the path to the fence makes of a priority here."""
+        self.highest: int | None = None
+        """Tasks above this priority are protected by law 6; ``None``: no task is."""
+        self.inherited: frozenset[int] | None = None
+        """Set: the entitlement lies at or above ``common``, and a victim must use one of these types."""
+        self.rooms: dict[int, tuple[int, ...]] = {}
+        self.kinds: dict[Shape, Kind | str] = {}
+        """By shape: what it contributes, or the filter that keeps all of it."""
+
+
+class Terms:
+    """The laws as they bind the victims of one ask; ``room`` holds what law 2 leaves."""
+
+    def __init__(self, ask: Allocation, fence: Queue, entitled: Entitlement, needs: Needs) -> None:
+        self.room: list[int] = []
+        self.kinds: list[Kind] = []
+        self._ask = ask
+        self._fence = fence
+        self._needs = needs
+        self._demand = dict(ask.shape.pairs)
+        self._path = {queue: None for queue in ask.queue.lineage()}
+        self._entitling = tuple(dict.fromkeys(entitled.queues.values()))
+        self._rooms: dict[Queue, dict[int, int]] = {}
+        self._ask_priorities: dict[Queue, int] = {}
+
+    def of(self, leaf: Queue) -> LeafTerms | str:
+        """What may be taken from *leaf*, or the filter that protects all of it."""
+        if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
+            return "disabled"
+        lineage = leaf.lineage()
+        rooms = self._lineage_rooms(lineage)
+        if all(any(self.room[r] <= 0 for r in rooms.get(t, ())) for t in self._demand):
+            return "law 2"
+        common = next(queue for queue in lineage if queue in self._path)
+        terms = LeafTerms(leaf, common, adjustment(leaf, self._fence))
+        terms.rooms = rooms
+        mine = adjustment(leaf, common)
+        asked = self._ask_priority(common)
+        if mine.fixed is None:
+            terms.highest = asked - mine.offset
+        elif mine.of(0) > asked:
+            return "law 6"
+        if not any(queue.depth > common.depth for queue in self._entitling):
+            below = [queue for queue in lineage if queue.depth > common.depth]
+            terms.inherited = frozenset(t for t in self._demand if any(t in queue.guaranteed for queue in below))
+            if not terms.inherited:
+                return "inherited"
+        return terms
+
+    def kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
+        """What losing one allocation of *shape* from the leaf of *terms* means, or the filter that forbids it."""
+        found = terms.kinds.get(shape)
+        if found is None:
+            found = terms.kinds[shape] = self._new_kind(terms, shape)
+            if isinstance(found, Kind):
+                self.kinds.append(found)
+        return found
+
+    def _new_kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
+        pairs = shape.pairs
+        if not any(t in self._demand for t, _ in pairs):
+            return "type"
+        if terms.inherited is not None and not any(t in terms.inherited for t, _ in pairs):
+            return "inherited"
+        uses = tuple((room, amount) for t, amount in pairs for room in terms.rooms.get(t, ()))
+        if any(self.room[room] < amount for room, amount in uses):
+            return "law 2"
+        amounts = dict(pairs)
+        lineage = terms.leaf.lineage()
+        gains = tuple(
+            (i, amounts[t])
+            for i, (t, scope) in enumerate(zip(self._needs.types, self._needs.scopes, strict=True))
+            if t in amounts and (scope is None or scope in lineage)
+        )
+        return Kind(len(self.kinds), terms.common.depth, gains, uses, ())
+
+    def _lineage_rooms(self, lineage: tuple[Queue, ...]) -> dict[int, tuple[int, ...]]:
+        """The rooms on a path, by type."""
+        rooms: dict[int, tuple[int, ...]] = {}
+        for queue in lineage:
+            for t, room in self._queue_rooms(queue).items():
+                rooms[t] = (*rooms.get(t, ()), room)
+        return rooms
+
+    def _queue_rooms(self, queue: Queue) -> dict[int, int]:
+        """Index of the room of each type that *queue* guarantees.
+
+        At the common ancestor and above, the ask comes in where victims go out, and a queue that is below its
+        guarantee may stay where it is (law 2).
+        """
+        rooms = self._rooms.get(queue)
+        if rooms is None:
+            rooms = self._rooms[queue] = {}
+            for t, guaranteed in queue.guaranteed.items():
+                net = queue.used[t] - queue.preempting[t]
+                if queue in self._path:
+                    left = net + self._demand.get(t, 0) - min(guaranteed, net)
+                else:
+                    left = net - guaranteed
+                rooms[t] = len(self.room)
+                self.room.append(left)
+        return rooms
+
+    def _ask_priority(self, common: Queue) -> int:
+        """The ask's adjusted priority at *common*."""
+        found = self._ask_priorities.get(common)
+        if found is None:
+            found = self._ask_priorities[common] = adjustment(self._ask.queue, common).of(self._ask.priority)
+        return found
