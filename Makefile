@@ -1,0 +1,76 @@
+# Everything CI runs can be run here, one target each. Tools come from the environment that `make venv` builds.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+TRACE  ?=
+TESTS  ?=
+
+PACKAGES := core shim_client shim_mock conformance
+IMAGE    := proto/image.binpb
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test bench lint format types proto proto-check proto-image lock ci clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## build the environment, or bring it up to date with the lock files
+
+# --no-deps: the lock files name every package; an entry missing from them must fail, not be fetched.
+$(STAMP): requirements/dev.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir replays a trace)
+	$(BIN)/python -m shim_mock demo $(if $(TRACE),--trace $(TRACE))
+
+test: $(STAMP) ## run the test suite (TESTS=path for a part of it)
+	$(BIN)/python -m pytest $(TESTS)
+
+bench: $(STAMP) ## run the benchmarks
+	$(BIN)/python -m tests.bench
+
+lint: $(STAMP) ## check code style, formatting and the Dockerfile
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/hadolint Dockerfile
+
+format: $(STAMP) ## fix formatting and what the linter can fix safely
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+types: $(STAMP) ## check types, strictly
+	$(BIN)/mypy --strict $(PACKAGES)
+
+proto: $(STAMP) ## generate the committed stubs from the .proto files
+	$(BIN)/python proto/generate.py
+
+proto-check: $(STAMP) ## stubs are up to date, .proto files are clean and break no client
+	$(BIN)/python proto/generate.py --check
+	$(BIN)/buf lint
+	$(BIN)/buf format --diff --exit-code
+	$(BIN)/buf breaking --against $(IMAGE)
+
+# The image is what released clients were built from: move it with a release, never to silence proto-check.
+proto-image: $(STAMP) ## make the .proto files of now the ones that later changes must not break
+	$(BIN)/buf build --exclude-source-info --output $(IMAGE)
+
+UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-emit-index-url --no-emit-find-links $(UPGRADE)
+
+lock: ## resolve the lock files again (UPGRADE=--upgrade for newer versions)
+	test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }
+	$(UV_COMPILE) pyproject.toml --output-file requirements/runtime.lock
+	$(UV_COMPILE) --group build --constraint requirements/runtime.lock --output-file requirements/build.lock
+	$(UV_COMPILE) pyproject.toml --group dev --constraint requirements/runtime.lock \
+		--constraint requirements/build.lock --output-file requirements/dev.lock
+
+ci: ## run what CI runs
+	.ci/run
+
+clean: ## remove the environment and everything generated outside version control
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
