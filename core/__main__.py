@@ -1,0 +1,5 @@
+"""``python -m core``: the ``kornel`` command."""
+
+from core.cli import main
+
+main()

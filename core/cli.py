@@ -1,0 +1,165 @@
+"""The ``kornel`` command: run a core, and ask a running one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from google.protobuf.json_format import MessageToJson
+
+from core.config.loader import load
+from core.config.problems import ConfigError, Problem
+from core.partition.engine import Engine
+from core.service import client, entry
+from core.service.logs import LogFormat, LogLevel, build_logger
+from core.service.server import AddressUnavailable, ServerSettings
+from core.service.status_text import render_status
+
+DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
+EXIT_FAILED: Final = 1
+EXIT_BAD_INPUT: Final = 2
+
+app = typer.Typer(
+    name="kornel",
+    help="Kornel, a cluster-scheduler core served over gRPC.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(help="Work with queue configurations.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+
+Address = Annotated[str, typer.Option("--grpc", metavar="ADDR", help="Where the core listens: host:port or unix:path.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
+
+
+@app.command()
+def serve(
+    grpc: Annotated[
+        str,
+        typer.Option("--grpc", metavar="ADDR", help="Where to listen: host:port (port 0: any free one) or unix:path."),
+    ] = DEFAULT_ADDRESS,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Queue configuration for a shim that registers with an empty one. A configuration that the shim sends"
+            " wins; without either, the built-in default holds.",
+        ),
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option("--log-format", help="How a log line looks.")] = LogFormat.CONSOLE,
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="Least severity to log.")] = LogLevel.INFO,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ready-file",
+            metavar="PATH",
+            help="File to write the address to, in one piece, once the core serves.",
+        ),
+    ] = None,
+) -> None:
+    """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
+
+    Exits 2 when the configuration file cannot be used, 1 when the address cannot be listened on.
+    """
+    text = ""
+    if config is not None:
+        text = _read(config)
+        _, errors = _check(config, text)
+        if errors:
+            raise typer.Exit(EXIT_BAD_INPUT)
+    settings = ServerSettings(address=grpc, version=entry.core_version(), default_config=text, ready_file=ready_file)
+    try:
+        well = entry.run(Engine(), settings, build_logger(log_format, log_level))
+    except AddressUnavailable as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_FAILED) from error
+    if not well:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def health(grpc: Address = DEFAULT_ADDRESS, timeout: Timeout = client.DEFAULT_TIMEOUT_S) -> None:
+    """Print what a core says of its health. Exits 0 if that is SERVING, else 1."""
+    try:
+        said = client.check_health(grpc, timeout)
+    except client.CoreUnreachable as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_FAILED) from error
+    typer.echo(said)
+    if said != "SERVING":
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def status(
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Annotated[str, typer.Option(help="Only this partition; empty means all.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print kornel.v1.GetStatusResponse as JSON.")] = False,
+    timeout: Timeout = client.DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show partitions and queues of a core. Exits 1 when none answers."""
+    try:
+        found = client.fetch_status(grpc, partition, timeout)
+    except client.CoreUnreachable as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_FAILED) from error
+    if as_json:
+        typer.echo(MessageToJson(found, always_print_fields_with_no_presence=True, preserving_proto_field_name=True))
+    else:
+        typer.echo(render_status(found))
+
+
+@config_app.command("check")
+def config_check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Queue configuration to read.")],
+) -> None:
+    """Tell what is wrong with a queue configuration. Exits 0 for nothing, 1 for warnings only, 2 for errors."""
+    checksum, errors = _check(file, text := _read(file))
+    if errors:
+        raise typer.Exit(EXIT_BAD_INPUT)
+    typer.echo(f"{file}: checksum {checksum}")
+    if load(text).warnings:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"kornel {entry.core_version()}")
+
+
+def main() -> None:
+    """Entry point of the ``kornel`` command."""
+    app()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        typer.echo(f"{path}: {error}", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+
+
+def _check(path: Path, text: str) -> tuple[str, bool]:
+    """Print every problem of *text*. Returns its checksum and whether it has errors."""
+    try:
+        configuration = load(text)
+    except ConfigError as error:
+        _print_problems(path, error.problems)
+        return "", True
+    _print_problems(path, configuration.warnings)
+    return configuration.checksum, False
+
+
+def _print_problems(path: Path, problems: tuple[Problem, ...]) -> None:
+    """One line each, in the form that editors understand: file, line, column, severity."""
+    for problem in problems:
+        place = f":{problem.line}:{problem.column}" if problem.line else ""
+        where = f"{problem.path}: " if problem.path else ""
+        expected = f" (expected {problem.expected})" if problem.expected else ""
+        print(f"{path}{place}: {problem.severity}: {where}{problem.message}{expected}", file=sys.stderr)

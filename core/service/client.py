@@ -1,0 +1,46 @@
+"""The few calls that the command line makes to a running core."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from kornel.v1.status_pb2 import GetStatusRequest, GetStatusResponse
+from kornel.v1.status_pb2_grpc import StatusServiceStub
+
+from core.service.scheduler_service import MESSAGE_LIMIT
+
+DEFAULT_TIMEOUT_S: Final = 5.0
+
+
+class CoreUnreachable(Exception):
+    """No core answered, or it refused to."""
+
+
+def check_health(address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
+    """``SERVING`` or what else the core says of itself. Raises :class:`CoreUnreachable`."""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            answer = HealthStub(channel).Check(  # type: ignore[attr-defined]  # the type stubs leave it out
+                health_pb2.HealthCheckRequest(), timeout=timeout_s
+            )
+        except grpc.RpcError as error:
+            raise _unreachable(address, error) from error
+    return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+
+
+def fetch_status(address: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> GetStatusResponse:
+    """The state of the core. Raises :class:`CoreUnreachable`."""
+    options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
+    with grpc.insecure_channel(address, options) as channel:
+        try:
+            return StatusServiceStub(channel).GetStatus(GetStatusRequest(partition=partition), timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise _unreachable(address, error) from error
+
+
+def _unreachable(address: str, error: grpc.RpcError) -> CoreUnreachable:
+    assert isinstance(error, grpc.Call)
+    return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}")

@@ -1,0 +1,48 @@
+"""What the service needs of an engine: :class:`core.partition.engine.Engine` has it, a scripted fake in tests too."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from core.domain.commands import Command
+from core.domain.effects import Effect
+from core.domain.status import EngineStatus
+
+
+class Slice(Protocol):
+    """What one scheduling slice decided."""
+
+    @property
+    def effects(self) -> list[Effect]:
+        """In the order of the decisions."""
+
+    @property
+    def more(self) -> bool:
+        """Whether there may be more to decide at once."""
+
+
+class EnginePort(Protocol):
+    """A deterministic engine: commands and times in, effects out, nothing else."""
+
+    @property
+    def rm_id(self) -> str:
+        """The registered resource manager; empty: none."""
+
+    @property
+    def preemption_interval_ns(self) -> int | None:
+        """How often :meth:`preempt` wants to be called; ``None``: never."""
+
+    def apply(self, command: Command, now_ns: int) -> list[Effect]:
+        """Raises ``CommandRefused``, or ``ConfigError`` for a configuration that cannot be used."""
+
+    def cycle(self, now_ns: int, budget: int) -> Slice:
+        """One slice of at most about *budget* decisions."""
+
+    def preempt(self, now_ns: int) -> list[Effect]:
+        """One periodic preemption round over all partitions."""
+
+    def next_wakeup_ns(self) -> int | None:
+        """When :meth:`cycle` next has work by the passing of time alone."""
+
+    def status(self) -> EngineStatus:
+        """The whole core in plain values."""

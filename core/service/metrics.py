@@ -1,0 +1,38 @@
+"""What the service counts of itself: plain numbers, written by one thread, read by whoever reports them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True)
+class ServiceMetrics:
+    """Counters since start, except those named ``live_`` or ``queued_``, which are as of now."""
+
+    live_streams: int = 0
+    """Open streams of any kind, bound or not."""
+    streams_opened: int = 0
+    streams_broken: int = 0
+    """Streams that ended because the client vanished or cancelled."""
+    streams_refused: int = 0
+    """Streams the core ended with an error status."""
+    messages_received: int = 0
+    messages_sent: int = 0
+    entries_sent: int = 0
+    commands_applied: int = 0
+    commands_refused: int = 0
+    engine_faults: int = 0
+    """Exceptions inside the engine. Anything above 0 is a bug of the core."""
+    slices: int = 0
+    """Scheduling slices run."""
+    preemption_decisions: int = 0
+    queued_entries: int = 0
+    """Response entries not yet handed to a stream."""
+    response_overflows: int = 0
+    """How often a response queue grew past its limit and was dropped."""
+    entries_dropped: int = 0
+    """Response entries thrown away by an overflow or a registration."""
+
+    def as_dict(self) -> dict[str, int]:
+        """Every number by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,0 +1,327 @@
+"""The one task that owns the engine.
+
+Everything that reaches the engine passes one bounded queue, in order of arrival; whoever fills it faster than it
+empties has to wait, so nothing is ever dropped (DB-13). The task alternates between commands and slices of the
+scheduling cycle, hands over what each decided before it goes on, and lets the event loop breathe between slices. With
+nothing to do it sleeps until input comes or the engine asked to be called.
+
+Rules: protocol.md 1.1, 5, 15; DESIGN 2.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from core.config.loader import load
+from core.config.problems import ConfigError
+from core.domain.commands import (
+    Command,
+    CommandRefused,
+    Fault,
+    RegisterManager,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateConfiguration,
+    UpdateNodes,
+)
+from core.domain.effects import Effect, PreemptionDecided
+from core.domain.reasons import Outcome
+from core.domain.status import EngineStatus
+from core.service.clock import SECOND_NS, Clock, Timer
+from core.service.engine_port import EnginePort
+from core.service.garbage import GarbageKeeper
+from core.service.metrics import ServiceMetrics
+from core.service.status_codes import EngineFault, ShuttingDown
+from core.service.streams import Stream, Switchboard
+
+SLICE_BUDGET: Final = 250
+"""Decisions per slice: a few milliseconds, so that health checks and streams get their turn under full load."""
+
+INTAKE_LIMIT: Final = 128
+"""Most commands that wait."""
+
+ENTRIES_PER_TURN: Final = 1_000
+"""Entries applied before the next slice gets its turn; a command is never split."""
+
+SHORTEST_WAIT_NS: Final = 1_000_000
+"""An engine that wants to be called in the past is called again after this long, not at once for ever."""
+
+FAULT_WAIT_NS: Final = SECOND_NS
+"""After a bug in a cycle nothing is tried before new input comes, or this has passed."""
+
+StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
+
+
+@dataclass(frozen=True, slots=True)
+class _FromStream:
+    stream: Stream
+    command: StreamCommand
+
+
+@dataclass(frozen=True, slots=True)
+class _EndOfStream:
+    stream: Stream
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationChange:
+    """What a registration or configuration update put into force."""
+
+    changed: bool
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    command: RegisterManager | UpdateConfiguration
+    answer: asyncio.Future[ConfigurationChange]
+
+
+class PartitionRunner:
+    """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can."""
+
+    def __init__(
+        self,
+        engine: EnginePort,
+        switchboard: Switchboard,
+        *,
+        clock: Clock,
+        metrics: ServiceMetrics,
+        logger: FilteringBoundLogger,
+        garbage: GarbageKeeper,
+        on_damage: Callable[[bool], None] = lambda damaged: None,
+        budget: int = SLICE_BUDGET,
+        intake_limit: int = INTAKE_LIMIT,
+    ) -> None:
+        self._engine = engine
+        self._switchboard = switchboard
+        self._clock = clock
+        self._metrics = metrics
+        self._logger = logger
+        self._garbage = garbage
+        self._on_damage = on_damage
+        self._budget = budget
+        self._intake: asyncio.Queue[_FromStream | _EndOfStream | _Call] = asyncio.Queue(intake_limit)
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._damaged = False
+        self._checksum = ""
+        self._next_preempt_ns: int | None = None
+        self._retry_at_ns: int | None = None
+
+    async def submit(self, stream: Stream, command: StreamCommand) -> None:
+        """Queue what came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
+        await self._put(_FromStream(stream, command))
+
+    async def end(self, stream: Stream, error: Exception | None) -> None:
+        """End *stream* once everything queued before is done, and its responses are sent."""
+        await self._put(_EndOfStream(stream, error))
+
+    async def call(self, command: RegisterManager | UpdateConfiguration) -> ConfigurationChange:
+        """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`."""
+        answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
+        await self._put(_Call(command, answer))
+        return await answer
+
+    def status(self) -> EngineStatus:
+        """The engine as of now; no slice or command is under way when anybody else runs."""
+        return self._engine.status()
+
+    def stop(self) -> None:
+        """Take nothing more, finish what is queued, and let :meth:`run` return."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Serve until :meth:`stop`."""
+        while True:
+            ended = self._take_in()
+            more = self._decide()
+            for end in ended:
+                self._switchboard.finish(end.stream, end.error)
+            if self._stopping and self._intake.empty():
+                break
+            if more or not self._intake.empty():
+                await asyncio.sleep(0)
+            else:
+                await self._idle()
+        await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
+        self._turn_away()
+
+    async def _put(self, item: _FromStream | _EndOfStream | _Call) -> None:
+        if self._stopping:
+            raise ShuttingDown("the core is shutting down")
+        await self._intake.put(item)
+        self._wake.set()
+
+    def _take_in(self) -> list[_EndOfStream]:
+        """Apply what waits, up to one turn's worth. Returns the streams that end after this turn's slice."""
+        ended: list[_EndOfStream] = []
+        entries = 0
+        while entries < ENTRIES_PER_TURN and not self._intake.empty():
+            item = self._intake.get_nowait()
+            if isinstance(item, _FromStream):
+                entries += _size(item.command)
+                self._from_stream(item.stream, item.command)
+            elif isinstance(item, _EndOfStream):
+                ended.append(item)
+            else:
+                self._call(item)
+                break  # What is decided under a new registration or configuration starts with a slice of its own.
+        self._garbage.grown(entries)
+        return ended
+
+    def _from_stream(self, stream: Stream, command: StreamCommand) -> None:
+        if stream.ending:
+            return
+        try:
+            if not command.rm_id or command.rm_id != self._engine.rm_id:
+                raise CommandRefused(
+                    Fault.UNKNOWN_MANAGER,
+                    f"{stream.kind}: resource manager {command.rm_id!r} is not registered",
+                )
+            self._switchboard.bind(stream, command.rm_id)
+            effects = self._apply(command)
+        except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
+            self._switchboard.finish(stream, error, flush=False)
+        else:
+            self._hand_over(effects)
+
+    def _call(self, call: _Call) -> None:
+        try:
+            self._apply(call.command)  # What a registration lets go of is nobody's to hear (DB-4).
+            checksum = load(call.command.config).checksum
+            change = ConfigurationChange(checksum != self._checksum, checksum)
+            self._checksum = checksum
+            if isinstance(call.command, RegisterManager):
+                self._start_afresh()
+        except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
+            if not self._engine.rm_id:
+                self._switchboard.registered("")
+            if not call.answer.done():
+                call.answer.set_exception(error)
+        else:
+            if not call.answer.done():
+                call.answer.set_result(change)
+
+    def _start_afresh(self) -> None:
+        self._switchboard.registered(self._engine.rm_id)
+        self._next_preempt_ns = None
+        if self._damaged:
+            self._damaged = False
+            self._on_damage(False)
+
+    def _apply(self, command: Command) -> list[Effect]:
+        """Effects of *command*. Raises ``CommandRefused``, ``ConfigError`` or, for any other error, ``EngineFault``."""
+        try:
+            effects = self._engine.apply(command, self._clock.now_ns())
+        except (CommandRefused, ConfigError):
+            self._metrics.commands_refused += 1
+            raise
+        except Exception as error:
+            self._report_damage(error, "applying a command", command=type(command).__name__)
+            raise EngineFault("internal error while the request was applied, see the log of the core") from error
+        self._metrics.commands_applied += 1
+        return effects
+
+    def _decide(self) -> bool:
+        """One slice, and the periodic preemption round if due. Whether to go on at once."""
+        now_ns = self._clock.now_ns()
+        if self._retry_at_ns is not None and now_ns < self._retry_at_ns and self._intake.empty():
+            return False
+        self._retry_at_ns = None
+        try:
+            if self._preemption_due(now_ns):
+                self._hand_over(self._engine.preempt(now_ns))
+            result = self._engine.cycle(now_ns, self._budget)
+        except Exception as error:  # noqa: BLE001 - a bug must not take down the task that could still say so
+            self._report_damage(error, "scheduling")
+            self._retry_at_ns = now_ns + FAULT_WAIT_NS
+            return False
+        self._metrics.slices += 1
+        self._hand_over(result.effects)
+        return result.more
+
+    def _preemption_due(self, now_ns: int) -> bool:
+        interval_ns = self._engine.preemption_interval_ns
+        if interval_ns is None:
+            self._next_preempt_ns = None
+            return False
+        if self._next_preempt_ns is not None and now_ns < self._next_preempt_ns:
+            return False
+        due = self._next_preempt_ns is not None
+        self._next_preempt_ns = now_ns + interval_ns
+        return due
+
+    def _hand_over(self, effects: list[Effect]) -> None:
+        if not effects:
+            return
+        for effect in effects:
+            if isinstance(effect, PreemptionDecided):
+                self._metrics.preemption_decisions += 1
+                self._log_preemption(effect)
+        self._switchboard.deliver(effects)
+
+    def _log_preemption(self, decided: PreemptionDecided) -> None:
+        log = self._logger.info if decided.outcome is Outcome.TRIGGERED else self._logger.debug
+        log(
+            "preemption decided",
+            partition=decided.partition,
+            kind=decided.kind,
+            outcome=str(decided.outcome),
+            key=decided.key,
+            application_id=decided.application_id,
+            queue=decided.queue,
+            node_id=decided.node_id,
+            detail=decided.detail,
+            victims=[victim.key for victim in decided.victims],
+        )
+
+    def _report_damage(self, error: Exception, doing: str, **where: str) -> None:
+        self._metrics.engine_faults += 1
+        self._logger.error("bug in the engine, its state may be damaged", doing=doing, exc_info=error, **where)
+        if not self._damaged:
+            self._damaged = True
+            self._on_damage(True)
+
+    async def _idle(self) -> None:
+        """Sleep until input comes or time makes work."""
+        timer: Timer | None = None
+        at_ns = self._next_call_ns()
+        if at_ns is not None:
+            timer = self._clock.call_at(at_ns, self._wake.set)
+        await self._wake.wait()
+        self._wake.clear()
+        if timer is not None:
+            timer.cancel()
+
+    def _next_call_ns(self) -> int | None:
+        if self._retry_at_ns is not None:
+            return self._retry_at_ns
+        wanted = [at_ns for at_ns in (self._engine.next_wakeup_ns(), self._next_preempt_ns) if at_ns is not None]
+        if not wanted:
+            return None
+        return max(min(wanted), self._clock.now_ns() + SHORTEST_WAIT_NS)
+
+    def _turn_away(self) -> None:
+        """Answer what came in too late."""
+        late = ShuttingDown("the core is shutting down")
+        while not self._intake.empty():
+            item = self._intake.get_nowait()
+            if isinstance(item, _Call) and not item.answer.done():
+                item.answer.set_exception(late)
+
+
+def _size(command: StreamCommand) -> int:
+    """Entries of *command*, at least 1."""
+    if isinstance(command, UpdateAllocations):
+        return 1 + len(command.allocations) + len(command.ask_releases) + len(command.releases)
+    if isinstance(command, UpdateNodes):
+        return 1 + len(command.nodes)
+    return 1 + len(command.add) + len(command.remove)

@@ -1,0 +1,166 @@
+"""``si.v1.Scheduler``: one registration call and three streams that only ever feed and drain the partition task.
+
+Each stream has a reader and a writer. The reader parses, checks that the stream stays with one rmID, and queues
+commands, waiting where the queue or the responses have no room. The writer sends what the switchboard has for it.
+Every end, be it the client's or an error, takes its turn in the same queue, so what was accepted before it stays
+accepted.
+
+Rules: protocol.md 1.1, 5.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from google.protobuf.message import Message
+from si.v1 import si_pb2 as si
+from structlog.typing import FilteringBoundLogger
+
+from core.service.metrics import ServiceMetrics
+from core.service.rpc import Context, Handler, Requests, bidirectional, end, parse, unary
+from core.service.runner import PartitionRunner, StreamCommand
+from core.service.status_codes import OtherManagerOnStream, ServiceError, ShuttingDown
+from core.service.streams import Batch, Kind, Stream, Switchboard
+from core.service.wire import Decoder, Encoder
+
+MESSAGE_LIMIT: Final = 64 * 1024 * 1024
+RESPONSE_LIMIT: Final = MESSAGE_LIMIT // 2
+"""A response that would be larger is sent in parts."""
+
+
+class SchedulerService:
+    """The four calls. ``default_config``: queue configuration of a manager that registers with none."""
+
+    def __init__(
+        self,
+        runner: PartitionRunner,
+        switchboard: Switchboard,
+        *,
+        metrics: ServiceMetrics,
+        logger: FilteringBoundLogger,
+        default_config: str = "",
+    ) -> None:
+        self._runner = runner
+        self._switchboard = switchboard
+        self._metrics = metrics
+        self._logger = logger
+        self._default_config = default_config
+        self._decoder = Decoder()
+        encoder = Encoder()
+        self._decode: dict[Kind, tuple[type[Message], Callable[[Any], Iterator[StreamCommand]]]] = {
+            Kind.ALLOCATION: (si.AllocationRequest, self._decoder.allocation_commands),
+            Kind.APPLICATION: (si.ApplicationRequest, self._decoder.application_commands),
+            Kind.NODE: (si.NodeRequest, self._decoder.node_commands),
+        }
+        self._encode: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
+            Kind.ALLOCATION: encoder.allocations,
+            Kind.APPLICATION: encoder.applications,
+            Kind.NODE: encoder.nodes,
+        }
+
+    def handlers(self) -> dict[str, Handler]:
+        """The calls by method name."""
+        return {
+            "RegisterResourceManager": unary(si.RegisterResourceManagerRequest, self._register, self._logger),
+            "UpdateAllocation": bidirectional(self._stream_of(Kind.ALLOCATION)),
+            "UpdateApplication": bidirectional(self._stream_of(Kind.APPLICATION)),
+            "UpdateNode": bidirectional(self._stream_of(Kind.NODE)),
+        }
+
+    async def _register(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse:
+        """protocol.md 5.1."""
+        if not request.config:
+            request.config = self._default_config
+        change = await self._runner.call(self._decoder.registration(request))
+        self._logger.info(
+            "resource manager registered",
+            rm_id=request.rmID,
+            version=request.version,
+            policy_group=request.policyGroup,
+            checksum=change.checksum,
+        )
+        return si.RegisterResourceManagerResponse()
+
+    def _stream_of(self, kind: Kind) -> Callable[[Requests, Context], Any]:
+        async def serve(requests: Requests, context: Context) -> None:
+            await self._serve(kind, requests, context)
+
+        return serve
+
+    async def _serve(self, kind: Kind, requests: Requests, context: Context) -> None:
+        stream = self._switchboard.open(kind)
+        reader = asyncio.create_task(self._read(stream, requests), name=f"read {kind}")
+        try:
+            await self._write(stream, context)
+        except BaseException:
+            self._metrics.streams_broken += 1
+            raise
+        finally:
+            self._switchboard.close(stream)
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        if stream.error is not None:
+            self._metrics.streams_refused += 1
+            self._logger.info("stream ended", kind=str(kind), rm_id=stream.rm_id, cause=str(stream.error))
+            await end(context, stream.error, self._logger)
+
+    async def _read(self, stream: Stream, requests: Requests) -> None:
+        """Queue everything *requests* brings, then the end of the stream."""
+        message_type, commands_of = self._decode[stream.kind]
+        error: Exception | None = None
+        rm_id: str | None = None
+        try:
+            async for raw in requests:
+                request: Any = parse(message_type, raw)
+                self._metrics.messages_received += 1
+                if rm_id is None:
+                    rm_id = request.rmID
+                elif request.rmID != rm_id:
+                    raise OtherManagerOnStream(
+                        f"{stream.kind} for {request.rmID!r} on a stream that is bound to {rm_id!r}"
+                    )
+                for command in commands_of(request):
+                    await self._runner.submit(stream, command)
+                await self._switchboard.room(stream)
+        except ShuttingDown:
+            return  # The server ends all streams in its own order.
+        except ServiceError as refusal:
+            error = refusal
+        except Exception as failure:  # noqa: BLE001 - a reader that dies silently leaves a client waiting for ever
+            error = failure
+        await self._runner.end(stream, error)
+
+    async def _write(self, stream: Stream, context: Context) -> None:
+        """Send what *stream* gets until it ends. Entries that could not be sent stay for another stream."""
+        while True:
+            batch = self._switchboard.take(stream)
+            if batch is not None:
+                await self._send(stream, batch, context)
+            elif stream.ending:
+                return
+            else:
+                await stream.news()
+
+    async def _send(self, stream: Stream, batch: Batch, context: Context) -> None:
+        sent = 0
+        try:
+            for raw, entries in self._parts(stream.kind, batch.entries):
+                await context.write(raw)
+                sent += entries
+                self._metrics.messages_sent += 1
+                self._metrics.entries_sent += entries
+        except BaseException:
+            self._switchboard.give_back(stream, batch, sent)
+            raise
+
+    def _parts(self, kind: Kind, entries: Sequence[Any]) -> Iterator[tuple[bytes, int]]:
+        """*entries* as messages that fit the transport, each with the number of entries in it."""
+        raw = self._encode[kind](entries)
+        if len(raw) <= RESPONSE_LIMIT or len(entries) == 1:
+            yield raw, len(entries)
+            return
+        middle = len(entries) // 2
+        yield from self._parts(kind, entries[:middle])
+        yield from self._parts(kind, entries[middle:])

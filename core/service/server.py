@@ -1,0 +1,226 @@
+"""The gRPC server around one engine: put together, started, and brought down in a stated order.
+
+Going down: health says NOT_SERVING and no call is taken any more; what clients had sent is applied; the responses to it
+are flushed; every stream ends UNAVAILABLE, so that shims know to come back; what has not ended within the grace period
+is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health import aio as health_aio
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from grpc_reflection.v1alpha import reflection
+from kornel.v1 import configuration_pb2, status_pb2
+from si.v1 import si_pb2
+from structlog.typing import FilteringBoundLogger
+
+from core.service.clock import Clock
+from core.service.configuration_service import ConfigurationService
+from core.service.engine_port import EnginePort
+from core.service.garbage import GarbageKeeper
+from core.service.metrics import ServiceMetrics
+from core.service.rpc import Handler
+from core.service.runner import PartitionRunner
+from core.service.scheduler_service import MESSAGE_LIMIT, SchedulerService
+from core.service.status_codes import ShuttingDown
+from core.service.status_service import StatusService
+from core.service.streams import QUEUE_LIMIT, Switchboard
+
+_SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
+_CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
+_STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
+_HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+
+HEALTH_PATIENCE_S: Final = 1.0
+"""A health watcher that does not read must not hold up whoever changes the status."""
+
+OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    # Two cores on one port would share its clients at random.
+    ("grpc.so_reuseport", 0),
+    # A peer that vanished without a word is noticed after at most a minute, and its streams end.
+    ("grpc.keepalive_time_ms", 40_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # Shims ping as well; one every ten seconds is no abuse.
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+)
+
+
+class AddressUnavailable(Exception):
+    """The core cannot listen where it was told to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
+
+    ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
+    """
+
+    address: str
+    version: str
+    default_config: str = ""
+    ready_file: Path | None = None
+    grace_s: float = 5.0
+    queue_limit: int = QUEUE_LIMIT
+
+
+class KornelServer:
+    """One engine, served. Use: ``start()``, then ``serve(stop)`` or ``stop()``."""
+
+    def __init__(
+        self,
+        engine: EnginePort,
+        settings: ServerSettings,
+        *,
+        clock: Clock,
+        metrics: ServiceMetrics,
+        logger: FilteringBoundLogger,
+        garbage: GarbageKeeper,
+    ) -> None:
+        self._settings = settings
+        self._logger = logger
+        self._metrics = metrics
+        self._garbage = garbage
+        self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit)
+        self._runner = PartitionRunner(
+            engine,
+            self._switchboard,
+            clock=clock,
+            metrics=metrics,
+            logger=logger,
+            garbage=garbage,
+            on_damage=self._on_damage,
+        )
+        self._health = health_aio.HealthServicer()
+        self._health_changes: set[asyncio.Task[None]] = set()
+        self._server: grpc.aio.Server | None = None
+        self._running: asyncio.Task[None] | None = None
+        self.address = ""
+        """Where it listens, once started."""
+
+    async def start(self) -> str:
+        """Listen and serve. Returns the address and writes it to the ready file. Raises :class:`AddressUnavailable`."""
+        server = grpc.aio.server(options=OPTIONS)
+        self._add_services(server)
+        self.address = _listen(server, self._settings.address)
+        self._server = server
+        self._garbage.start()
+        self._running = asyncio.create_task(self._runner.run(), name="partition")
+        await server.start()
+        await self._set_health(serving=True)
+        self._logger.info("serving", address=self.address, version=self._settings.version)
+        if self._settings.ready_file is not None:
+            _write_whole(self._settings.ready_file, self.address)
+        return self.address
+
+    async def serve(self, stop: asyncio.Event) -> bool:
+        """Serve until *stop* is set, then go down in order. False: the partition task died, which is a bug."""
+        assert self._running is not None
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({stopped, self._running}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        died = self._running.done()
+        if died:
+            self._logger.critical("the partition task died", exc_info=self._running.exception())
+        await self.stop()
+        return not died
+
+    async def stop(self) -> None:
+        """Go down in the order this module states."""
+        assert self._server is not None
+        assert self._running is not None
+        await self._quietly(self._health.enter_graceful_shutdown())
+        # Asked for first, because from here on gRPC takes no new call while the old ones are being ended.
+        down = asyncio.create_task(self._server.stop(self._settings.grace_s))
+        self._runner.stop()
+        try:
+            await self._running
+        except Exception:  # noqa: BLE001 - serve() has reported it; the way down leads on
+            self._logger.debug("stopped after the partition task had died")
+        self._switchboard.finish_all(ShuttingDown("the core is shutting down"))
+        await self._streams_gone()
+        # What is still open are calls such as health watches, which never end by themselves.
+        await self._server.stop(None)
+        await down
+        await asyncio.gather(*self._health_changes, return_exceptions=True)
+        self._log_summary()
+
+    def _add_services(self, server: grpc.aio.Server) -> None:
+        config = self._settings.default_config
+        services: dict[str, dict[str, Handler]] = {
+            _SCHEDULER: SchedulerService(
+                self._runner,
+                self._switchboard,
+                metrics=self._metrics,
+                logger=self._logger,
+                default_config=config,
+            ).handlers(),
+            _CONFIGURATION: ConfigurationService(self._runner, logger=self._logger, default_config=config).handlers(),
+            _STATUS: StatusService(self._runner, logger=self._logger, version=self._settings.version).handlers(),
+        }
+        for name, handlers in services.items():
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+        add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection((*services, _HEALTH, reflection.SERVICE_NAME), server)
+
+    async def _streams_gone(self) -> None:
+        """Wait for the streams to end, at most for the grace period."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.grace_s
+        while self._metrics.live_streams and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
+            await asyncio.sleep(0.005)
+
+    def _on_damage(self, damaged: bool) -> None:
+        change = asyncio.create_task(self._set_health(serving=not damaged))
+        self._health_changes.add(change)
+        change.add_done_callback(self._health_changes.discard)
+
+    async def _set_health(self, *, serving: bool) -> None:
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in ("", _SCHEDULER, _CONFIGURATION, _STATUS):
+            await self._quietly(self._health.set(service, status))
+
+    async def _quietly(self, change: asyncio.Future[None] | object) -> None:
+        try:
+            await asyncio.wait_for(change, HEALTH_PATIENCE_S)  # type: ignore[arg-type]  # stubs lack the coroutine
+        except TimeoutError:
+            self._logger.warning("a health watcher does not read, it was not told of a change")
+
+    def _log_summary(self) -> None:
+        partitions = self._runner.status().partitions
+        self._logger.info(
+            "stopped",
+            law_checks=sum(partition.law_checks for partition in partitions),
+            law_violations=sum(partition.law_violations for partition in partitions),
+            invariant_violations=sum(partition.invariant_violations for partition in partitions),
+            preemptions=sum(partition.preemptions for partition in partitions),
+            **self._metrics.as_dict(),
+        )
+
+
+def _listen(server: grpc.aio.Server, address: str) -> str:
+    """Open *address*. Returns it with the port that was really opened."""
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise AddressUnavailable(f"cannot listen on {address!r}") from error
+    if address.startswith("unix"):
+        return address
+    return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write *text* so that whoever sees the file sees all of it."""
+    scratch = path.with_name(path.name + ".new")
+    scratch.write_text(text + "\n", encoding="utf-8")
+    scratch.replace(path)

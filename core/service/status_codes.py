@@ -1,0 +1,134 @@
+"""The one table from errors to gRPC status codes.
+
+::
+
+    error                         code                  who can help
+    CommandRefused                by its fault          the caller: register first, or fix the command
+    ConfigError                   INVALID_ARGUMENT      the author of the configuration
+    MalformedMessage              INVALID_ARGUMENT      the author of the client
+    OtherManagerOnStream          INVALID_ARGUMENT      the author of the client
+    ResyncRequired                FAILED_PRECONDITION   the caller: register again
+    UnknownPartition              NOT_FOUND             the caller
+    ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
+    anything else                 INTERNAL              us: it is a bug
+
+Rules: protocol.md 1.1 and 5.1.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import grpc
+from kornel.v1.configuration_pb2 import ConfigurationProblem, ConfigurationProblems
+
+from core.config.problems import ConfigError, Problem, Severity
+from core.domain.commands import CommandRefused, Fault
+
+PROBLEMS_KEY: Final = "kornel-problems-bin"
+
+# A status travels in HTTP/2 headers, of which clients take 8 KiB by default and then fail the call for another reason
+# than ours. Details are percent-encoded there and binary metadata grows by a third.
+DETAILS_LIMIT: Final = 2_000
+PROBLEMS_LIMIT: Final = 3_500
+
+
+class ServiceError(Exception):
+    """A call or stream that the service itself ends."""
+
+
+class MalformedMessage(ServiceError):
+    """The bytes are no message of the expected type."""
+
+
+class OtherManagerOnStream(ServiceError):
+    """A second rmID on a stream that is bound to another one."""
+
+
+class ResyncRequired(ServiceError):
+    """Responses were lost; only a new registration brings both sides together again."""
+
+
+class UnknownPartition(ServiceError):
+    """Asked about a partition that does not exist."""
+
+
+class ShuttingDown(ServiceError):
+    """The core stops and takes nothing more."""
+
+
+class EngineFault(ServiceError):
+    """The engine raised something it never should."""
+
+
+class Status(NamedTuple):
+    """How a call ends. ``trailing``: metadata sent with it."""
+
+    code: grpc.StatusCode
+    details: str
+    trailing: tuple[tuple[str, str | bytes], ...] = ()
+
+
+_FAULT_CODES: Final = {
+    Fault.UNKNOWN_MANAGER: grpc.StatusCode.FAILED_PRECONDITION,
+    Fault.OTHER_MANAGER: grpc.StatusCode.FAILED_PRECONDITION,
+    Fault.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
+}
+
+_CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
+    ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
+    MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
+    OtherManagerOnStream: grpc.StatusCode.INVALID_ARGUMENT,
+    ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
+    UnknownPartition: grpc.StatusCode.NOT_FOUND,
+    ShuttingDown: grpc.StatusCode.UNAVAILABLE,
+    EngineFault: grpc.StatusCode.INTERNAL,
+}
+
+
+def status_of(error: Exception) -> Status:
+    """How a call that failed with *error* ends. An error outside the table says nothing of its text to the client."""
+    if isinstance(error, CommandRefused):
+        return Status(_FAULT_CODES[error.fault], _shortened(str(error)))
+    if isinstance(error, ConfigError):
+        found = ((PROBLEMS_KEY, _problems(error.problems)),)
+        return Status(_CODES[ConfigError], _shortened(str(error)), found)
+    code = _CODES.get(type(error))
+    if code is None:
+        return Status(grpc.StatusCode.INTERNAL, "internal error, see the log of the core")
+    return Status(code, _shortened(str(error)))
+
+
+def problem_message(problem: Problem) -> ConfigurationProblem:
+    """A problem as ``kornel.v1`` sends it."""
+    error = problem.severity is Severity.ERROR
+    return ConfigurationProblem(
+        severity=ConfigurationProblem.SEVERITY_ERROR if error else ConfigurationProblem.SEVERITY_WARNING,
+        line=problem.line,
+        column=problem.column,
+        path=problem.path,
+        message=problem.message,
+        expected=problem.expected,
+    )
+
+
+def _problems(problems: tuple[Problem, ...]) -> bytes:
+    """As many of *problems*, in order, as metadata has room for."""
+    found = ConfigurationProblems()
+    for problem in problems:
+        found.problems.append(problem_message(problem))
+        if found.ByteSize() > PROBLEMS_LIMIT:
+            del found.problems[-1]
+            break
+    return found.SerializeToString()
+
+
+def _shortened(text: str) -> str:
+    """*text*, cut to what a status has room for once it is percent-encoded."""
+    text = text[:DETAILS_LIMIT]
+    if len(quote(text)) <= DETAILS_LIMIT:
+        return text
+    while len(quote(text)) > DETAILS_LIMIT - 3:
+        text = text[: len(text) * 9 // 10]
+    return text + "..."

@@ -1,0 +1,74 @@
+"""``kornel.v1.StatusService``: the state of a running core."""
+
+from __future__ import annotations
+
+from kornel.v1 import status_pb2 as pb
+from structlog.typing import FilteringBoundLogger
+
+from core.domain.status import PartitionStatus, QueueStatus
+from core.service.rpc import Handler, unary
+from core.service.runner import PartitionRunner
+from core.service.status_codes import UnknownPartition
+from core.service.wire import full_partition_name
+
+
+class StatusService:
+    """``version``: of this core."""
+
+    def __init__(self, runner: PartitionRunner, *, logger: FilteringBoundLogger, version: str) -> None:
+        self._runner = runner
+        self._logger = logger
+        self._version = version
+
+    def handlers(self) -> dict[str, Handler]:
+        """The calls by method name."""
+        return {"GetStatus": unary(pb.GetStatusRequest, self._get, self._logger)}
+
+    async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
+        status = self._runner.status()
+        partitions = sorted(status.partitions, key=lambda partition: partition.name)
+        if request.partition:
+            wanted = full_partition_name(status.rm_id, request.partition)
+            partitions = [partition for partition in partitions if partition.name == wanted]
+            if not partitions:
+                raise UnknownPartition(f"no partition {request.partition!r}")
+        return pb.GetStatusResponse(
+            rm_id=status.rm_id,
+            core_version=self._version,
+            configuration_checksum=status.checksum,
+            partitions=[_partition(partition, with_queues=not request.omit_queues) for partition in partitions],
+        )
+
+
+def _partition(partition: PartitionStatus, *, with_queues: bool) -> pb.PartitionStatus:
+    return pb.PartitionStatus(
+        name=partition.name,
+        node_count=partition.nodes,
+        pending_ask_count=partition.asks,
+        allocation_count=partition.allocations,
+        reservation_count=partition.reservations,
+        total=dict(partition.capacity),
+        law_checks=partition.law_checks,
+        law_violations=partition.law_violations,
+        invariant_violations=partition.invariant_violations,
+        preemption_attempts=partition.preemption_attempts,
+        preemption_triggered=partition.preemptions,
+        queues=[_queue(queue) for queue in partition.queues] if with_queues else (),
+    )
+
+
+def _queue(queue: QueueStatus) -> pb.QueueStatus:
+    return pb.QueueStatus(
+        path=queue.path,
+        leaf=queue.leaf,
+        state="Draining" if queue.draining else "Active",
+        guaranteed=dict(queue.guaranteed),
+        max=dict(queue.max),
+        used=dict(queue.used),
+        pending=dict(queue.pending),
+        preempting=dict(queue.preempting),
+        preempted_allocations=queue.preempted_allocations,
+        preempted=dict(queue.preempted),
+        application_count=queue.applications,
+        priority=queue.priority,
+    )

@@ -1,0 +1,289 @@
+"""Which stream gets which response, and what waits while there is none.
+
+Per kind of stream there is one *lane*: the entries not yet sent, and the live streams bound to it. The stream bound
+most recently receives; when it ends, the one bound before it does. A lane without a stream keeps its entries in order,
+up to a limit. Past the limit everything is dropped and the manager has to register again, because what it would read
+from then on had a hole in it.
+
+An entry is sent at most once. It counts as sent when the transport has taken it; a write that fails puts its entries
+back, unless another stream has read on from there.
+
+Rules: protocol.md 1.1, 5.2 (DB-4), 15.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from enum import StrEnum
+from itertools import islice
+from typing import Final
+
+from core.domain.effects import (
+    Allocated,
+    AllocationEffect,
+    AllocationRejected,
+    ApplicationAccepted,
+    ApplicationEffect,
+    ApplicationRejected,
+    ApplicationUpdated,
+    Effect,
+    NodeAccepted,
+    NodeEffect,
+    NodeRejected,
+    Released,
+)
+from core.service.metrics import ServiceMetrics
+from core.service.status_codes import ResyncRequired
+from core.service.wire import list_key
+
+QUEUE_LIMIT: Final = 1_048_576
+"""Default for the most entries that wait in one lane."""
+
+RUN_LIMIT: Final = 5_000
+"""Most entries of one response message: about 1 MB, within the 4 MiB a client takes by default."""
+
+HIGH_WATER: Final = 65_536
+"""Entries waiting in a lane at which its streams stop being read."""
+
+Response = AllocationEffect | ApplicationEffect | NodeEffect
+
+
+class Kind(StrEnum):
+    """The three streams, by the request they carry."""
+
+    ALLOCATION = "AllocationRequest"
+    APPLICATION = "ApplicationRequest"
+    NODE = "NodeRequest"
+
+
+class Stream:
+    """One open stream. Belongs to no manager (``rm_id`` empty) until its first message was accepted."""
+
+    __slots__ = ("_news", "error", "flush", "kind", "rm_id")
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.rm_id = ""
+        self.error: Exception | None = None
+        """Why it ends; meaningful once ``flush`` is set. ``None``: it ends well."""
+        self.flush: int | None = None
+        """Set: the stream ends after sending this many entries more."""
+        self._news = asyncio.Event()
+
+    @property
+    def ending(self) -> bool:
+        """Whether nothing more is accepted from it."""
+        return self.flush is not None
+
+    def notify(self) -> None:
+        """Let the writer look again."""
+        self._news.set()
+
+    async def news(self) -> None:
+        """Return when there may be something to send, or the end has come."""
+        await self._news.wait()
+        self._news.clear()
+
+
+class _Lane:
+    """Everything to be said on one kind of stream."""
+
+    __slots__ = ("backlog", "read_on", "room", "streams")
+
+    def __init__(self) -> None:
+        self.backlog: deque[Response] = deque()
+        self.streams: list[Stream] = []
+        """Bound and live, most recently bound last."""
+        self.read_on = 0
+        """Raised with every run taken, and when a new registration empties the lane."""
+        self.room = asyncio.Event()
+        self.room.set()
+
+
+class Batch:
+    """Entries taken for one response message."""
+
+    __slots__ = ("entries", "mark")
+
+    def __init__(self, entries: list[Response], mark: int) -> None:
+        self.entries = entries
+        self.mark = mark
+
+
+_KIND_OF: Final[dict[type, Kind]] = {
+    Allocated: Kind.ALLOCATION,
+    Released: Kind.ALLOCATION,
+    AllocationRejected: Kind.ALLOCATION,
+    ApplicationAccepted: Kind.APPLICATION,
+    ApplicationRejected: Kind.APPLICATION,
+    ApplicationUpdated: Kind.APPLICATION,
+    NodeAccepted: Kind.NODE,
+    NodeRejected: Kind.NODE,
+}
+
+
+class Switchboard:
+    """All streams and lanes of the one registered manager. Used from the event loop's thread only."""
+
+    def __init__(self, metrics: ServiceMetrics, *, queue_limit: int = QUEUE_LIMIT) -> None:
+        self._metrics = metrics
+        self._limit = queue_limit
+        self._rm_id = ""
+        self._lost = False
+        self._lanes = {kind: _Lane() for kind in Kind}
+        self._open: set[Stream] = set()
+
+    def open(self, kind: Kind) -> Stream:
+        """A new stream, bound to nobody."""
+        stream = Stream(kind)
+        self._open.add(stream)
+        self._metrics.streams_opened += 1
+        self._metrics.live_streams += 1
+        return stream
+
+    def close(self, stream: Stream) -> None:
+        """*stream* is gone. What it did not send waits for the next one."""
+        if stream in self._open:
+            self._open.remove(stream)
+            self._metrics.live_streams -= 1
+        lane = self._lanes[stream.kind]
+        if stream in lane.streams:
+            lane.streams.remove(stream)
+            self._notify(lane)
+
+    def registered(self, rm_id: str) -> None:
+        """*rm_id* holds the core from here on, or nobody if empty. Nothing from before reaches it (DB-4).
+
+        Streams that the same manager still has open stay bound.
+        """
+        self._rm_id = rm_id
+        self._lost = False
+        self._drop_all()
+
+    def bind(self, stream: Stream, rm_id: str) -> None:
+        """Make *stream* the receiver of its lane, as its first message has been accepted.
+
+        Raises :class:`ResyncRequired` while the manager must register again.
+        """
+        if self._lost:
+            raise ResyncRequired(
+                f"resync-required: responses for {rm_id!r} were dropped because nobody read them; register again"
+            )
+        if stream.rm_id:
+            return
+        stream.rm_id = rm_id
+        lane = self._lanes[stream.kind]
+        lane.streams.append(stream)
+        stream.notify()
+
+    def deliver(self, effects: Iterable[Effect]) -> None:
+        """Hand *effects* over to their lanes, in order. Those that no stream carries are left out."""
+        touched = set()
+        for effect in effects:
+            kind = _KIND_OF.get(type(effect))
+            if kind is not None and not self._lost:
+                self._lanes[kind].backlog.append(effect)  # type: ignore[arg-type]  # _KIND_OF says so
+                touched.add(kind)
+        for kind in Kind:
+            if kind in touched:
+                self._settle(kind)
+
+    def take(self, stream: Stream, limit: int = RUN_LIMIT) -> Batch | None:
+        """The next entries that may share a message, at most *limit*. ``None``: nothing for *stream* right now."""
+        lane = self._lanes[stream.kind]
+        if not lane.backlog or self._receiver(lane) is not stream:
+            return None
+        if stream.flush is not None:
+            limit = min(limit, stream.flush)
+        if limit <= 0:
+            return None
+        backlog = lane.backlog
+        key = list_key(backlog[0])
+        entries: list[Response] = []
+        for effect in islice(backlog, limit):
+            if list_key(effect) != key:
+                break
+            entries.append(effect)
+        for _ in entries:
+            backlog.popleft()
+        if stream.flush is not None:
+            stream.flush -= len(entries)
+        if len(backlog) < HIGH_WATER // 2:
+            lane.room.set()
+        lane.read_on += 1
+        self._metrics.queued_entries -= len(entries)
+        return Batch(entries, lane.read_on)
+
+    def give_back(self, stream: Stream, batch: Batch, start: int = 0) -> None:
+        """The entries of *batch* from *start* on were not sent: keep them, unless others have been taken since."""
+        lane = self._lanes[stream.kind]
+        if batch.mark != lane.read_on:
+            return
+        unsent = batch.entries[start:]
+        lane.backlog.extendleft(reversed(unsent))
+        self._metrics.queued_entries += len(unsent)
+
+    def finish(self, stream: Stream, error: Exception | None, *, flush: bool = True) -> None:
+        """End *stream*: with *error*, or well. With *flush* it first sends what waits for it now."""
+        if stream.ending:
+            return
+        lane = self._lanes[stream.kind]
+        stream.error = error
+        stream.flush = len(lane.backlog) if flush and self._receiver(lane) is stream else 0
+        stream.notify()
+
+    def finish_all(self, error: Exception) -> None:
+        """End every open stream with *error* after it has sent what waits for it."""
+        for stream in list(self._open):
+            self.finish(stream, error)
+
+    async def room(self, stream: Stream) -> None:
+        """Return when so little waits on *stream*'s lane that more may be asked for: back-pressure (DB-13)."""
+        await self._lanes[stream.kind].room.wait()
+
+    def _receiver(self, lane: _Lane) -> Stream | None:
+        for stream in reversed(lane.streams):
+            if stream.rm_id == self._rm_id:
+                return stream
+        return None
+
+    def _notify(self, lane: _Lane) -> None:
+        receiver = self._receiver(lane)
+        if receiver is not None:
+            receiver.notify()
+
+    def _settle(self, kind: Kind) -> None:
+        """After an addition: wake the receiver, stop the readers, or give up."""
+        lane = self._lanes[kind]
+        if len(lane.backlog) > self._limit:
+            self._overflow()
+            return
+        if len(lane.backlog) >= HIGH_WATER and self._receiver(lane) is not None:
+            lane.room.clear()
+        self._metrics.queued_entries = sum(len(each.backlog) for each in self._lanes.values())
+        self._notify(lane)
+
+    def _overflow(self) -> None:
+        self._metrics.response_overflows += 1
+        self._lost = True
+        self._drop_all()
+        lost = ResyncRequired(
+            f"resync-required: more than {self._limit} responses for {self._rm_id!r} waited unread; register again"
+        )
+        for lane in self._lanes.values():
+            for stream in lane.streams:
+                self.finish(stream, lost, flush=False)
+
+    def _drop_all(self) -> None:
+        for lane in self._lanes.values():
+            self._metrics.entries_dropped += len(lane.backlog)
+            lane.backlog.clear()
+            lane.read_on += 1
+            lane.room.set()
+            for stream in lane.streams:
+                if stream.flush:
+                    stream.flush = 0
+                    stream.notify()
+        self._metrics.queued_entries = 0

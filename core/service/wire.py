@@ -1,0 +1,422 @@
+"""Between messages of ``si.v1`` and the engine's values, both ways, both generations of the interface.
+
+The message is the unit of cost, so each field is read once, what repeats is recognised by its bytes (resources), and no
+message is kept. Protobuf maps have no order that two processes agree on: they come in sorted by key, so that the same
+requests give the same commands everywhere.
+
+Rules: protocol.md 2 (fields), 3.4 (older generation), 3.5 (preemption policy), 4.1 (partitions), 4.4 (tags), 15.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from si.v1 import si_pb2 as si
+
+from core.domain.commands import (
+    AllocationSpec,
+    ApplicationRef,
+    ApplicationSpec,
+    NodeSpec,
+    RegisterManager,
+    ReleaseSpec,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
+from core.domain.effects import (
+    Allocated,
+    AllocationEffect,
+    AllocationRejected,
+    ApplicationAccepted,
+    ApplicationEffect,
+    ApplicationRejected,
+    ApplicationUpdated,
+    NodeAccepted,
+    NodeEffect,
+    NodeRejected,
+    Released,
+)
+from core.domain.resources import Resources
+
+PARTITION_ATTRIBUTE: Final = "si/node-partition"
+CREATION_TIME_TAG: Final = "creationTime"
+FOREIGN_TAG: Final = "foreign"
+REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
+
+PIECE: Final = 2_000
+"""Most entries of one command: a longer request reaches the engine in several, so that no single one stalls it."""
+
+CACHE_SIZE: Final = 4_096
+
+_SECONDS: Final = re.compile(r"\+?[0-9]{1,11}", re.ASCII)
+_NO_TAGS: Final[tuple[tuple[str, str], ...]] = ()
+
+
+def full_partition_name(rm_id: str, name: str) -> str:
+    """``[rm]name``. Empty means ``default``; a name that starts with ``[`` stays as it is (protocol.md 4.1)."""
+    return name if name.startswith("[") else f"[{rm_id}]{name or 'default'}"
+
+
+class Decoder:
+    """Requests to commands. Never fails: what a single message can get wrong is the engine's to refuse, by entry."""
+
+    def __init__(self) -> None:
+        self._resources: dict[bytes, Resources] = {}
+
+    def registration(self, request: si.RegisterResourceManagerRequest) -> RegisterManager:
+        """A registration, as sent."""
+        return RegisterManager(
+            rm_id=request.rmID,
+            config=request.config,
+            policy_group=request.policyGroup,
+            version=request.version,
+            build_info=sorted_items(request.buildInfo),
+            extra_config=sorted_items(request.extraConfig),
+        )
+
+    def allocation_commands(self, request: si.AllocationRequest) -> Iterator[UpdateAllocations]:
+        """Commands that together mean *request*: allocations, asks, ask releases, releases, in that order (3.4)."""
+        rm_id = request.rmID
+        names = _PartitionNames(rm_id)
+        releases = request.releases
+        ask_releases = releases.allocationAsksToRelease
+        final_releases = releases.allocationsToRelease
+        allocations, asks = request.allocations, request.asks
+        if len(allocations) + len(asks) + len(ask_releases) + len(final_releases) <= PIECE:
+            yield UpdateAllocations(
+                rm_id,
+                (*self._allocations(allocations, names), *self._asks(asks, names)),
+                _ask_releases(ask_releases, names),
+                _releases(final_releases, names),
+            )
+            return
+        for start in range(0, len(allocations), PIECE):
+            yield UpdateAllocations(rm_id, tuple(self._allocations(allocations[start : start + PIECE], names)))
+        for start in range(0, len(asks), PIECE):
+            yield UpdateAllocations(rm_id, tuple(self._asks(asks[start : start + PIECE], names)))
+        for start in range(0, len(ask_releases), PIECE):
+            yield UpdateAllocations(rm_id, ask_releases=_ask_releases(ask_releases[start : start + PIECE], names))
+        for start in range(0, len(final_releases), PIECE):
+            yield UpdateAllocations(rm_id, releases=_releases(final_releases[start : start + PIECE], names))
+
+    def application_commands(self, request: si.ApplicationRequest) -> Iterator[UpdateApplications]:
+        """Commands that together mean *request*: all additions, then all removals."""
+        rm_id = request.rmID
+        names = _PartitionNames(rm_id)
+        additions = [self._application(message, names) for message in request.new]
+        removals = [ApplicationRef(message.applicationID, names[message.partitionName]) for message in request.remove]
+        if len(additions) + len(removals) <= PIECE:
+            yield UpdateApplications(rm_id, tuple(additions), tuple(removals))
+            return
+        for start in range(0, len(additions), PIECE):
+            yield UpdateApplications(rm_id, add=tuple(additions[start : start + PIECE]))
+        for start in range(0, len(removals), PIECE):
+            yield UpdateApplications(rm_id, remove=tuple(removals[start : start + PIECE]))
+
+    def node_commands(self, request: si.NodeRequest) -> Iterator[UpdateNodes]:
+        """Commands that together mean *request*."""
+        rm_id = request.rmID
+        names = _PartitionNames(rm_id)
+        nodes = request.nodes
+        for start in range(0, max(1, len(nodes)), PIECE):
+            yield UpdateNodes(rm_id, tuple([self._node(message, names) for message in nodes[start : start + PIECE]]))
+
+    def _allocations(self, messages: Sequence[si.Allocation], names: _PartitionNames) -> Iterator[AllocationSpec]:
+        known = self._resources
+        for message in messages:
+            raw = message.resourcePerAlloc.SerializeToString()
+            resources = known.get(raw)
+            if resources is None:
+                resources = self._read_resources(raw, message.resourcePerAlloc)
+                if not raw and not message.HasField("resourcePerAlloc"):
+                    resources = None
+            preempt_self, preempt_other = True, False
+            if message.HasField("preemptionPolicy"):
+                policy = message.preemptionPolicy
+                preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
+            tags = message.allocationTags
+            created_s: int | None = None
+            required_node = foreign = ""
+            kept = _NO_TAGS
+            if tags:
+                kept = sorted_items(tags)
+                created_s, required_node, foreign = _meaning(kept)
+            yield AllocationSpec(
+                message.allocationKey,
+                message.applicationID,
+                names[message.partitionName],
+                resources,
+                message.priority,
+                message.nodeID,
+                message.taskGroupName,
+                message.placeholder,
+                message.originator,
+                preempt_self,
+                preempt_other,
+                created_s,
+                required_node,
+                foreign,
+                kept,
+            )
+
+    def _asks(self, messages: Sequence[si.AllocationAsk], names: _PartitionNames) -> Iterator[AllocationSpec]:
+        """G2 asks as the current generation would send them (protocol.md 3.1, 3.4)."""
+        for message in messages:
+            preempt_self, preempt_other = True, False
+            if message.HasField("preemptionPolicy"):
+                policy = message.preemptionPolicy
+                preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
+            tags = sorted_items(message.tags)
+            created_s, required_node, foreign = _meaning(tags)
+            yield AllocationSpec(
+                key=message.allocationKey,
+                application_id=message.applicationID,
+                partition=names[message.partitionName],
+                resources=self._optional(message.resourceAsk, given=message.HasField("resourceAsk")),
+                priority=message.priority,
+                task_group=message.taskGroupName,
+                placeholder=message.placeholder,
+                originator=message.Originator,
+                allow_preempt_self=preempt_self,
+                allow_preempt_other=preempt_other,
+                created_s=created_s,
+                required_node=required_node,
+                foreign=foreign,
+                tags=tags,
+                legacy=True,
+                max_allocations=message.maxAllocations,
+            )
+
+    def _application(self, message: si.AddApplicationRequest, names: _PartitionNames) -> ApplicationSpec:
+        return ApplicationSpec(
+            application_id=message.applicationID,
+            queue=message.queueName,
+            partition=names[message.partitionName],
+            user=message.ugi.user,
+            groups=tuple(message.ugi.groups),
+            tags=sorted_items(message.tags),
+            placeholder_timeout_ms=message.executionTimeoutMilliSeconds,
+            placeholder_ask=self._optional(message.placeholderAsk, given=message.HasField("placeholderAsk")),
+            gang_style=message.gangSchedulingStyle,
+        )
+
+    def _node(self, message: si.NodeInfo, names: _PartitionNames) -> NodeSpec:
+        attributes = dict(message.attributes)
+        partition = names[attributes.get(PARTITION_ATTRIBUTE, "")]
+        attributes[PARTITION_ATTRIBUTE] = partition
+        return NodeSpec(
+            node_id=message.nodeID,
+            action=int(message.action),
+            partition=partition,
+            attributes=sorted_items(attributes),
+            capacity=self._optional(message.schedulableResource, given=message.HasField("schedulableResource")),
+            occupied=self._optional(message.occupiedResource, given=message.HasField("occupiedResource")),
+            existing=tuple(
+                # A G2 shim need not repeat on each entry where it runs: it came with the node.
+                spec._replace(
+                    node_id=spec.node_id or message.nodeID,
+                    partition=spec.partition if entry.partitionName else partition,
+                )
+                for entry, spec in zip(
+                    message.existingAllocations,
+                    self._allocations(message.existingAllocations, names),
+                    strict=True,
+                )
+            ),
+        )
+
+    def _optional(self, message: si.Resource, *, given: bool) -> Resources | None:
+        """Amounts of *message*; ``None`` if its field was not sent, which is not the same as sent and empty."""
+        if not given:
+            return None
+        raw = message.SerializeToString()
+        return self._resources.get(raw) or self._read_resources(raw, message)
+
+    def _read_resources(self, raw: bytes, message: si.Resource) -> Resources:
+        """Amounts of *message*, remembered by its bytes *raw* unless there are none."""
+        amounts = message.resources
+        resources = Resources({name: amounts[name].value for name in sorted(amounts)})
+        if raw:
+            if len(self._resources) >= CACHE_SIZE:
+                # Shims ask for a few sizes over and over; one that does not gains nothing from a cleverer eviction.
+                self._resources.clear()
+            self._resources[raw] = resources
+        return resources
+
+
+class Encoder:
+    """Runs of effects that belong to one list of one response to that response, serialised."""
+
+    def __init__(self) -> None:
+        self._tails: dict[tuple[object, ...], bytes] = {}
+
+    def allocations(self, run: Sequence[AllocationEffect]) -> bytes:
+        """*run* holds effects of one :func:`list_key` only."""
+        response = si.AllocationResponse()
+        for effect in run:
+            if isinstance(effect, Allocated):
+                spec = effect.spec
+                entry = response.new.add()
+                # What repeats from one allocation to the next is merged in as bytes: a third of the cost of setting it.
+                entry.MergeFromString(self._tail(effect))
+                entry.allocationKey = spec.key
+                entry.nodeID = effect.node_id
+                entry.applicationID = spec.application_id
+                entry.allocationID = spec.key + "-0"
+            elif isinstance(effect, Released):
+                response.released.add(
+                    partitionName=effect.partition,
+                    applicationID=effect.application_id,
+                    allocationKey=effect.key,
+                    terminationType=si.TerminationType.ValueType(effect.termination),
+                    message=effect.message,
+                )
+            elif effect.legacy:
+                response.rejected.add(
+                    allocationKey=effect.key, applicationID=effect.application_id, reason=effect.reason
+                )
+            else:
+                response.rejectedAllocations.add(
+                    allocationKey=effect.key, applicationID=effect.application_id, reason=effect.reason
+                )
+        return response.SerializeToString()
+
+    def applications(self, run: Sequence[ApplicationEffect]) -> bytes:
+        """*run* holds effects of one :func:`list_key` only."""
+        response = si.ApplicationResponse()
+        for effect in run:
+            if isinstance(effect, ApplicationUpdated):
+                response.updated.add(
+                    applicationID=effect.application_id,
+                    state=effect.state,
+                    stateTransitionTimestamp=effect.at_ns,
+                    message=effect.message,
+                )
+            elif isinstance(effect, ApplicationAccepted):
+                response.accepted.add(applicationID=effect.application_id)
+            else:
+                response.rejected.add(applicationID=effect.application_id, reason=effect.reason)
+        return response.SerializeToString()
+
+    def nodes(self, run: Sequence[NodeEffect]) -> bytes:
+        """Accepted and rejected nodes share a response."""
+        response = si.NodeResponse()
+        for effect in run:
+            if isinstance(effect, NodeAccepted):
+                response.accepted.add(nodeID=effect.node_id)
+            else:
+                response.rejected.add(nodeID=effect.node_id, reason=effect.reason)
+        return response.SerializeToString()
+
+    def _tail(self, effect: Allocated) -> bytes:
+        """The fields of a new allocation that many share, serialised."""
+        spec = effect.spec
+        shared = (
+            effect.resources,
+            spec.task_group,
+            spec.placeholder,
+            spec.originator,
+            spec.allow_preempt_self,
+            spec.allow_preempt_other,
+        )
+        tail = self._tails.get(shared)
+        if tail is None:
+            allocation = si.Allocation(
+                taskGroupName=spec.task_group,
+                placeholder=spec.placeholder,
+                originator=spec.originator,
+                preemptionPolicy=si.PreemptionPolicy(
+                    allowPreemptSelf=spec.allow_preempt_self, allowPreemptOther=spec.allow_preempt_other
+                ),
+            )
+            allocation.resourcePerAlloc.SetInParent()
+            for name, amount in effect.resources.items():
+                allocation.resourcePerAlloc.resources[name].value = amount
+            tail = allocation.SerializeToString(deterministic=True)
+            if len(self._tails) >= CACHE_SIZE:
+                self._tails.clear()
+            self._tails[shared] = tail
+        return tail
+
+
+_LIST_OF: Final[Mapping[type, str]] = {
+    Allocated: "new",
+    Released: "released",
+    ApplicationAccepted: "answers",
+    ApplicationRejected: "answers",
+    ApplicationUpdated: "updated",
+    NodeAccepted: "answers",
+    NodeRejected: "answers",
+}
+
+
+def list_key(effect: AllocationEffect | ApplicationEffect | NodeEffect) -> str:
+    """What may share a response message: effects of equal key (protocol.md 15, "never mixes")."""
+    if isinstance(effect, AllocationRejected):
+        return "rejected" if effect.legacy else "rejectedAllocations"
+    return _LIST_OF[type(effect)]
+
+
+def sorted_items(items: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Keys with their values, by key."""
+    return tuple([(key, items[key]) for key in sorted(items)])
+
+
+class _PartitionNames(dict[str, str]):
+    """Full partition names of one manager by the name a message gives."""
+
+    def __init__(self, rm_id: str) -> None:
+        super().__init__()
+        self._rm_id = rm_id
+
+    def __missing__(self, name: str) -> str:
+        full = self[name] = full_partition_name(self._rm_id, name)
+        return full
+
+
+def _meaning(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str]:
+    """What the core reads of allocation tags: creation time, required node, kind of foreign load (protocol.md 4.4)."""
+    created_s: int | None = None
+    required_node = foreign = ""
+    for key, value in tags:
+        if key == CREATION_TIME_TAG:
+            created_s = int(value) if _SECONDS.fullmatch(value) else None
+        elif key == REQUIRED_NODE_TAG:
+            required_node = value
+        elif key == FOREIGN_TAG:
+            foreign = "static" if value == "static" else "default"
+    return created_s, required_node, foreign
+
+
+def _ask_releases(messages: Sequence[si.AllocationAskRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
+    return tuple(
+        [
+            ReleaseSpec(
+                names[message.partitionName],
+                message.applicationID,
+                message.allocationKey,
+                int(message.terminationType),
+                message.message,
+            )
+            for message in messages
+        ]
+    )
+
+
+def _releases(messages: Sequence[si.AllocationRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
+    """Releases by key. G2 names an allocation by an ID the core made from the key: ``<key>-0`` (protocol.md 3.4)."""
+    return tuple(
+        [
+            ReleaseSpec(
+                names[message.partitionName],
+                message.applicationID,
+                message.allocationKey or (message.allocationID or message.UUID).removesuffix("-0"),
+                int(message.terminationType),
+                message.message,
+            )
+            for message in messages
+        ]
+    )

@@ -1,0 +1,73 @@
+"""Client library for authors of shims: everything that is the same for every resource manager on the
+``si.v1`` wire.
+
+A shim owns nodes, applications and containers, reports them, and carries out what the core decides. This
+package holds the connection: registration, the three streams with batching, back-pressure and reconnection,
+and the decisions as typed values. It knows the wire contract only, never the core behind it.
+
+    async with ShimClient("127.0.0.1:50051", "rm-1") as client:
+        await client.register(config=queues_yaml)
+        await client.create_nodes([node])
+        await client.add_applications([application])
+        await client.submit_asks([Ask("task-0", "app-1", {"vcore": 1000})])
+        async for update in client.updates():
+            match update:
+                case Allocated(key=key, node_id=node_id): ...
+                case Released(key=key, termination=termination): ...
+"""
+
+from shim_client.asks import Ask, Generation, resource
+from shim_client.client import ShimClient
+from shim_client.errors import (
+    CallFailed,
+    ConnectionLost,
+    CoreUnreachable,
+    NotSupported,
+    RegistrationRefused,
+    ResyncRequired,
+    ShimClientError,
+    StreamRefused,
+)
+from shim_client.updates import (
+    Allocated,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationUpdated,
+    AskRejected,
+    AskReleased,
+    NodeAccepted,
+    NodeRejected,
+    Released,
+    StreamKind,
+    StreamReopened,
+    Update,
+    UpdateHandler,
+)
+
+__all__ = [
+    "Allocated",
+    "ApplicationAccepted",
+    "ApplicationRejected",
+    "ApplicationUpdated",
+    "Ask",
+    "AskRejected",
+    "AskReleased",
+    "CallFailed",
+    "ConnectionLost",
+    "CoreUnreachable",
+    "Generation",
+    "NodeAccepted",
+    "NodeRejected",
+    "NotSupported",
+    "RegistrationRefused",
+    "Released",
+    "ResyncRequired",
+    "ShimClient",
+    "ShimClientError",
+    "StreamKind",
+    "StreamRefused",
+    "StreamReopened",
+    "Update",
+    "UpdateHandler",
+    "resource",
+]

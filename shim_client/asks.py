@@ -1,0 +1,98 @@
+"""What a shim asks for, in one form, and how each generation of the interface writes it down.
+
+G3 has one message for asks and allocations. G2 has a message of its own for asks, releases them in a list of
+their own, and names an allocation by an ID that the core derives from the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from si.v1 import si_pb2 as si
+
+
+class Generation(StrEnum):
+    """Generation of the scheduler interface that a shim speaks."""
+
+    G2 = "g2"
+    G3 = "g3"
+
+
+def resource(amounts: Mapping[str, int]) -> si.Resource:
+    """The wire form of *amounts*, in base units: vcore in thousandths of a core, memory in bytes."""
+    message = si.Resource()
+    for name, amount in amounts.items():
+        message.resources[name].value = amount
+    return message
+
+
+def amounts(message: si.Resource) -> dict[str, int]:
+    """The amounts of a wire resource, in base units. A type missing from the message is missing here."""
+    return {name: quantity.value for name, quantity in message.resources.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request for room for one task. *resources* in base units; *key* is unique within the partition.
+
+    The preemption flags are always sent, so the core's default for an absent policy never applies.
+    *created_s* is Unix seconds and only needed for tasks that existed before this shim did; without it the
+    core takes the arrival.
+    """
+
+    key: str
+    application_id: str
+    resources: Mapping[str, int]
+    priority: int = 0
+    allow_preempt_self: bool = True
+    allow_preempt_other: bool = False
+    originator: bool = False
+    task_group: str = ""
+    placeholder: bool = False
+    partition: str = ""
+    created_s: int | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def _all_tags(self) -> dict[str, str]:
+        tags = dict(self.tags)
+        if self.created_s is not None:
+            tags["creationTime"] = str(self.created_s)
+        return tags
+
+    def _policy(self) -> si.PreemptionPolicy:
+        return si.PreemptionPolicy(
+            allowPreemptSelf=self.allow_preempt_self, allowPreemptOther=self.allow_preempt_other
+        )
+
+    def to_g3(self) -> si.Allocation:
+        """As ``AllocationRequest.allocations`` wants it: an allocation without a node."""
+        return si.Allocation(
+            allocationKey=self.key,
+            applicationID=self.application_id,
+            partitionName=self.partition,
+            resourcePerAlloc=resource(self.resources),
+            priority=self.priority,
+            taskGroupName=self.task_group,
+            placeholder=self.placeholder,
+            originator=self.originator,
+            preemptionPolicy=self._policy(),
+            allocationTags=self._all_tags(),
+        )
+
+    def to_g2(self) -> si.AllocationAsk:
+        """As ``AllocationRequest.asks`` wants it: exactly one allocation for the key."""
+        return si.AllocationAsk(
+            allocationKey=self.key,
+            applicationID=self.application_id,
+            partitionName=self.partition,
+            resourceAsk=resource(self.resources),
+            maxAllocations=1,
+            priority=self.priority,
+            taskGroupName=self.task_group,
+            placeholder=self.placeholder,
+            Originator=self.originator,
+            preemptionPolicy=self._policy(),
+            tags=self._all_tags(),
+        )

@@ -1,0 +1,480 @@
+"""The shim's side of ``si.v1``: register, report, ask, and hear the core's decisions.
+
+Writing is fire-and-forget, as the contract has it: a method that sends returns once its entries are queued,
+and waits only while the queue is full. What comes back is read through :meth:`ShimClient.updates` by one
+consumer; while it does not read, HTTP/2 flow control holds the core's writer, never an ever-growing list
+here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self, TypeAlias, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+from kornel.v1 import configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
+from si.v1 import si_pb2 as si
+from si.v1 import si_pb2_grpc
+
+from shim_client.asks import Ask, Generation
+from shim_client.errors import (
+    CallFailed,
+    ConnectionLost,
+    CoreUnreachable,
+    NotSupported,
+    RegistrationRefused,
+    ShimClientError,
+)
+from shim_client.outbox import Outbox, OutboxClosed
+from shim_client.stream import DuplexStream, wait_until_ready
+from shim_client.updates import (
+    ApplicationAccepted,
+    ApplicationRejected,
+    NodeAccepted,
+    NodeRejected,
+    StreamKind,
+    StreamReopened,
+    Update,
+    UpdateHandler,
+    allocation_updates,
+    application_updates,
+    node_updates,
+)
+
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+CALL_TIMEOUT_S: Final = 30.0
+CLOSE_GRACE_S: Final = 5.0
+
+AllocationEntry: TypeAlias = si.Allocation | si.AllocationAsk | si.AllocationAskRelease | si.AllocationRelease
+ApplicationEntry: TypeAlias = si.AddApplicationRequest | si.RemoveApplicationRequest
+NodeAnswer: TypeAlias = NodeAccepted | NodeRejected
+ApplicationAnswer: TypeAlias = ApplicationAccepted | ApplicationRejected
+Answer = TypeVar("Answer")
+Entry = TypeVar("Entry", bound=Message)
+
+# The order in which the core handles the lists of one AllocationRequest.
+_RANKS: Final[Mapping[type, int]] = {
+    si.Allocation: 0,
+    si.AllocationAsk: 1,
+    si.AllocationAskRelease: 2,
+    si.AllocationRelease: 3,
+}
+
+
+class ShimClient:
+    """A connection to one core on behalf of one RM cluster.
+
+    Use it as an async context manager, or call :meth:`close`. After a break it connects again by itself for
+    *reconnect_s*; the shim hears :class:`StreamReopened` for each stream that came back. Errors beyond repair
+    (:class:`ResyncRequired` and its kin) are raised by :meth:`updates`, and by the methods that wait for
+    answers.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        rm_id: str,
+        *,
+        generation: Generation = Generation.G3,
+        credentials: grpc.ChannelCredentials | None = None,
+        connect_s: float = 10.0,
+        reconnect_s: float = 60.0,
+        batch: int = 1000,
+        outbox: int = 20_000,
+        inbox: int = 1000,
+    ) -> None:
+        """*batch*: most entries per request; *outbox*: entries that may wait per stream; *inbox*: messages
+        unread.
+        """
+        self.address = address
+        self.rm_id = rm_id
+        self.generation = generation
+        self._credentials = credentials
+        self._connect_s = connect_s
+        self._reconnect_s = reconnect_s
+        self._batch = batch
+        self._outbox_capacity = outbox
+        self._inbox_capacity = inbox
+        self._channel: grpc.aio.Channel | None = None
+        self._streams: asyncio.Task[None] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Fresh queues: nothing written or heard under an earlier registration belongs to the next one."""
+        self._inbox: asyncio.Queue[tuple[Update, ...] | None] = asyncio.Queue(self._inbox_capacity)
+        self._readers = 0
+        self._failure: ShimClientError | None = None
+        self._allocations: Outbox[AllocationEntry] = self._make_outbox(lambda entry: _RANKS[type(entry)])
+        self._applications: Outbox[ApplicationEntry] = self._make_outbox(
+            lambda entry: isinstance(entry, si.RemoveApplicationRequest)
+        )
+        self._nodes: Outbox[si.NodeInfo] = self._make_outbox(lambda _: 0)
+        self._node_answers: dict[str, asyncio.Future[NodeAnswer]] = {}
+        self._application_answers: dict[str, asyncio.Future[ApplicationAnswer]] = {}
+
+    def _make_outbox(self, rank: Callable[[Entry], int]) -> Outbox[Entry]:
+        return Outbox(capacity=self._outbox_capacity, batch=self._batch, rank=rank)
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def connect(self) -> None:
+        """Connect the channel. Raises CoreUnreachable when nobody answers in time."""
+        options = [
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            # Without it a core that comes back is found only after gRPC's own pauses, which grow to two
+            # minutes.
+            ("grpc.max_reconnect_backoff_ms", 2000),
+        ]
+        if self._credentials is None:
+            self._channel = grpc.aio.insecure_channel(self.address, options=options)
+        else:
+            self._channel = grpc.aio.secure_channel(self.address, self._credentials, options=options)
+        try:
+            await wait_until_ready(self._channel, self._connect_s)
+        except ConnectionLost:
+            await self._channel.close()
+            self._channel = None
+            raise CoreUnreachable(self.address, self._connect_s) from None
+
+    async def register(
+        self,
+        *,
+        config: str = "",
+        policy_group: str = "queues",
+        version: str = "",
+        build_info: Mapping[str, str] | None = None,
+        extra_config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Register the RM and open its streams. *config*: queues.yaml text, empty for the core's default.
+
+        The core forgets everything an earlier registration of the same RM reported. Raises
+        RegistrationRefused.
+        """
+        request = si.RegisterResourceManagerRequest(
+            rmID=self.rm_id,
+            version=version,
+            policyGroup=policy_group,
+            config=config,
+            buildInfo=build_info or {},
+            extraConfig=extra_config or {},
+        )
+        scheduler = si_pb2_grpc.SchedulerStub(self._open_channel())
+        try:
+            await scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                raise CoreUnreachable(self.address, self._connect_s) from error
+            raise RegistrationRefused(
+                "RegisterResourceManager", error.code(), error.details() or ""
+            ) from error
+        if self._streams is None or self._streams.done():
+            self._begin()
+            self._streams = asyncio.create_task(self._run_streams(), name=f"streams of {self.rm_id}")
+
+    async def close(self) -> None:
+        """Write what is queued, half-close the streams, and leave nothing running. Safe to call twice."""
+        if self._streams is not None:
+            for outbox in self._outboxes():
+                await outbox.close()
+            # Without a consumer a full inbox would keep the streams from ending.
+            drain = asyncio.create_task(self._discard_updates())
+            await asyncio.wait([self._streams], timeout=CLOSE_GRACE_S)
+            self._streams.cancel()
+            await asyncio.wait([self._streams])
+            drain.cancel()
+            await asyncio.wait([drain])
+            self._streams = None
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
+    async def updates(self) -> AsyncIterator[Update]:
+        """What the core says, in the order of each stream, until the client is closed. For one consumer at a
+        time.
+
+        Raises what ended the streams: ResyncRequired, StreamRefused or ConnectionLost.
+        """
+        async for batch in self.update_batches():
+            for update in batch:
+                yield update
+
+    async def update_batches(self) -> AsyncIterator[tuple[Update, ...]]:
+        """As :meth:`updates`, one tuple per message of the core: cheaper where thousands arrive."""
+        self._readers += 1
+        try:
+            while (batch := await self._inbox.get()) is not None:
+                yield batch
+        finally:
+            self._readers -= 1
+        # For the next one who asks: the end stays the end.
+        self._inbox.put_nowait(None)
+        if self._failure is not None:
+            raise self._failure
+        if self._streams is not None:
+            await asyncio.wait([self._streams])
+            if not self._streams.cancelled():
+                self._streams.result()
+
+    async def dispatch(self, handler: UpdateHandler) -> None:
+        """Call *handler* for every update until the client is closed. Raises as :meth:`updates` does."""
+        async for batch in self.update_batches():
+            for update in batch:
+                handler.handle(update)
+
+    async def send_nodes(self, nodes: Iterable[si.NodeInfo]) -> None:
+        """Report nodes and node actions in order."""
+        await self._send(self._nodes, nodes)
+
+    async def create_nodes(self, nodes: Sequence[si.NodeInfo]) -> list[NodeAnswer]:
+        """Report new nodes and wait for the core's answer to each: then allocations may be put on them."""
+        answers = [_expect(self._node_answers, node.nodeID) for node in nodes]
+        await self.send_nodes(nodes)
+        return [await answer for answer in answers]
+
+    async def send_applications(self, entries: Iterable[ApplicationEntry]) -> None:
+        """Add and remove applications in order."""
+        await self._send(self._applications, entries)
+
+    async def add_applications(
+        self, applications: Sequence[si.AddApplicationRequest]
+    ) -> list[ApplicationAnswer]:
+        """Add applications and wait for the core's answer to each: only then may asks for them be sent."""
+        answers = [_expect(self._application_answers, entry.applicationID) for entry in applications]
+        await self.send_applications(applications)
+        return [await answer for answer in answers]
+
+    async def submit_asks(self, asks: Iterable[Ask]) -> None:
+        """Ask for room.
+
+        There is no answer but the decision: Allocated, Released, AskReleased or AskRejected.
+        """
+        if self.generation is Generation.G2:
+            await self._send(self._allocations, (ask.to_g2() for ask in asks))
+        else:
+            await self._send(self._allocations, (ask.to_g3() for ask in asks))
+
+    async def report_allocations(self, allocations: Iterable[si.Allocation]) -> None:
+        """Report tasks that run already, or foreign ones. The core confirms new ones with Allocated."""
+        await self._send(self._allocations, allocations)
+
+    async def withdraw_asks(self, keys: Iterable[tuple[str, str]], *, partition: str = "") -> None:
+        """Take back pending asks, given as (application ID, key). The core does not answer."""
+        if self.generation is Generation.G2:
+            await self._send(
+                self._allocations,
+                (
+                    si.AllocationAskRelease(
+                        partitionName=partition,
+                        applicationID=application_id,
+                        allocationKey=key,
+                        terminationType=si.STOPPED_BY_RM,
+                    )
+                    for application_id, key in keys
+                ),
+            )
+        else:
+            await self.release(
+                self.release_of(application_id, key, si.STOPPED_BY_RM, partition=partition)
+                for application_id, key in keys
+            )
+
+    def release_of(
+        self, application_id: str, key: str, termination: si.TerminationType.ValueType, *, partition: str = ""
+    ) -> si.AllocationRelease:
+        """The release of one allocation, with the names that the client's generation knows it by."""
+        return si.AllocationRelease(
+            partitionName=partition,
+            applicationID=application_id,
+            allocationKey=key,
+            allocationID=f"{key}-0" if self.generation is Generation.G2 else "",
+            terminationType=termination,
+        )
+
+    async def release(self, releases: Iterable[si.AllocationRelease]) -> None:
+        """End allocations (STOPPED_BY_RM, answered by Released), or confirm ends that the core started (no
+        answer).
+        """
+        await self._send(self._allocations, releases)
+
+    async def flush(self) -> None:
+        """Wait until gRPC has taken everything sent so far on all streams."""
+        for outbox in self._outboxes():
+            await outbox.drained()
+        if self._failure is not None:
+            raise self._failure
+
+    async def update_configuration(
+        self, config: str, *, policy_group: str = "queues", extra_config: Mapping[str, str] | None = None
+    ) -> configuration_pb2.UpdateConfigurationResponse:
+        """Put another queue configuration into force (``kornel.v1``).
+
+        Raises CallFailed with the core's reason.
+        """
+        stub = configuration_pb2_grpc.ConfigurationServiceStub(self._open_channel())
+        request = configuration_pb2.UpdateConfigurationRequest(
+            rm_id=self.rm_id, policy_group=policy_group, config=config, extra_config=extra_config or {}
+        )
+        try:
+            return await stub.UpdateConfiguration(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise _call_failed("UpdateConfiguration", error) from error
+
+    async def validate_configuration(self, config: str) -> configuration_pb2.ValidateConfigurationResponse:
+        """What the core would say about a queue configuration (``kornel.v1``). Changes nothing."""
+        stub = configuration_pb2_grpc.ConfigurationServiceStub(self._open_channel())
+        request = configuration_pb2.ValidateConfigurationRequest(config=config)
+        try:
+            return await stub.ValidateConfiguration(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise _call_failed("ValidateConfiguration", error) from error
+
+    async def status(self, partition: str = "", *, omit_queues: bool = False) -> status_pb2.GetStatusResponse:
+        """How the core and its partitions are doing (``kornel.v1``). *partition* empty: all of them."""
+        stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
+        request = status_pb2.GetStatusRequest(partition=partition, omit_queues=omit_queues)
+        try:
+            return await stub.GetStatus(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise _call_failed("GetStatus", error) from error
+
+    def _open_channel(self) -> grpc.aio.Channel:
+        if self._channel is None:
+            raise RuntimeError("the client is not connected")
+        return self._channel
+
+    def _outboxes(self) -> tuple[Outbox[si.NodeInfo], Outbox[ApplicationEntry], Outbox[AllocationEntry]]:
+        return self._nodes, self._applications, self._allocations
+
+    async def _send(self, outbox: Outbox[Entry], entries: Iterable[Entry]) -> None:
+        try:
+            await outbox.put(entries)
+        except OutboxClosed:
+            raise self._failure or ConnectionLost("the client is closed") from None
+
+    async def _run_streams(self) -> None:
+        """Keep the three streams; when one is beyond repair end them all and tell whoever waits."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for stream in self._make_streams():
+                    group.create_task(stream, name=f"stream of {self.rm_id}")
+        except* ShimClientError as failed:
+            self._failure = next(error for error in failed.exceptions if isinstance(error, ShimClientError))
+        finally:
+            for outbox in self._outboxes():
+                await outbox.close()
+            failure = self._failure or ConnectionLost("the client is closed")
+            _give_up(self._node_answers, failure)
+            _give_up(self._application_answers, failure)
+            await self._inbox.put(None)
+
+    def _make_streams(self) -> tuple[Coroutine[None, None, None], ...]:
+        channel = self._open_channel()
+        scheduler = si_pb2_grpc.SchedulerStub(channel)
+
+        async def connected() -> None:
+            await wait_until_ready(channel, self._reconnect_s)
+
+        return (
+            DuplexStream(
+                StreamKind.NODE,
+                start=scheduler.UpdateNode,
+                bind=si.NodeRequest(rmID=self.rm_id),
+                encode=lambda batch: si.NodeRequest(rmID=self.rm_id, nodes=batch),
+                outbox=self._nodes,
+                deliver=self._hear_nodes,
+                reopened=lambda: self._inbox.put((StreamReopened(StreamKind.NODE),)),
+                connected=connected,
+            ).run(),
+            DuplexStream(
+                StreamKind.APPLICATION,
+                start=scheduler.UpdateApplication,
+                bind=si.ApplicationRequest(rmID=self.rm_id),
+                encode=self._encode_applications,
+                outbox=self._applications,
+                deliver=self._hear_applications,
+                reopened=lambda: self._inbox.put((StreamReopened(StreamKind.APPLICATION),)),
+                connected=connected,
+            ).run(),
+            DuplexStream(
+                StreamKind.ALLOCATION,
+                start=scheduler.UpdateAllocation,
+                bind=si.AllocationRequest(rmID=self.rm_id),
+                encode=self._encode_allocations,
+                outbox=self._allocations,
+                deliver=self._hear_allocations,
+                reopened=lambda: self._inbox.put((StreamReopened(StreamKind.ALLOCATION),)),
+                connected=connected,
+            ).run(),
+        )
+
+    def _encode_applications(self, batch: Sequence[ApplicationEntry]) -> si.ApplicationRequest:
+        return si.ApplicationRequest(
+            rmID=self.rm_id,
+            new=[entry for entry in batch if isinstance(entry, si.AddApplicationRequest)],
+            remove=[entry for entry in batch if isinstance(entry, si.RemoveApplicationRequest)],
+        )
+
+    def _encode_allocations(self, batch: Sequence[AllocationEntry]) -> si.AllocationRequest:
+        return si.AllocationRequest(
+            rmID=self.rm_id,
+            allocations=[entry for entry in batch if isinstance(entry, si.Allocation)],
+            asks=[entry for entry in batch if isinstance(entry, si.AllocationAsk)],
+            releases=si.AllocationReleasesRequest(
+                allocationAsksToRelease=[e for e in batch if isinstance(e, si.AllocationAskRelease)],
+                allocationsToRelease=[e for e in batch if isinstance(e, si.AllocationRelease)],
+            ),
+        )
+
+    async def _hear_nodes(self, response: si.NodeResponse) -> None:
+        updates = tuple(node_updates(response))
+        for update in updates:
+            if isinstance(update, NodeAccepted | NodeRejected):
+                _answer(self._node_answers, update.node_id, update)
+        await self._inbox.put(updates)
+
+    async def _hear_applications(self, response: si.ApplicationResponse) -> None:
+        updates = tuple(application_updates(response))
+        for update in updates:
+            if isinstance(update, ApplicationAccepted | ApplicationRejected):
+                _answer(self._application_answers, update.application_id, update)
+        await self._inbox.put(updates)
+
+    async def _hear_allocations(self, response: si.AllocationResponse) -> None:
+        await self._inbox.put(tuple(allocation_updates(response)))
+
+    async def _discard_updates(self) -> None:
+        while self._readers == 0 and await self._inbox.get() is not None:
+            pass
+
+
+def _expect(answers: dict[str, asyncio.Future[Answer]], key: str) -> asyncio.Future[Answer]:
+    """Where the answer for *key* will be. Whoever asks for the same key meanwhile gets the same answer."""
+    return answers.setdefault(key, asyncio.get_running_loop().create_future())
+
+
+def _answer(answers: dict[str, asyncio.Future[Answer]], key: str, answer: Answer) -> None:
+    if (waiting := answers.pop(key, None)) is not None and not waiting.done():
+        waiting.set_result(answer)
+
+
+def _give_up(answers: dict[str, asyncio.Future[Answer]], failure: ShimClientError) -> None:
+    for waiting in answers.values():
+        if not waiting.done():
+            waiting.set_exception(failure)
+
+
+def _call_failed(call: str, error: grpc.aio.AioRpcError) -> CallFailed:
+    kind = NotSupported if error.code() is grpc.StatusCode.UNIMPLEMENTED else CallFailed
+    return kind(call, error.code(), error.details() or "")

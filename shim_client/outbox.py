@@ -1,0 +1,94 @@
+"""What waits to be written to one stream: bounded, in order, taken in batches.
+
+The message, not the entry, is the unit of cost on the wire, so whatever has gathered while the last message
+was being written goes out as one. Nothing waits for a batch to fill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from google.protobuf.message import Message
+
+Entry = TypeVar("Entry", bound=Message)
+
+# A quarter of the 64 MiB that both ends accept: room for field headers and for a core that accepts less.
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+
+
+class OutboxClosed(Exception):
+    """Nothing can be sent any more."""
+
+
+class Outbox(Generic[Entry]):
+    """Entries of one stream until they are written.
+
+    *rank* tells in which order the core handles the lists of one request: a batch ends where the rank would
+    go down, so packing entries into requests never changes what happens first.
+    """
+
+    def __init__(self, *, capacity: int, batch: int, rank: Callable[[Entry], int]) -> None:
+        self._entries: deque[Entry] = deque()
+        self._capacity = capacity
+        self._batch = batch
+        self._rank = rank
+        self._changed = asyncio.Condition()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
+    async def put(self, entries: Iterable[Entry]) -> None:
+        """Queue *entries* in order; waits while the outbox is full. Raises OutboxClosed once closed."""
+        async with self._changed:
+            for entry in entries:
+                while len(self._entries) >= self._capacity and not self._closed:
+                    self._changed.notify_all()
+                    await self._changed.wait()
+                if self._closed:
+                    raise OutboxClosed
+                self._entries.append(entry)
+            self._changed.notify_all()
+
+    async def batch(self) -> list[Entry]:
+        """The entries for the next request, still queued: :meth:`written` removes them.
+
+        Empty: closed and drained.
+        """
+        async with self._changed:
+            await self._changed.wait_for(lambda: bool(self._entries) or self._closed)
+            taken: list[Entry] = []
+            size = 0
+            for entry in self._entries:
+                size += entry.ByteSize()
+                if taken and (
+                    len(taken) >= self._batch
+                    or size > MAX_BATCH_BYTES
+                    or self._rank(entry) < self._rank(taken[-1])
+                ):
+                    break
+                taken.append(entry)
+            return taken
+
+    async def written(self, count: int) -> None:
+        """Forget the first *count* entries: gRPC has taken them."""
+        async with self._changed:
+            for _ in range(count):
+                self._entries.popleft()
+            self._changed.notify_all()
+
+    async def drained(self) -> None:
+        """Wait until everything queued so far and meanwhile has been written, or the outbox is closed."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._entries or self._closed)
+
+    async def close(self) -> None:
+        """Accept nothing more; what is queued can still be taken."""
+        async with self._changed:
+            self._closed = True
+            self._changed.notify_all()

@@ -1,0 +1,219 @@
+"""Everything the core tells a shim, as typed values in the order in which each stream delivered it.
+
+Order across the three streams is not defined by the contract, so nothing here pretends that it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from si.v1 import si_pb2 as si
+
+
+class StreamKind(StrEnum):
+    """One of the three streams of the service, by the name of its RPC."""
+
+    ALLOCATION = "UpdateAllocation"
+    APPLICATION = "UpdateApplication"
+    NODE = "UpdateNode"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAccepted:
+    """The node can be used: allocations on it may be reported now."""
+
+    node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRejected:
+    """The node was not created. *reason* starts with a token of the contract, such as ``node-exists``."""
+
+    node_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationAccepted:
+    """The application is known: its asks may be sent now. Not to be confused with its state Accepted."""
+
+    application_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationRejected:
+    """The application was not added."""
+
+    application_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationUpdated:
+    """The application entered *state* at *at_ns* (Unix nanoseconds)."""
+
+    application_id: str
+    state: str
+    at_ns: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """The ask *key* may start on *node_id*, or an allocation the shim reported is confirmed (its echo)."""
+
+    key: str
+    application_id: str
+    node_id: str
+    message: si.Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """An allocation ends.
+
+    With PREEMPTED_BY_SCHEDULER, TIMEOUT or PLACEHOLDER_REPLACED the shim stops the container and then
+    confirms with the same type. With STOPPED_BY_RM it is over already, and nothing is to be confirmed.
+    """
+
+    key: str
+    application_id: str
+    termination: si.TerminationType.ValueType
+    message: str
+
+    @property
+    def wants_confirmation(self) -> bool:
+        """Whether the core keeps the room booked until the shim confirms."""
+        return self.termination in (si.PREEMPTED_BY_SCHEDULER, si.TIMEOUT, si.PLACEHOLDER_REPLACED)
+
+
+@dataclass(frozen=True, slots=True)
+class AskReleased:
+    """The core dropped a pending ask (generation G2 only: G3 says this with :class:`Released`)."""
+
+    key: str
+    application_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskRejected:
+    """The core refused an ask or a reported allocation."""
+
+    key: str
+    application_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReopened:
+    """A stream broke and is open again.
+
+    The core kept its state, and what it had to say meanwhile follows. What the shim wrote just before the
+    break may be lost: allocations, asks and releases are idempotent, so reporting them again is safe and
+    enough.
+    """
+
+    stream: StreamKind
+
+
+Update: TypeAlias = (
+    NodeAccepted
+    | NodeRejected
+    | ApplicationAccepted
+    | ApplicationRejected
+    | ApplicationUpdated
+    | Allocated
+    | Released
+    | AskReleased
+    | AskRejected
+    | StreamReopened
+)
+
+
+class UpdateHandler:
+    """One method per update, for shims that prefer callbacks: override those that matter.
+
+    Methods run in the event loop and must not block; while one runs, nothing further is read.
+    """
+
+    def node_accepted(self, update: NodeAccepted) -> None: ...
+
+    def node_rejected(self, update: NodeRejected) -> None: ...
+
+    def application_accepted(self, update: ApplicationAccepted) -> None: ...
+
+    def application_rejected(self, update: ApplicationRejected) -> None: ...
+
+    def application_updated(self, update: ApplicationUpdated) -> None: ...
+
+    def allocated(self, update: Allocated) -> None: ...
+
+    def released(self, update: Released) -> None: ...
+
+    def ask_released(self, update: AskReleased) -> None: ...
+
+    def ask_rejected(self, update: AskRejected) -> None: ...
+
+    def stream_reopened(self, update: StreamReopened) -> None: ...
+
+    def handle(self, update: Update) -> None:
+        """Call the method that *update* belongs to."""
+        match update:
+            case Allocated():
+                self.allocated(update)
+            case Released():
+                self.released(update)
+            case ApplicationUpdated():
+                self.application_updated(update)
+            case NodeAccepted():
+                self.node_accepted(update)
+            case NodeRejected():
+                self.node_rejected(update)
+            case ApplicationAccepted():
+                self.application_accepted(update)
+            case ApplicationRejected():
+                self.application_rejected(update)
+            case AskReleased():
+                self.ask_released(update)
+            case AskRejected():
+                self.ask_rejected(update)
+            case StreamReopened():
+                self.stream_reopened(update)
+
+
+def node_updates(response: si.NodeResponse) -> Iterator[Update]:
+    """What one message of the node stream says."""
+    for accepted in response.accepted:
+        yield NodeAccepted(accepted.nodeID)
+    for rejected in response.rejected:
+        yield NodeRejected(rejected.nodeID, rejected.reason)
+
+
+def application_updates(response: si.ApplicationResponse) -> Iterator[Update]:
+    """What one message of the application stream says."""
+    for accepted in response.accepted:
+        yield ApplicationAccepted(accepted.applicationID)
+    for rejected in response.rejected:
+        yield ApplicationRejected(rejected.applicationID, rejected.reason)
+    for updated in response.updated:
+        yield ApplicationUpdated(
+            updated.applicationID, updated.state, updated.stateTransitionTimestamp, updated.message
+        )
+
+
+def allocation_updates(response: si.AllocationResponse) -> Iterator[Update]:
+    """What one message of the allocation stream says. Old and new lists of refusals come out the same."""
+    for allocation in response.new:
+        yield Allocated(allocation.allocationKey, allocation.applicationID, allocation.nodeID, allocation)
+    for release in response.released:
+        yield Released(release.allocationKey, release.applicationID, release.terminationType, release.message)
+    for ask_release in response.releasedAsks:
+        yield AskReleased(ask_release.allocationKey, ask_release.applicationID, ask_release.message)
+    for old_refusal in response.rejected:
+        yield AskRejected(old_refusal.allocationKey, old_refusal.applicationID, old_refusal.reason)
+    for refusal in response.rejectedAllocations:
+        yield AskRejected(refusal.allocationKey, refusal.applicationID, refusal.reason)
