@@ -222,6 +222,9 @@ class _Reader:
         return granted
 
     def template(self, at: Field) -> DeclaredTemplate | None:
+        """``None`` also for a template in which nothing is set."""
+        if not at.given:
+            return None
         keys = at.mapping(("maxapplications", "properties", "resources"))
         resources = keys["resources"].mapping(("guaranteed", "max", properties.QUOTA_DELAY))
         own = {key: found for key, found in keys["properties"].text_map().items() if key and found[0]}

@@ -25,13 +25,35 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """A value in the text with the way to it. ``node`` is ``None`` for a key that was not given."""
+    """A value in the text with the way to it. ``node`` is ``None`` for a key that was not given.
+
+    ``key`` is a name in a mapping or an index in a list, and ``above`` what holds it; the document itself has neither.
+    """
 
     node: Node | None
     line: int
     column: int
-    path: str
     log: ProblemLog
+    above: Field | None = None
+    key: str | int = ""
+
+    @property
+    def path(self) -> str:
+        """The keys that lead here, e.g. ``partitions[0].queues[0]``; put together only when a problem needs it."""
+        steps: list[str | int] = []
+        here = self
+        while here.above is not None:
+            steps.append(here.key)
+            here = here.above
+        path = ""
+        for step in reversed(steps):
+            if isinstance(step, int):
+                path += f"[{step}]"
+            elif _BARE_KEY.fullmatch(step) is None:
+                path += f"[{shortened(step)}]"
+            else:
+                path += f".{step}" if path else step
+        return path
 
     @property
     def given(self) -> bool:
@@ -46,7 +68,7 @@ class Field:
 
     def mapping(self, keys: Iterable[str]) -> dict[str, Field]:
         """A field for each of *keys*, absent ones included. Other keys in the text are errors."""
-        known = {key: self._absent(key) for key in keys}
+        known = {key: Field(None, self.line, self.column, self.log, self, key) for key in keys}
         for key, found in self.entries().items():
             if key in known:
                 known[key] = found
@@ -63,7 +85,7 @@ class Field:
             self.error(f"{self._kind()} found", "a mapping")
             return {}
         return {
-            entry.key: Field(entry.value, entry.line, entry.column, _join(self.path, entry.key), self.log)
+            entry.key: Field(entry.value, entry.line, entry.column, self.log, self, entry.key)
             for entry in self.node.entries
         }
 
@@ -75,8 +97,7 @@ class Field:
             self.error(f"{self._kind()} found", "a list")
             return []
         return [
-            Field(item, item.line, item.column, f"{self.path}[{index}]", self.log)
-            for index, item in enumerate(self.node.items)
+            Field(item, item.line, item.column, self.log, self, index) for index, item in enumerate(self.node.items)
         ]
 
     def text(self, default: str = "") -> str:
@@ -143,16 +164,7 @@ class Field:
             return default
         return written
 
-    def _absent(self, key: str) -> Field:
-        return Field(None, self.line, self.column, _join(self.path, key), self.log)
-
     def _kind(self) -> str:
         if isinstance(self.node, ScalarNode):
             return shortened(self.node.text) if self.node.plain else f"quoted text {shortened(self.node.text)}"
         return "a list" if isinstance(self.node, SequenceNode) else "a mapping"
-
-
-def _join(path: str, key: str) -> str:
-    if _BARE_KEY.fullmatch(key) is None:
-        return f"{path}[{shortened(key)}]"
-    return f"{path}.{key}" if path else key

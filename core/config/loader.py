@@ -62,7 +62,7 @@ def load(text: str) -> Configuration:
     """
     text = text or DEFAULT_CONFIGURATION
     log = ProblemLog()
-    top = Field(read(text, log), 1, 1, "", log)
+    top = Field(read(text, log), 1, 1, log)
     pending = Pending()
     declared = read_partitions(top, pending)
     if not declared and not log.has_errors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from core.config.declared import DeclaredQueue, DeclaredRule
@@ -28,11 +28,12 @@ _RULE_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_]*", re.ASCII)
 
 def check_rules(rules: list[DeclaredRule], root: DeclaredQueue) -> None:
     """Report every rule that could not be built, or that can only fail in the tree below *root*."""
+    queues = {queue.path: queue for queue in root.walk()}
     for number, rule in enumerate(rules):
         chain = _chain(rule)
         sound = [_check_rule(link) for link in chain]
         if all(sound):
-            _check_static_path(number, chain, root)
+            _check_static_path(number, chain, queues)
 
 
 def _chain(rule: DeclaredRule) -> list[DeclaredRule]:
@@ -99,7 +100,7 @@ def _check_filter_names(
         seen.add(text)
 
 
-def _check_static_path(number: int, chain: list[DeclaredRule], root: DeclaredQueue) -> None:
+def _check_static_path(number: int, chain: list[DeclaredRule], queues: Mapping[str, DeclaredQueue]) -> None:
     """Follow the fixed part of *chain* through the tree, as far as it starts at the root.
 
     Each rule answers for the path up to itself: that path exists, or the rule may create it. Only the last rule of
@@ -110,24 +111,24 @@ def _check_static_path(number: int, chain: list[DeclaredRule], root: DeclaredQue
         if rule.name != "fixed" or not (path or _qualified(rule.value)):
             return
         path = f"{path}.{rule.value}" if path else rule.value
-        problem = _obstacle(path, root, create=rule.create, last=rule is chain[-1])
+        problem = _obstacle(path, queues, create=rule.create, last=rule is chain[-1])
         if problem is not None:
             names = "->".join(link.name for link in chain)
             rule.value_field.error(f"rule {number} ({names}) leads to {shortened(path)}: {problem}")
             return
 
 
-def _obstacle(path: str, root: DeclaredQueue, *, create: bool, last: bool) -> str | None:
-    queue = root
-    for name in path.split(".")[1:]:
-        child = next((child for child in queue.children if child.name == name), None)
-        if child is None:
-            if not queue.parent:
-                return f"{queue.path} is a leaf, no queue can be below it"
-            return None if create else f"there is no {name!r} below {queue.path} and the rule does not create it"
-        queue = child
-    if last and queue.parent:
-        return f"{queue.path} is a parent, applications need a leaf"
-    if not last and not queue.parent:
-        return f"{queue.path} is a leaf, no queue can be below it"
+def _obstacle(path: str, queues: Mapping[str, DeclaredQueue], *, create: bool, last: bool) -> str | None:
+    """*queues* by path; *path* starts at the root, which always exists."""
+    deepest = path
+    while deepest not in queues:
+        deepest = deepest.rpartition(".")[0]
+    queue = queues[deepest]
+    must_be_parent = not last or deepest != path
+    if must_be_parent and not queue.parent:
+        return f"{deepest} is a leaf, no queue can be below it"
+    if deepest != path and not create:
+        return f"there is no {path.removeprefix(deepest + '.')!r} below {deepest} and the rule does not create it"
+    if not must_be_parent and queue.parent:
+        return f"{deepest} is a parent, applications need a leaf"
     return None

@@ -92,6 +92,9 @@ def read(text: str, log: ProblemLog) -> Node | None:
         _fail(log, before.count("\n") + 1, len(before) - before.rfind("\n"), message, "printable text")
     try:
         return _Composer(log).compose(yaml.parse(text, Loader=_LOADER))
+    except ConfigError:
+        # A ValueError itself, and already complete.
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = " ".join(part for part in (error.context, error.problem) if part)

@@ -178,7 +178,7 @@ def greater_or_equal_only_existing(left: Resources | None, right: Resources | No
     if not big:
         return False
     if not small:
-        return all(amount >= 0 for amount in big.values())
+        return all(amount > 0 for amount in big.values())
     return all(amount >= small[name] for name, amount in big.items() if name in small)
 
 

@@ -49,6 +49,12 @@ class KeyedHeap(Generic[T]):
         """Note that any key may have changed."""
         self._marked = dict.fromkeys(self._keys)
 
+    def rekey(self) -> None:
+        """Forget all keys: the rule that makes them changed, and new ones need not compare with the old."""
+        self._entries.clear()
+        self._keys = dict.fromkeys(self._keys)
+        self._marked = dict.fromkeys(self._keys)
+
     def discard(self, member: T) -> None:
         """Remove *member* if present."""
         if member in self._keys:

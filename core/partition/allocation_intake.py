@@ -36,11 +36,30 @@ def reject(spec: AllocationSpec, reason: str) -> AllocationRejected:
 
 
 def recover_with_node(state: PartitionState, node: Node, existing: Iterable[AllocationSpec], now_ns: int) -> str | None:
-    """G2: allocations reported with their node. The first that is refused refuses the node (protocol.md 3.4)."""
-    for spec in existing:
-        refused = handle(state, spec._replace(node_id=node.node_id), now_ns)
+    """G2: allocations reported with their node. The first that is refused refuses the node (protocol.md 3.4).
+
+    All are looked at before the first is taken: a refused node must leave no trace in the applications.
+    """
+    specs = [spec._replace(node_id=node.node_id) for spec in existing]
+    owners: dict[str, str] = {}
+    for spec in specs:
+        refused = _refuse(state, spec) or _refuse_shape(state, spec)
+        if refused is None and not spec.foreign:
+            owner = owners.setdefault(spec.key, spec.application_id)
+            if owner != spec.application_id:
+                refused = f"{Rejection.KEY_IN_USE}: key {spec.key} belongs to application {owner}"
         if refused is not None:
-            return refused.reason
+            return refused
+    for spec in specs:
+        handle(state, spec, now_ns)
+    return None
+
+
+def _refuse_shape(state: PartitionState, spec: AllocationSpec) -> str | None:
+    try:
+        state.types.shape(spec.resources or NOTHING)
+    except TooManyTypes as error:
+        return f"{Rejection.INVALID_RESOURCE}: {error}"
     return None
 
 

@@ -59,6 +59,7 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
     _clean(state)
     state.fair_terms_stale = True
     for queue in state.queues.values():
+        queue.order.rekey()
         queue.refresh_priority()
         queue_gained(state, queue)
     _watch_again(state)

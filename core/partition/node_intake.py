@@ -65,6 +65,8 @@ def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: boo
     state.effects.insert(before, NodeAccepted(node.node_id))
     if node.schedulable:
         _open(state, node)
+    else:
+        node_gained(state, node)
 
 
 def _refuse_creation(state: PartitionState, spec: NodeSpec) -> str | None:

@@ -189,6 +189,7 @@ class PartitionRunner:
             self._switchboard.bind(stream, command.rm_id)
             effects = self._apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
+            self._metrics.commands_refused += 1
             self._switchboard.finish(stream, error, flush=False)
         else:
             self._hand_over(effects)
@@ -202,6 +203,7 @@ class PartitionRunner:
             if isinstance(call.command, RegisterManager):
                 self._start_afresh()
         except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
+            self._metrics.commands_refused += 1
             if not self._engine.rm_id:
                 self._switchboard.registered("")
             if not call.answer.done():
@@ -222,7 +224,6 @@ class PartitionRunner:
         try:
             effects = self._engine.apply(command, self._clock.now_ns())
         except (CommandRefused, ConfigError):
-            self._metrics.commands_refused += 1
             raise
         except Exception as error:
             self._report_damage(error, "applying a command", command=type(command).__name__)

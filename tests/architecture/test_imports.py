@@ -60,7 +60,7 @@ def within(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules("core")), ids=lambda value: str(value))
+@pytest.mark.parametrize(("module", "path"), list(modules("core")), ids=str)
 def test_imports_point_one_way(module: str, path: Path) -> None:
     """Each layer imports only itself and the layers below it."""
     if module == "core":
@@ -76,7 +76,7 @@ def test_imports_point_one_way(module: str, path: Path) -> None:
     assert not stray, f"{module} must not import {stray}"
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules("core")), ids=lambda value: str(value))
+@pytest.mark.parametrize(("module", "path"), list(modules("core")), ids=str)
 def test_engine_knows_nothing_of_the_outside_world(module: str, path: Path) -> None:
     """No clock, I/O, randomness, logging or asyncio below the service, and no asynchronous function either."""
     if module.startswith(SHELL):
@@ -89,7 +89,7 @@ def test_engine_knows_nothing_of_the_outside_world(module: str, path: Path) -> N
     assert not called & {"open", "print", "input"}, f"{module} does I/O"
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules("core/domain")), ids=lambda value: str(value))
+@pytest.mark.parametrize(("module", "path"), list(modules("core/domain")), ids=str)
 def test_domain_uses_only_the_standard_library(module: str, path: Path) -> None:
     """The values of the field depend on nothing."""
     for name in imports(path):

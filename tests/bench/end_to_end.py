@@ -175,13 +175,18 @@ async def _with_core(workload: Workload) -> Measurement:
             async for _ in _ticks():
                 if core.returncode is not None:
                     raise RuntimeError(f"the core ended with status {core.returncode} before it served")
-                if ready.exists():
+                if address := _address_in(ready):
                     break
-            return await _measure(ready.read_text().strip(), workload, core.pid)
+            return await _measure(address, workload, core.pid)
         finally:
             if core.returncode is None:
                 core.send_signal(signal.SIGTERM)
                 await core.wait()
+
+
+def _address_in(ready: Path) -> str:
+    """What the core wrote once it served; empty before."""
+    return ready.read_text().strip() if ready.exists() else ""
 
 
 async def _ticks() -> AsyncIterator[None]:

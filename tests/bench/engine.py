@@ -35,9 +35,7 @@ def _engine(nodes: int, leaves: int, policy: str, sort: str = "fifo") -> Engine:
     engine = Engine()
     engine.apply(RegisterManager("bench", config), 0)
     capacity = Resources({"vcore": 64_000, "memory": 256 << 30})
-    specs = tuple(
-        NodeSpec(f"node-{n:06}", NodeAction.CREATE, PARTITION, capacity=capacity) for n in range(nodes)
-    )
+    specs = tuple(NodeSpec(f"node-{n:06}", NodeAction.CREATE, PARTITION, capacity=capacity) for n in range(nodes))
     engine.apply(UpdateNodes("bench", specs), 0)
     return engine
 
@@ -84,7 +82,6 @@ def report(runs: int) -> None:
     print("engine alone, asks taken in and placed")
     for label, nodes, asks, leaves, applications, policy, sort, equal in CASES:
         rates = [
-            _place(_engine(nodes, leaves, policy, sort), asks, leaves, applications, equal=equal)
-            for _ in range(runs)
+            _place(_engine(nodes, leaves, policy, sort), asks, leaves, applications, equal=equal) for _ in range(runs)
         ]
         print(f"  {label:<52}{statistics.median(rates):>10,.0f}/s   ({min(rates):,.0f} to {max(rates):,.0f})")

@@ -76,10 +76,13 @@ def _gather_leaf(ask: Allocation, leaf_terms: LeafTerms, terms: Terms, found: Ca
             continue
         earlier = application.preempted_count
         for allocation in application.allocations.values():
-            kind = kinds.get(allocation.shape) or terms.kind(leaf_terms, allocation.shape)
-            if kind.__class__ is str:
-                dropped[kind] += 1
-                continue
+            kind = kinds.get(allocation.shape)
+            if kind is None:
+                first_look = terms.kind(leaf_terms, allocation.shape)
+                if isinstance(first_look, str):
+                    dropped[first_look] += 1
+                    continue
+                kind = first_look
             spec = allocation.spec
             priority = spec.priority
             if highest is not None and priority > highest:

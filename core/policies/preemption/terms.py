@@ -9,6 +9,8 @@ falls below its guarantee. Taking a victim lowers the rooms on its path; none ma
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from core.domain.settings import PreemptionPolicyKind
@@ -23,9 +25,9 @@ from core.policies.preemption.priorities import Adjustment, adjustment
 class Kind:
     """Victims of one leaf and shape: for every test but priority and class they are the same."""
 
-    __slots__ = ("depth", "gains", "leaf_gains", "number", "uses")
+    __slots__ = ("depth", "gains", "number", "uses")
 
-    def __init__(self, number: int, depth: int, gains: Pairs, uses: Pairs, leaf_gains: Pairs) -> None:
+    def __init__(self, number: int, depth: int, gains: Pairs, uses: Pairs) -> None:
         self.number: Final = number
         self.depth: Final = depth
         """Depth of the lowest common ancestor of the leaf and the ask's (K5)."""
@@ -33,14 +35,12 @@ class Kind:
         """(need, amount): what losing one of them contributes."""
         self.uses: Final = uses
         """(room, amount): what losing one of them takes from the guarantees on its path."""
-        self.leaf_gains: Final = leaf_gains
-        """(index into the leaf's allowance, amount)."""
 
 
 class LeafTerms:
     """What may be taken from one leaf."""
 
-    __slots__ = ("adjusted", "common", "depth", "highest", "inherited", "kinds", "leaf", "rooms")
+    __slots__ = ("adjusted", "blocked", "common", "highest", "inherited", "kinds", "leaf", "rooms")
 
     def __init__(self, leaf: Queue, common: Queue, adjusted: Adjustment) -> None:
         self.leaf = leaf
@@ -53,8 +53,9 @@ class LeafTerms:
         self.inherited: frozenset[int] | None = None
         """Set: the entitlement lies at or above ``common``, and a victim must use one of these types."""
         self.rooms: dict[int, tuple[int, ...]] = {}
-        self.kinds: dict[Shape, Kind | str] = {}
-        """By shape: what it contributes, or the filter that keeps all of it."""
+        self.kinds: dict[Shape, Kind] = {}
+        self.blocked: dict[Shape, str] = {}
+        """Shapes met that may not be taken from here, and the filter that says so."""
 
 
 class Terms:
@@ -62,15 +63,19 @@ class Terms:
 
     def __init__(self, ask: Allocation, fence: Queue, entitled: Entitlement, needs: Needs) -> None:
         self.room: list[int] = []
+        self._room_depth: list[int] = []
+        self._room_above: list[int | None] = []
+        """By room: the next room of the same type up the tree."""
         self.kinds: list[Kind] = []
         self._ask = ask
         self._fence = fence
         self._needs = needs
         self._demand = dict(ask.shape.pairs)
-        self._path = {queue: None for queue in ask.queue.lineage()}
+        self._path = set(ask.queue.lineage())
         self._entitling = tuple(dict.fromkeys(entitled.queues.values()))
         self._rooms: dict[Queue, dict[int, int]] = {}
         self._ask_priorities: dict[Queue, int] = {}
+        self._leaves: list[LeafTerms] = []
 
     def of(self, leaf: Queue) -> LeafTerms | str:
         """What may be taken from *leaf*, or the filter that protects all of it."""
@@ -94,16 +99,57 @@ class Terms:
             terms.inherited = frozenset(t for t in self._demand if any(t in queue.guaranteed for queue in below))
             if not terms.inherited:
                 return "inherited"
+        self._leaves.append(terms)
         return terms
 
     def kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
         """What losing one allocation of *shape* from the leaf of *terms* means, or the filter that forbids it."""
-        found = terms.kinds.get(shape)
-        if found is None:
-            found = terms.kinds[shape] = self._new_kind(terms, shape)
-            if isinstance(found, Kind):
-                self.kinds.append(found)
+        known = terms.kinds.get(shape) or terms.blocked.get(shape)
+        if known is not None:
+            return known
+        found = self._new_kind(terms, shape)
+        if isinstance(found, str):
+            terms.blocked[shape] = found
+        else:
+            terms.kinds[shape] = found
+            self.kinds.append(found)
         return found
+
+    def most(self) -> list[int]:
+        """By need, the most that all leaves looked at can contribute before law 2 stops them; an upper bound."""
+        return [
+            self._flow(
+                (terms.rooms.get(t, ()), terms.leaf.used[t] - terms.leaf.preempting[t])
+                for terms in self._leaves
+                if scope is None or scope in terms.leaf.lineage()
+            )
+            for t, scope in zip(self._needs.types, self._needs.scopes, strict=True)
+        ]
+
+    def _flow(self, sources: Iterable[tuple[tuple[int, ...], int]]) -> int:
+        """What arrives at the top when each source sends its amount up through its rooms, each room passing on at
+        most what it holds."""
+        total = 0
+        inflow: dict[int, int] = {}
+        for rooms, amount in sources:
+            if rooms:
+                inflow[rooms[0]] = inflow.get(rooms[0], 0) + amount
+            else:
+                total += amount
+        waiting = [(-self._room_depth[room], room) for room in inflow]
+        heapify(waiting)
+        while waiting:
+            room = heappop(waiting)[1]
+            amount = min(inflow[room], max(0, self.room[room]))
+            above = self._room_above[room]
+            if above is None:
+                total += amount
+            elif above in inflow:
+                inflow[above] += amount
+            else:
+                inflow[above] = amount
+                heappush(waiting, (-self._room_depth[above], above))
+        return total
 
     def _new_kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
         pairs = shape.pairs
@@ -121,14 +167,17 @@ class Terms:
             for i, (t, scope) in enumerate(zip(self._needs.types, self._needs.scopes, strict=True))
             if t in amounts and (scope is None or scope in lineage)
         )
-        return Kind(len(self.kinds), terms.common.depth, gains, uses, ())
+        return Kind(len(self.kinds), terms.common.depth, gains, uses)
 
     def _lineage_rooms(self, lineage: tuple[Queue, ...]) -> dict[int, tuple[int, ...]]:
         """The rooms on a path, by type."""
         rooms: dict[int, tuple[int, ...]] = {}
         for queue in lineage:
             for t, room in self._queue_rooms(queue).items():
-                rooms[t] = (*rooms.get(t, ()), room)
+                below = rooms.get(t, ())
+                if below:
+                    self._room_above[below[-1]] = room
+                rooms[t] = (*below, room)
         return rooms
 
     def _queue_rooms(self, queue: Queue) -> dict[int, int]:
@@ -142,12 +191,11 @@ class Terms:
             rooms = self._rooms[queue] = {}
             for t, guaranteed in queue.guaranteed.items():
                 net = queue.used[t] - queue.preempting[t]
-                if queue in self._path:
-                    left = net + self._demand.get(t, 0) - min(guaranteed, net)
-                else:
-                    left = net - guaranteed
+                shared = queue in self._path
                 rooms[t] = len(self.room)
-                self.room.append(left)
+                self.room.append(net + self._demand.get(t, 0) - min(guaranteed, net) if shared else net - guaranteed)
+                self._room_depth.append(queue.depth)
+                self._room_above.append(None)
         return rooms
 
     def _ask_priority(self, common: Queue) -> int:

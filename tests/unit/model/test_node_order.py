@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.domain.settings import NodeSortPolicy
-
 from core.model.node_order import NodeOrder
 from core.model.nodes import Node
 from core.policies.node_score import NodeScore
@@ -24,9 +23,7 @@ OPERATIONS = st.lists(
 
 @settings(max_examples=200)
 @given(OPERATIONS, st.sampled_from(list(NodeSortPolicy)))
-def test_first_fit_equals_the_plain_search(
-    history: list[tuple[str, int, int, int]], policy: NodeSortPolicy
-) -> None:
+def test_first_fit_equals_the_plain_search(history: list[tuple[str, int, int, int]], policy: NodeSortPolicy) -> None:
     """The first node found is the first in (score, ID) order whose free room holds the demand."""
     order = NodeOrder(NodeScore(policy, {0: 1.0, 1: 1.0}))
     order.widen(2)

@@ -1,0 +1,94 @@
+"""Partition names: empty, bare and full ones mean the same, unknown ones nothing."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from si.v1 import si_pb2 as si
+
+from conformance import messages
+from conformance.bench import PARTITION, Bench
+from conformance.case import case
+from conformance.entries import (
+    Entry,
+    app_accepted,
+    app_rejected,
+    node_accepted,
+    node_rejected,
+    rejected,
+    released,
+    updated,
+)
+from conformance.outcome import check
+
+
+def partition_of(entry: Entry) -> str:
+    """The partition that a ``released`` entry names."""
+    return cast("si.AllocationRelease", entry.message).partitionName
+
+
+@case(20, "a node without attributes lives in the default partition")
+async def default_partition(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k", node="n1")
+    await bench.node_action("n1", si.NodeInfo.DECOMISSION)
+    gone = (await bench.expect(updated("app", "Completing"), released("k")))[1]
+    check(partition_of(gone) == PARTITION, f"expected partition {PARTITION}, got {partition_of(gone)}")
+
+
+@case(21, "bare and full partition names are the same partition")
+async def same_partition(bench: Bench) -> None:
+    await bench.reg()
+    names = {"n1": "default", "n2": PARTITION}
+    await bench.send_nodes(
+        *(
+            messages.node_info(node, capacity={"vcore": 1000}, attributes={messages.PARTITION_ATTRIBUTE: partition})
+            for node, partition in names.items()
+        )
+    )
+    await bench.expect(node_accepted("n1"), node_accepted("n2"))
+    await bench.send_applications(
+        messages.application("app", partition="default"),
+        messages.application("app2", partition=PARTITION),
+        messages.application("app"),
+    )
+    await bench.expect_set(app_accepted("app"), app_accepted("app2"), app_rejected("app", "application-exists"))
+    await bench.expect_free({"n1": 1000, "n2": 1000})
+
+
+@case(22, "a node and an application for an unknown partition are refused")
+async def unknown_partition(bench: Bench) -> None:
+    await bench.reg()
+    await bench.send_nodes(messages.node_info("n1", capacity={}, attributes={messages.PARTITION_ATTRIBUTE: "gpu"}))
+    await bench.send_applications(messages.application("app", partition="gpu"))
+    await bench.expect(node_rejected("n1", "partition-not-found"), app_rejected("app", "partition-not-found"))
+
+
+@case(23, "an ask for an unknown partition is refused with its key and application")
+async def ask_elsewhere(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(messages.allocation("k", partition="gpu"))
+    await bench.expect(rejected("k", "partition-not-found", app="app"))
+    await bench.silence()
+
+
+@case(24, "a release for an unknown partition is ignored")
+async def release_elsewhere(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k")
+    await bench.send(releases=[messages.release("k", partition="gpu")])
+    await bench.silence()
+    await bench.expect_free({"n1": messages.NODE_VCORE - messages.ASK_VCORE})
+
+
+@case(25, "every release of the core carries the full partition name")
+async def full_names(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k1", "k2", "k3")
+    await bench.release("k1")
+    echo = (await bench.expect(released("k1")))[0]
+    await bench.send_applications(remove=["app"])
+    await bench.expect(updated("app", "Completing"))
+    gone = await bench.expect_set(released("k2"), released("k3"))
+    for entry in (echo, *gone):
+        check(partition_of(entry) == PARTITION, f"expected partition {PARTITION}, got {partition_of(entry)}")

@@ -1,0 +1,217 @@
+"""Registration and configuration: who may talk to the core, and with which queues."""
+
+from __future__ import annotations
+
+import grpc
+from si.v1 import si_pb2 as si
+
+from conformance import configs, messages
+from conformance.bench import OTHER_RM, PARTITION, RM, Bench
+from conformance.case import case
+from conformance.entries import app_accepted, app_rejected, new, node_accepted, node_rejected, updated
+from conformance.outcome import check
+
+PROBLEMS_KEY = "kornel-problems-bin"
+
+
+@case(1, "a registration with a valid configuration makes the partition")
+async def valid_registration(bench: Bench) -> None:
+    await bench.fresh()
+    response = await bench.register()
+    check(response == si.RegisterResourceManagerResponse(), "the response has no fields")
+    await bench.open_streams()
+    await bench.send_nodes(messages.node_info("n1", capacity={}, attributes={messages.PARTITION_ATTRIBUTE: PARTITION}))
+    await bench.expect(node_accepted("n1"))
+
+
+@case(2, "an empty configuration is the default one: a queue per namespace tag")
+async def empty_configuration(bench: Bench) -> None:
+    await bench.fresh()
+    await bench.register("")
+    await bench.open_streams()
+    await bench.send_applications(
+        messages.application("tagged", "", tags={"namespace": "dev"}), messages.application("plain", "")
+    )
+    await bench.expect(app_accepted("tagged"), app_rejected("plain", "no-queue"))
+    await bench.expect_queue("root.dev", present=True)
+
+
+@case(3, "a configuration with an unknown key is refused, and the next registration succeeds")
+async def unknown_key(bench: Bench) -> None:
+    await bench.fresh()
+    await bench.refused(bench.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
+    await bench.register()
+    await bench.open_streams()
+
+
+@case(4, "a root queue with limits is refused")
+async def root_limits(bench: Bench) -> None:
+    await bench.fresh()
+    await bench.refused(bench.register(configs.ROOT_WITH_LIMITS), grpc.StatusCode.INVALID_ARGUMENT)
+
+
+@case(5, "a registration without rmID is refused")
+async def no_rm_id(bench: Bench) -> None:
+    await bench.fresh()
+    await bench.refused(bench.register(rm=""), grpc.StatusCode.INVALID_ARGUMENT)
+
+
+@case(6, "a second RM is refused and leaves the first one alone")
+async def second_rm(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k")
+    await bench.refused(bench.register(rm=OTHER_RM), grpc.StatusCode.FAILED_PRECONDITION)
+    await bench.silence()
+    await bench.expect_counts(nodes=1, asks=0, allocations=1)
+    await bench.ask_and_place("k2")
+
+
+@case(7, "registering again starts afresh, without a word about what was there")
+async def registered_again(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k1", "k2")
+    await bench.reg()
+    await bench.silence()
+    await bench.expect_counts(nodes=0, asks=0, allocations=0)
+
+
+@case(8, "after registering again the same node and application are new")
+async def reported_again(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k1", "k2")
+    await bench.reg()
+    await bench.node("n1")
+    await bench.app()
+    await bench.expect_free({"n1": messages.NODE_VCORE})
+    await bench.start("k1", "k2")
+
+
+@case(9, "registering again takes the usage of users back to zero")
+async def user_usage_cleared(bench: Bench) -> None:
+    await bench.world(configs.USER_LIMIT)
+    await bench.start("k1", "k2")
+    await bench.send(messages.allocation("k3"))
+    # If this is placed, the limit that the case measures with is not in force.
+    await bench.silence()
+    await bench.world(configs.USER_LIMIT)
+    await bench.start("k1", "k2")
+
+
+@case(10, "a failed registration takes the old one away")
+async def failed_again(bench: Bench) -> None:
+    await bench.world()
+    await bench.refused(bench.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
+    stream = bench.open_nodes()
+    await stream.send(si.NodeRequest(rmID=RM, nodes=[messages.full_node("n2")]))
+    await bench.ends(stream, grpc.StatusCode.FAILED_PRECONDITION)
+
+
+@case(11, "a stream of an RM that is not registered ends FAILED_PRECONDITION, and nothing is stored")
+async def unknown_rm(bench: Bench) -> None:
+    await bench.fresh()
+    nodes, applications, allocations = (
+        bench.open_nodes(),
+        bench.open_applications(),
+        bench.open_allocations(),
+    )
+    await nodes.send(si.NodeRequest(rmID=RM, nodes=[messages.full_node("n1")]))
+    await applications.send(si.ApplicationRequest(rmID=RM, new=[messages.application("app")]))
+    await allocations.send(si.AllocationRequest(rmID=RM, allocations=[messages.allocation("k")]))
+    for stream in (nodes, applications, allocations):
+        await bench.ends(stream, grpc.StatusCode.FAILED_PRECONDITION)
+    await bench.reg()
+    await bench.silence()
+    await bench.expect_counts(nodes=0, asks=0, allocations=0)
+
+
+@case(12, "a second rmID on one stream ends it INVALID_ARGUMENT, what came before stays applied")
+async def second_rm_on_stream(bench: Bench) -> None:
+    await bench.reg()
+    await bench.node("n1")
+    stream = bench.nodes
+    await stream.send(si.NodeRequest(rmID=OTHER_RM, nodes=[messages.full_node("n2")]))
+    await bench.ends(stream, grpc.StatusCode.INVALID_ARGUMENT)
+    await bench.open_nodes().send(si.NodeRequest(rmID=RM))
+    await bench.send_nodes(messages.full_node("n1"), messages.full_node("n2"))
+    await bench.expect(node_accepted("n2"), node_rejected("n1", "node-exists"))
+
+
+@case(13, "responses wait for a stream and are delivered in order")
+async def queued_responses(bench: Bench) -> None:
+    await bench.world()
+    stream = bench.applications
+    await stream.half_close()
+    await bench.ends(stream, grpc.StatusCode.OK)
+    await bench.send(messages.allocation("k"))
+    await bench.expect(new("k", "n1"))
+    await bench.release("k")
+    await bench.open_applications().send(si.ApplicationRequest(rmID=RM))
+    await bench.expect(updated("app", "Accepted"), updated("app", "Running"), updated("app", "Completing"))
+
+
+@case(14, "of two allocation streams the newer one hears of an allocation, once")
+async def newer_stream_hears(bench: Bench) -> None:
+    await bench.world()
+    older = bench.allocations
+    newer = bench.open_allocations()
+    await newer.send(si.AllocationRequest(rmID=RM))
+    # The fence is answered on the newer stream only once that one is bound.
+    await bench.silence()
+    await older.send(si.AllocationRequest(rmID=RM, allocations=[messages.allocation("k")]))
+    await bench.expect(updated("app", "Accepted"), updated("app", "Running"), new("k", "n1"))
+    await bench.silence()
+    check(not len(older.inbox), "the older stream hears nothing more")
+
+
+@case(15, "the configuration in force, sent again, changes no queue")
+async def same_configuration(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k")
+    answer = await bench.update_configuration(configs.BASIC, extra={"event.trackingEnabled": "false"})
+    check(not answer.changed, "nothing of the queues changed")
+    await bench.silence()
+    await bench.ask_and_place("k2")
+
+
+@case(16, "a queue taken out takes no more applications, and goes when it is empty", waits_s=11)
+async def removed_queue(bench: Bench) -> None:
+    await bench.world(configs.TWO_LEAVES)
+    await bench.start("k")
+    await bench.update_configuration(configs.WITHOUT_A)
+    await bench.silence()
+    await bench.ask_and_place("k2")
+    await bench.send_applications(messages.application("late"))
+    await bench.expect(app_rejected("late", "no-queue"))
+    await bench.expect_queue("root.a", present=True)
+    await bench.send_applications(remove=["app"])
+    await bench.expect(updated("app", "Completing"))
+    await bench.clock.advance(11)
+    await bench.expect_queue("root.a", present=False)
+
+
+@case(17, "an invalid update is refused, and the old queues stay in force")
+async def invalid_update(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k")
+    error = await bench.refused(bench.update_configuration(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
+    trailing = {key: value for key, value in error.trailing_metadata() or ()}
+    check(PROBLEMS_KEY in trailing, f"the problems come along as {PROBLEMS_KEY}")
+    await bench.silence()
+    await bench.ask_and_place("k2")
+    await bench.send_applications(messages.application("app2"))
+    await bench.expect(app_accepted("app2"))
+
+
+@case(18, "an update before any registration is refused")
+async def update_unregistered(bench: Bench) -> None:
+    await bench.fresh()
+    await bench.refused(bench.update_configuration(configs.BASIC), grpc.StatusCode.FAILED_PRECONDITION)
+
+
+@case(19, "an update by another RM is refused and changes nothing")
+async def update_by_other(bench: Bench) -> None:
+    await bench.world(configs.TWO_LEAVES)
+    await bench.refused(bench.update_configuration(configs.WITHOUT_A, rm=OTHER_RM), grpc.StatusCode.FAILED_PRECONDITION)
+    await bench.start("k")
+    await bench.send_applications(messages.application("app2"))
+    await bench.expect(app_accepted("app2"))

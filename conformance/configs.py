@@ -1,0 +1,71 @@
+"""Queue configurations of the cases.
+
+Every one has a leaf ``root.probe`` without limits, in which :meth:`conformance.bench.Bench.expect_free` measures what
+nodes have free.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PROBE_QUEUE: Final = "root.probe"
+
+_HEAD: Final = """\
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+"""
+
+
+def queues(*leaves: str, head: str = _HEAD) -> str:
+    """A configuration with *leaves* below the root, each the YAML text of one queue as :func:`leaf` gives it."""
+    listed = "".join(f"          {line}\n" for text in (*leaves, leaf("probe")) for line in text.splitlines())
+    return f"{head}        queues:\n{listed}"
+
+
+def leaf(
+    name: str,
+    *,
+    maximum: str = "",
+    guaranteed: str = "",
+    properties: str = "",
+) -> str:
+    """One leaf queue. The other arguments are flow mappings in YAML, such as ``{vcore: 1}``."""
+    lines = [f"- name: {name}"]
+    if maximum or guaranteed:
+        lines.append("  resources:")
+        lines += [f"    guaranteed: {guaranteed}"] if guaranteed else []
+        lines += [f"    max: {maximum}"] if maximum else []
+    if properties:
+        lines.append(f"  properties: {properties}")
+    return "\n".join(lines)
+
+
+BASIC: Final = queues(leaf("a"))
+"""The contract's "reg": a fifo leaf root.a that everyone may submit to, no limits."""
+
+TWO_LEAVES: Final = queues(leaf("a"), leaf("b"))
+
+WITHOUT_A: Final = queues(leaf("b"))
+"""What :data:`TWO_LEAVES` becomes when root.a is taken out."""
+
+PREEMPTION: Final = queues(
+    leaf("a", guaranteed="{vcore: 5}", properties="{preemption.delay: 1ms}"),
+    leaf("b"),
+)
+"""root.a is owed 5 vcore and takes them from root.b as soon as an ask is a millisecond old."""
+
+UNKNOWN_KEY: Final = BASIC.replace("submitacl", "submitters")
+
+ROOT_WITH_LIMITS: Final = BASIC.replace(
+    '        submitacl: "*"\n', '        submitacl: "*"\n        resources: {max: {vcore: 10}}\n'
+)
+
+USER_LIMIT: Final = queues(
+    leaf("a"),
+    head=_HEAD + "        limits:\n          - {limit: each user, users: ['*'], maxresources: {vcore: 2}}\n",
+)
+
+NO_ACCESS: Final = queues(leaf("a"), head=_HEAD.replace('"*"', '"somebody"'))

@@ -1,0 +1,154 @@
+"""What a core says, entry by entry, and patterns for what it should say.
+
+One response message may carry many entries, and a core is free to choose how many: cases therefore compare sequences of
+entries. ``batch`` tells which message an entry came in, for the few rules that say *one* message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from google.protobuf.message import Message
+from si.v1 import si_pb2 as si
+
+
+class Kind(StrEnum):
+    """The list an entry came in."""
+
+    NODE_ACCEPTED = "node accepted"
+    NODE_REJECTED = "node rejected"
+    APP_ACCEPTED = "application accepted"
+    APP_REJECTED = "application rejected"
+    APP_UPDATED = "application updated"
+    NEW = "new"
+    RELEASED = "released"
+    ASK_RELEASED = "releasedAsks"
+    REJECTED = "rejectedAllocations"
+    REJECTED_ASK = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing a core said.
+
+    key          node, application or allocation it is about
+    detail       refusal: its reason token; update: the state; new: the node; release: the termination type
+    application  of an allocation; empty for everything else
+    batch        running number of the response message on its stream
+    """
+
+    kind: Kind
+    key: str
+    detail: str
+    application: str
+    batch: int
+    message: Message = field(repr=False)
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.kind, self.key, self.detail)))
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A pattern for one entry. ``detail`` and ``application``: ``None`` matches any."""
+
+    kind: Kind
+    key: str
+    detail: str | None = None
+    application: str | None = None
+
+    def matches(self, entry: Entry) -> bool:
+        """Whether *entry* is what is wanted."""
+        return (
+            entry.kind is self.kind
+            and entry.key == self.key
+            and self.detail in (None, entry.detail)
+            and self.application in (None, entry.application)
+        )
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.kind, self.key, self.detail)))
+
+
+def node_accepted(node: str) -> Want:
+    return Want(Kind.NODE_ACCEPTED, node)
+
+
+def node_rejected(node: str, token: str) -> Want:
+    return Want(Kind.NODE_REJECTED, node, token)
+
+
+def app_accepted(app: str) -> Want:
+    return Want(Kind.APP_ACCEPTED, app)
+
+
+def app_rejected(app: str, token: str | None = None) -> Want:
+    return Want(Kind.APP_REJECTED, app, token)
+
+
+def updated(app: str, state: str) -> Want:
+    return Want(Kind.APP_UPDATED, app, state)
+
+
+def new(key: str, node: str | None = None, app: str | None = None) -> Want:
+    return Want(Kind.NEW, key, node, app)
+
+
+def released(key: str, termination: int = si.STOPPED_BY_RM, app: str | None = None) -> Want:
+    return Want(Kind.RELEASED, key, termination_name(termination), app)
+
+
+def rejected(key: str, token: str | None, app: str | None = None) -> Want:
+    return Want(Kind.REJECTED, key, token, app)
+
+
+def rejected_ask(key: str, token: str | None = None) -> Want:
+    return Want(Kind.REJECTED_ASK, key, token)
+
+
+def termination_name(termination: int) -> str:
+    """Name of a termination type; for a number without one the number."""
+    known: dict[int, str] = {number: name for name, number in si.TerminationType.items()}
+    return known.get(termination, str(termination))
+
+
+def node_entries(response: si.NodeResponse, batch: int) -> Iterator[Entry]:
+    """What one message of the node stream says."""
+    for accepted in response.accepted:
+        yield Entry(Kind.NODE_ACCEPTED, accepted.nodeID, "", "", batch, accepted)
+    for refused in response.rejected:
+        yield Entry(Kind.NODE_REJECTED, refused.nodeID, _token(refused.reason), "", batch, refused)
+
+
+def application_entries(response: si.ApplicationResponse, batch: int) -> Iterator[Entry]:
+    """What one message of the application stream says."""
+    for accepted in response.accepted:
+        yield Entry(Kind.APP_ACCEPTED, accepted.applicationID, "", "", batch, accepted)
+    for refused in response.rejected:
+        yield Entry(Kind.APP_REJECTED, refused.applicationID, _token(refused.reason), "", batch, refused)
+    for update in response.updated:
+        yield Entry(Kind.APP_UPDATED, update.applicationID, update.state, "", batch, update)
+
+
+def allocation_entries(response: si.AllocationResponse, batch: int) -> Iterator[Entry]:
+    """What one message of the allocation stream says."""
+    for placed in response.new:
+        yield Entry(Kind.NEW, placed.allocationKey, placed.nodeID, placed.applicationID, batch, placed)
+    for gone in response.released:
+        how = termination_name(gone.terminationType)
+        yield Entry(Kind.RELEASED, gone.allocationKey, how, gone.applicationID, batch, gone)
+    for dropped in response.releasedAsks:
+        how = termination_name(dropped.terminationType)
+        yield Entry(Kind.ASK_RELEASED, dropped.allocationKey, how, dropped.applicationID, batch, dropped)
+    for refused in response.rejectedAllocations:
+        token = _token(refused.reason)
+        yield Entry(Kind.REJECTED, refused.allocationKey, token, refused.applicationID, batch, refused)
+    for old in response.rejected:
+        yield Entry(Kind.REJECTED_ASK, old.allocationKey, _token(old.reason), old.applicationID, batch, old)
+
+
+def _token(reason: str) -> str:
+    """The part of a reason that the contract fixes: what stands before the colon."""
+    return reason.partition(":")[0]

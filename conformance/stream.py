@@ -1,0 +1,127 @@
+"""One bidirectional stream as a case sees it: requests in, entries out, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, Protocol, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from conformance.entries import Entry
+from conformance.outcome import Mismatch
+
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
+
+
+class Inbox:
+    """Entries received and not yet looked at, in order."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._entries: deque[Entry] = deque()
+        self._news = asyncio.Event()
+        self._closed = ""
+
+    def put(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._news.set()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def clear(self) -> None:
+        """Forget what is there."""
+        self._entries.clear()
+
+    def close(self, how: str) -> None:
+        """Nothing more will come; *how* says why."""
+        self._closed = how
+        self._news.set()
+
+    async def take(self, within_s: float, hope: str) -> Entry:
+        """The next entry. Raises Mismatch, naming the *hope* that was not fulfilled, when none comes in time."""
+        try:
+            async with asyncio.timeout(within_s):
+                while not self._entries:
+                    if self._closed:
+                        raise Mismatch(f"expected {hope}, but the {self._name} stream ended: {self._closed}")
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise Mismatch(f"expected {hope}, but nothing came within {within_s:g} s") from None
+        return self._entries.popleft()
+
+
+class AnyStream(Protocol):
+    """What does not depend on the kind of a stream."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def inbox(self) -> Inbox: ...
+
+    async def ended(self, within_s: float) -> grpc.StatusCode: ...
+
+    async def close(self) -> None: ...
+
+
+class Stream(Generic[Request, Response]):
+    """An open stream. Entries that *aside* picks go to :attr:`side`, all others to :attr:`inbox`."""
+
+    def __init__(
+        self,
+        name: str,
+        call: grpc.aio.StreamStreamCall[Request, Response],
+        entries: Callable[[Response, int], Iterator[Entry]],
+        aside: Callable[[Entry], bool],
+    ) -> None:
+        self.name: Final = name
+        self.inbox: Final = Inbox(name)
+        self.side: Final = Inbox(name)
+        self._call = call
+        self._entries = entries
+        self._aside = aside
+        self._reader = asyncio.create_task(self._read(), name=f"{name} reader")
+
+    async def send(self, request: Request) -> None:
+        """Write *request*. A stream that the core has ended says so when it is read, not here."""
+        try:
+            await self._call.write(request)
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            return
+
+    async def ended(self, within_s: float) -> grpc.StatusCode:
+        """The status with which the core ended the stream. Raises Mismatch when it is still open after *within_s*."""
+        done, _ = await asyncio.wait([self._reader], timeout=within_s)
+        if not done:
+            raise Mismatch(f"expected the {self.name} stream to end, but it is open after {within_s:g} s")
+        return await self._call.code()
+
+    async def half_close(self) -> None:
+        """Say that no more requests come."""
+        await self._call.done_writing()
+
+    async def close(self) -> None:
+        """Cancel the call, and leave nothing running."""
+        self._call.cancel()
+        await asyncio.wait([self._reader])
+
+    async def _read(self) -> None:
+        batch = 0
+        try:
+            async for response in self._call:
+                batch += 1
+                for entry in self._entries(response, batch):
+                    (self.side if self._aside(entry) else self.inbox).put(entry)
+        except (grpc.RpcError, asyncio.CancelledError):
+            # However it ended, the status below tells; a cancelled call raises the second one.
+            pass
+        how = f"{(await self._call.code()).name} {await self._call.details() or ''}".strip()
+        self.inbox.close(how)
+        self.side.close(how)

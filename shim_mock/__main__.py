@@ -1,0 +1,4 @@
+from shim_mock.cli import main
+
+if __name__ == "__main__":
+    main()

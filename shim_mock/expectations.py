@@ -1,0 +1,88 @@
+"""What a scenario expects of the core, written as sentences from a small closed set.
+
+A sentence with ``within`` holds the run open until it comes true or its time is up; the others are judged
+over the whole run. Times in expectations are real seconds from the first ask of the queue they name (or of
+the run): they measure the core, which does not run faster when the simulation does.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from shim_mock import quantities
+
+
+class Kind(StrEnum):
+    """The sentence patterns, as a message shows them."""
+
+    REACHES_GUARANTEED = "queue QUEUE reaches guaranteed within DURATION"
+    NEVER_BELOW_GUARANTEED = "queue QUEUE never below guaranteed"
+    ALL_PLACED = "all pods placed within DURATION"
+    PREEMPTED_AT_LEAST = "preempted at least N from QUEUE [within DURATION]"
+    PREEMPTED_AT_MOST = "preempted at most N from QUEUE"
+    NO_LAW_VIOLATIONS = "no law violations"
+    NOTHING_LOST = "nothing lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One sentence.
+
+    *queue* is empty and *count* 0 where the kind has none; *within_s* None: judged at the end.
+    """
+
+    kind: Kind
+    queue: str = ""
+    count: int = 0
+    within_s: float | None = None
+
+    @property
+    def needs_guarantee(self) -> bool:
+        """Whether the sentence means nothing for a queue without a guarantee."""
+        return self.kind in (Kind.REACHES_GUARANTEED, Kind.NEVER_BELOW_GUARANTEED)
+
+    def __str__(self) -> str:
+        pattern = self.kind.value.replace("QUEUE", self.queue).replace(" N ", f" {self.count} ")
+        if self.within_s is None:
+            return pattern.removesuffix(" [within DURATION]")
+        return pattern.replace("[", "").replace("]", "").replace("DURATION", f"{self.within_s:g}s")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How one expectation turned out, with the numbers behind it."""
+
+    expectation: Expectation
+    met: bool
+    detail: str
+
+
+_PATTERNS: Final = {
+    Kind.REACHES_GUARANTEED: r"queue (?P<queue>\S+) reaches guaranteed within (?P<within>\S+)",
+    Kind.NEVER_BELOW_GUARANTEED: r"queue (?P<queue>\S+) never below guaranteed",
+    Kind.ALL_PLACED: r"all pods placed within (?P<within>\S+)",
+    Kind.PREEMPTED_AT_LEAST: r"preempted at least (?P<count>\S+) from (?P<queue>\S+)( within (?P<within>\S+))?",
+    Kind.PREEMPTED_AT_MOST: r"preempted at most (?P<count>\S+) from (?P<queue>\S+)",
+    Kind.NO_LAW_VIOLATIONS: r"no law violations",
+    Kind.NOTHING_LOST: r"nothing lost",
+}
+
+
+def parse_expectation(text: str) -> Expectation:
+    """The expectation that *text* states. Raises ValueError with the sentences that exist."""
+    words = " ".join(text.split())
+    for kind, pattern in _PATTERNS.items():
+        if (match := re.fullmatch(pattern, words)) is None:
+            continue
+        found = match.groupdict()
+        return Expectation(
+            kind,
+            queue=(found.get("queue") or "").lower(),
+            count=quantities.integer(found["count"], 0, quantities.INT32_MAX) if found.get("count") else 0,
+            within_s=quantities.duration(found["within"]) if found.get("within") else None,
+        )
+    known = "; ".join(kind.value for kind in Kind)
+    raise ValueError(f"{text!r} is no expectation; known: {known}")

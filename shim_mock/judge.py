@@ -1,0 +1,173 @@
+"""Holds what happened against what the scenario expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kornel.v1 import status_pb2
+
+from shim_mock.cluster import SimulatedCluster
+from shim_mock.expectations import Expectation, Kind, Verdict
+from shim_mock.lifecycle import TaskState
+
+# More would bury the first one.
+SHOWN = 3
+
+
+class Judge:
+    """Keeps the verdicts of one run.
+
+    Call :meth:`look` whenever something changed, :meth:`close` at the end.
+    """
+
+    def __init__(self, expectations: tuple[Expectation, ...], cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._expectations = expectations
+        self._verdicts: dict[Expectation, Verdict] = {}
+
+    @property
+    def undecided(self) -> list[Expectation]:
+        """Those with a time that neither came true nor ran out."""
+        return [e for e in self._expectations if e.within_s is not None and e not in self._verdicts]
+
+    def look(self, now_s: float) -> None:
+        """Decide what can be decided at *now_s* (real seconds since the start)."""
+        for expectation in self.undecided:
+            assert expectation.within_s is not None
+            began_s = self._began_s(expectation)
+            if began_s is None:
+                continue
+            took_s = now_s - began_s
+            if self._holds(expectation) and took_s <= expectation.within_s:
+                self._decide(expectation, True, f"after {took_s:.2f} s; {self._numbers(expectation)}")
+            elif took_s > expectation.within_s:
+                self._decide(expectation, False, f"not in time; {self._numbers(expectation)}")
+
+    def next_deadline_s(self) -> float | None:
+        """When, in real seconds since the start, the next expectation runs out of time."""
+        deadlines = [
+            began_s + expectation.within_s
+            for expectation in self.undecided
+            if expectation.within_s is not None and (began_s := self._began_s(expectation)) is not None
+        ]
+        return min(deadlines, default=None)
+
+    def close(self, status: status_pb2.GetStatusResponse | None) -> list[Verdict]:
+        """The verdicts on everything, in the scenario's order. *status* None: the core does not tell."""
+        for expectation in self._expectations:
+            if expectation not in self._verdicts:
+                self._judge(expectation, status)
+        return [self._verdicts[expectation] for expectation in self._expectations]
+
+    def _decide(self, expectation: Expectation, met: bool, detail: str) -> None:
+        self._verdicts[expectation] = Verdict(expectation, met, detail)
+
+    def _began_s(self, expectation: Expectation) -> float | None:
+        accounts = self._cluster.accounts.queues
+        queue = "root" if expectation.kind is Kind.ALL_PLACED else expectation.queue
+        return accounts[queue].first_ask_s if queue in accounts else None
+
+    def _holds(self, expectation: Expectation) -> bool:
+        accounts = self._cluster.accounts.queues
+        match expectation.kind:
+            case Kind.REACHES_GUARANTEED:
+                return accounts[expectation.queue].served
+            case Kind.ALL_PLACED:
+                return not accounts["root"].waiting and not accounts["root"].unsubmitted
+            case Kind.PREEMPTED_AT_LEAST:
+                return accounts[expectation.queue].preempted >= expectation.count
+            case _:
+                raise AssertionError(f"{expectation.kind} has no time limit")
+
+    def _numbers(self, expectation: Expectation) -> str:
+        account = self._cluster.accounts.queues[expectation.queue or "root"]
+        match expectation.kind:
+            case Kind.REACHES_GUARANTEED:
+                guaranteed = account.limits.guaranteed.items()
+                amounts = ", ".join(f"{kind} {account.net(kind)} of {most}" for kind, most in guaranteed)
+                hopeless = f", {account.hopeless} fit no node" if account.hopeless else ""
+                return f"{amounts}; {account.waiting - account.hopeless} waiting{hopeless}"
+            case Kind.ALL_PLACED:
+                return f"{account.waiting} waiting, {account.unsubmitted} not submitted"
+            case _:
+                return f"{account.preempted} preempted"
+
+    def _judge(self, expectation: Expectation, status: status_pb2.GetStatusResponse | None) -> None:
+        """Decide what is only known at the end."""
+        account = self._cluster.accounts.queues.get(expectation.queue)
+        preempted = account.preempted if account is not None else 0
+        match expectation.kind:
+            case Kind.NEVER_BELOW_GUARANTEED:
+                below = [e for e in self._cluster.accounts.below_guarantee if e.queue == expectation.queue]
+                detail = f"{preempted} preempted"
+                if below:
+                    first = below[0]
+                    amounts = f"{first.resource_type} {first.left} of {first.guaranteed}"
+                    detail = f"{amounts} by preempting {first.key}; {len(below)} times in all"
+                self._decide(expectation, not below, detail)
+            case Kind.PREEMPTED_AT_MOST:
+                self._decide(expectation, preempted <= expectation.count, f"{preempted} preempted")
+            case Kind.PREEMPTED_AT_LEAST:
+                self._decide(expectation, preempted >= expectation.count, f"{preempted} preempted")
+            case Kind.NO_LAW_VIOLATIONS:
+                self._decide(expectation, *self._laws(status))
+            case Kind.NOTHING_LOST:
+                differences = list(self._differences(status))
+                self._decide(expectation, not differences, _shown(differences) or self._totals())
+            case _:
+                self._decide(expectation, False, "the run ended before")
+
+    def _laws(self, status: status_pb2.GetStatusResponse | None) -> tuple[bool, str]:
+        if status is None:
+            return False, "the core does not tell (no StatusService)"
+        checks = sum(partition.law_checks for partition in status.partitions)
+        violations = sum(partition.law_violations for partition in status.partitions)
+        broken = sum(partition.invariant_violations for partition in status.partitions)
+        detail = f"{checks} plans checked, {violations} broke a law, {broken} accounting checks failed"
+        # Preemption without a single check would mean that nobody looked.
+        looked = checks > 0 or not self._cluster.accounts.preemptions
+        return looked and not violations and not broken, detail
+
+    def _totals(self) -> str:
+        count = self._cluster.count()
+        return ", ".join(f"{count[state]} {state}" for state in TaskState if count[state])
+
+    def _differences(self, status: status_pb2.GetStatusResponse | None) -> Iterator[str]:
+        """Where the core's books and the cluster's differ: each ask is placed, pending or ended, in both."""
+        cluster = self._cluster
+        yield from (f"anomaly: {anomaly}" for anomaly in cluster.anomalies)
+        if status is None:
+            yield "the core does not tell (no StatusService)"
+            return
+        partition = next((p for p in status.partitions if p.name.endswith("]default")), None)
+        if partition is None:
+            yield "the core has no partition default"
+            return
+        pairs = [
+            ("nodes", partition.node_count, cluster.node_count),
+            ("pending asks", partition.pending_ask_count, cluster.count()[TaskState.WAITING]),
+            ("allocations", partition.allocation_count, cluster.holding()),
+        ]
+        yield from (f"{what}: core {core}, cluster {own}" for what, core, own in pairs if core != own)
+        for queue in partition.queues:
+            if (account := cluster.accounts.queues.get(queue.path)) is None:
+                continue
+            for what, core_amounts, own_amounts in (
+                ("used", queue.used, account.used),
+                ("pending", queue.pending, account.pending),
+                ("preempting", queue.preempting, account.preempting),
+            ):
+                core_text, own_text = _nonzero(core_amounts), _nonzero(own_amounts)
+                if core_text != own_text:
+                    yield f"{queue.path} {what}: core {core_text}, cluster {own_text}"
+            if queue.leaf and queue.preempted_allocations != account.preempted:
+                yield f"{queue.path} preempted: core {queue.preempted_allocations}, cluster {account.preempted}"
+
+
+def _nonzero(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {kind: amount for kind, amount in sorted(amounts.items()) if amount}
+
+
+def _shown(differences: list[str]) -> str:
+    more = f"; {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+    return "; ".join(differences[:SHOWN]) + more

@@ -1,0 +1,126 @@
+"""Amounts and durations as text: the grammar of queues.yaml, so that one file reads like the other.
+
+Every function takes the raw text and raises ValueError with what is wrong and what would be right.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Final
+
+INT64_MAX: Final = 2**63 - 1
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
+# Longer than any simulation, short enough that every timer computed from it stays finite.
+LONGEST_S: Final = 10 * 365 * 86400
+
+_QUANTITY: Final = re.compile(r"([0-9]+)\s*([A-Za-z]*)", re.ASCII)
+_SUFFIXES: Final = {
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "P": 10**15,
+    "E": 10**18,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+    "Pi": 2**50,
+    "Ei": 2**60,
+}
+_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)", re.ASCII)
+_UNIT_S: Final = {
+    "ns": Decimal("1e-9"),
+    "us": Decimal("1e-6"),
+    "µs": Decimal("1e-6"),
+    "ms": Decimal("1e-3"),
+    "s": Decimal(1),
+    "m": Decimal(60),
+    "h": Decimal(3600),
+}
+_INTEGER: Final = re.compile(r"-?[0-9]+", re.ASCII)
+_DECIMAL: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
+_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)/(s|m|h)", re.ASCII)
+
+
+def quantity(text: str, resource_type: str) -> int:
+    """*text* in base units of *resource_type*: thousandths for vcore (``2``, ``500m``), else as written
+    (``32Gi``).
+    """
+    stripped = text.strip()
+    if stripped.startswith("-"):
+        raise ValueError(f"{text!r} is negative")
+    match = _QUANTITY.fullmatch(stripped)
+    if match is None:
+        raise ValueError(f"{text!r} is no quantity: digits and a suffix such as Ki, Mi, Gi or G")
+    digits, suffix = match.groups()
+    if resource_type == "vcore":
+        factor = 1 if suffix == "m" else 1000 * _factor(text, suffix)
+    else:
+        factor = _factor(text, suffix)
+    # Python refuses to convert numbers of thousands of digits, and no such number fits anyway.
+    if len(digits) > 40 or (value := int(digits) * factor) > INT64_MAX:
+        raise ValueError(f"{text!r} is too large: at most {INT64_MAX} base units")
+    return value
+
+
+def _factor(text: str, suffix: str) -> int:
+    if suffix not in _SUFFIXES:
+        raise ValueError(f"{text!r} has the unknown suffix {suffix!r}")
+    return _SUFFIXES[suffix]
+
+
+def duration(text: str) -> float:
+    """*text* in seconds: ``250ms``, ``1h30m``, ``0``. Never negative."""
+    if text == "0":
+        return 0.0
+    if text.startswith("-"):
+        raise ValueError(f"{text!r} is negative")
+    parts = list(_DURATION_PART.finditer(text))
+    if not parts or "".join(part.group() for part in parts) != text:
+        raise ValueError(f"{text!r} is no duration: numbers with units, such as 250ms, 5s or 1h30m")
+    seconds = sum((Decimal(part[1]) * _UNIT_S[part[2]] for part in parts), Decimal(0))
+    if seconds > LONGEST_S:
+        raise ValueError(f"{text!r} is too long: at most {LONGEST_S // 3600} hours")
+    return float(seconds)
+
+
+def integer(text: str, least: int, most: int) -> int:
+    """*text* as whole number between *least* and *most*."""
+    if _INTEGER.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is no whole number")
+    # Longer than any bound in use, and Python refuses to convert thousands of digits.
+    value = int(text) if len(text) <= 40 else (least - 1 if text.startswith("-") else most + 1)
+    if not least <= value <= most:
+        raise ValueError(f"{text if len(text) <= 40 else 'the number'} is outside {least}..{most}")
+    return value
+
+
+def decimal(text: str, least: float, most: float) -> float:
+    """*text* as plain decimal between *least* and *most*."""
+    if _DECIMAL.fullmatch(text) is None or len(text) > 40:
+        raise ValueError(f"{text!r} is no plain decimal number")
+    if not least <= (value := float(text)) <= most:
+        raise ValueError(f"{text} is outside {least:g}..{most:g}")
+    return value
+
+
+def rate(text: str) -> float:
+    """*text* as number per second: ``10/s``, ``90/m``."""
+    match = _RATE.fullmatch(text)
+    if match is None or len(text) > 40:
+        raise ValueError(f"{text!r} is no rate: a number per unit, such as 10/s or 90/m")
+    per_second = float(Decimal(match[1]) / _UNIT_S[match[2]])
+    if not 0 < per_second <= 1e6:
+        raise ValueError(f"{text!r} is outside 0/s..1000000/s, both excluded but the upper")
+    return per_second
+
+
+def flag(text: str) -> bool:
+    """*text* as ``true`` or ``false``."""
+    if text not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text == "true"

@@ -1,0 +1,190 @@
+"""One run: connect, register, play the scenario, judge what happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Final, TypeAlias
+
+from kornel.v1 import status_pb2
+from shim_client import CallFailed, ShimClient, ShimClientError
+
+from shim_mock.clock import SimulatedClock
+from shim_mock.cluster import SimulatedCluster
+from shim_mock.expectations import Verdict
+from shim_mock.judge import Judge
+from shim_mock.scenario import Scenario
+
+RM_ID: Final = "shim-mock"
+# A core under load answers between two slices; this only bounds how long a look at its books may take to
+# settle.
+BOOKS_S: Final = 5.0
+
+Progress: TypeAlias = Callable[[SimulatedCluster, SimulatedClock], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What came out.
+
+    *status* None: the core serves no StatusService. *timed_out*: the run did not come to rest.
+    """
+
+    cluster: SimulatedCluster
+    verdicts: list[Verdict]
+    status: status_pb2.GetStatusResponse | None
+    took_s: float
+    timed_out: bool
+
+    @property
+    def passed(self) -> bool:
+        """Every expectation met, nothing said that the contract forbids, and the run came to rest."""
+        met = all(verdict.met for verdict in self.verdicts)
+        return met and not self.cluster.anomalies and not self.timed_out
+
+
+async def run_scenario(
+    scenario: Scenario, address: str, *, connect_s: float = 10.0, progress: Progress | None = None
+) -> RunResult:
+    """Play *scenario* against the core at *address*.
+
+    Raises the errors of :mod:`shim_client`: CoreUnreachable, RegistrationRefused, and what ends a stream.
+    """
+    client = ShimClient(address, RM_ID, generation=scenario.generation, connect_s=connect_s)
+    async with client:
+        await client.register(config=scenario.config, version="shim-mock")
+        run = _Run(scenario, client, progress)
+        try:
+            return await run.play()
+        except ExceptionGroup as failed:
+            # What ended the streams is the reason; the rest is what it took down.
+            if (reasons := failed.subgroup(ShimClientError)) is not None:
+                raise _first(reasons) from failed
+            raise
+
+
+def _first(group: ExceptionGroup[ShimClientError]) -> ShimClientError:
+    error: ShimClientError | ExceptionGroup[ShimClientError] = group
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+class _Run:
+    def __init__(self, scenario: Scenario, client: ShimClient, progress: Progress | None) -> None:
+        self._scenario = scenario
+        self._client = client
+        self._clock = SimulatedClock(scenario.speed)
+        self._cluster = SimulatedCluster(scenario, client, self._clock)
+        self._judge = Judge(scenario.expectations, self._cluster)
+        self._progress = progress
+        self._heard = asyncio.Event()
+        self._unplayed = 1
+
+    async def play(self) -> RunResult:
+        timed_out = False
+        async with asyncio.TaskGroup() as group:
+            background = [group.create_task(self._hear()), group.create_task(self._cluster.send())]
+            story = group.create_task(self._tell(group))
+            try:
+                async with asyncio.timeout(self._scenario.timeout_s):
+                    await self._until_rest()
+            except TimeoutError:
+                timed_out = True
+            took_s = self._clock.real_s
+            status = await self._books()
+            for task in (story, *background):
+                task.cancel()
+        self._judge.look(self._clock.real_s)
+        self._cluster.accounts.finish(took_s)
+        return RunResult(self._cluster, self._judge.close(status), status, took_s, timed_out)
+
+    async def _hear(self) -> None:
+        async for batch in self._client.update_batches():
+            for update in batch:
+                self._cluster.hear(update)
+            self._judge.look(self._clock.real_s)
+            self._heard.set()
+            if self._progress is not None:
+                self._progress(self._cluster, self._clock)
+
+    async def _tell(self, group: asyncio.TaskGroup) -> None:
+        """Bring nodes and applications in their order of time."""
+        nodes = sorted(self._scenario.nodes, key=lambda entry: entry.at_s)
+        first = [entry for entry in nodes if entry.at_s == 0]
+        await self._cluster.create_nodes(first)
+        for at_s, later in groupby(nodes[len(first) :], key=lambda entry: entry.at_s):
+            self._play_at(group, at_s, partial(self._cluster.create_nodes, list(later)))
+        last = [entry for entry in self._scenario.applications if entry.after_quiet]
+        timed = [entry for entry in self._scenario.applications if not entry.after_quiet]
+        timed.sort(key=lambda entry: entry.at_s)
+        for at_s, together in groupby(timed, key=lambda entry: entry.at_s):
+            self._play_at(group, at_s, partial(self._cluster.add_applications, list(together)))
+        if last:
+            await self._until_quiet()
+            await self._cluster.add_applications(last)
+        self._unplayed -= 1
+        self._heard.set()
+
+    def _play_at(self, group: asyncio.TaskGroup, at_s: float, act: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Do *act* at the simulated moment *at_s*."""
+        self._unplayed += 1
+
+        async def play() -> None:
+            await act()
+            self._unplayed -= 1
+            self._heard.set()
+
+        def start() -> None:
+            group.create_task(play())
+
+        self._clock.call_at(at_s, start)
+
+    async def _until_quiet(self) -> None:
+        """Wait until the core has said nothing for the settling time, and nothing more is about to be asked."""
+        while True:
+            rest_s = self._cluster.last_activity_s + self._scenario.settle_s - self._clock.real_s
+            if self._unplayed <= 1 and not self._cluster.arriving and rest_s <= 0:
+                return
+            await self._change(max(rest_s, 0.05))
+
+    async def _until_rest(self) -> None:
+        """Wait until nothing can happen any more, or the scenario's duration is over."""
+        while True:
+            if self._scenario.duration_s is not None and self._clock.now_s >= self._scenario.duration_s:
+                return
+            rest_s = self._cluster.last_activity_s + self._scenario.settle_s - self._clock.real_s
+            idle = not self._unplayed and not self._clock.timers and rest_s <= 0
+            if idle and not self._judge.undecided:
+                return
+            await self._change(self._pause_s(rest_s))
+            self._judge.look(self._clock.real_s)
+
+    def _pause_s(self, rest_s: float) -> float:
+        """How long at most until something has to be looked at although nothing was heard."""
+        moments = [rest_s if rest_s > 0 else self._scenario.settle_s]
+        if (deadline_s := self._judge.next_deadline_s()) is not None:
+            moments.append(deadline_s - self._clock.real_s)
+        if self._scenario.duration_s is not None:
+            moments.append((self._scenario.duration_s - self._clock.now_s) / self._scenario.speed)
+        return max(min(moments), 0.01)
+
+    async def _change(self, seconds: float) -> None:
+        """Wait until something was heard, at most *seconds*."""
+        self._heard.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._heard.wait()
+        except TimeoutError:
+            return
+
+    async def _books(self) -> status_pb2.GetStatusResponse | None:
+        """The core's view at the end. None: it does not tell."""
+        try:
+            await self._client.flush()
+            return await self._client.status()
+        except CallFailed:
+            return None

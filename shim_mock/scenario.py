@@ -1,0 +1,434 @@
+"""A scenario: what the simulated cluster has, what is submitted to it when, and what is expected of the core.
+
+Read strictly: an unknown field, a negative amount or a name that leads nowhere refuses the file, with line
+and field. ``docs/shim-mock.md`` describes every field. Times are simulated seconds (they pass *speed* times
+as fast as real ones), except in expectations, ``settle`` and ``timeout``: those measure the core, which lives
+in real time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeAlias, TypeVar
+
+import yaml
+from shim_client import Generation
+
+from shim_mock import quantities
+from shim_mock.documents import Cursor, Findings, compose, read_text
+from shim_mock.expectations import Expectation, parse_expectation
+from shim_mock.queues import QueueLimits, read_queues
+
+Value = TypeVar("Value")
+Fields: TypeAlias = dict[str, Cursor]
+
+MOST_OF_A_GROUP: Final = 1_000_000
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62})", re.ASCII)
+_TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9._/-]{0,127}", re.ASCII)
+_QUEUE: Final = re.compile(r"root(?:\.[^.\s]+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """How important tasks are, and how they take part in preemption."""
+
+    name: str
+    value: int = 0
+    allow_preemption: bool = True
+    may_preempt: bool = True
+
+
+# For tasks without a class: an ordinary Kubernetes pod.
+NO_CLASS: Final = PriorityClass("")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """*count* equal nodes. Times are simulated seconds from the start; None: never."""
+
+    name: str
+    resources: Mapping[str, int]
+    count: int = 1
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    at_s: float = 0.0
+    drain_s: float | None = None
+    restore_s: float | None = None
+    remove_s: float | None = None
+
+    def node_ids(self) -> list[str]:
+        """The IDs of the group's nodes, in order."""
+        return [f"{self.name}-{index}" for index in range(self.count)]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """*count* equal tasks of an application.
+
+    *runtime_s* None: they run until they are stopped. *arrival_per_s* None: all at once. *originator* marks
+    the first task only. *restart*: as a ReplicaSet, what is lost comes back under a new key. *keys* overrides
+    the made-up ones.
+    """
+
+    name: str
+    resources: Mapping[str, int]
+    count: int = 1
+    priority_class: PriorityClass = NO_CLASS
+    runtime_s: float | None = None
+    arrival_per_s: float | None = None
+    at_s: float = 0.0
+    originator: bool = False
+    restart: bool = False
+    keys: tuple[str, ...] = ()
+
+    def key(self, application_id: str, index: int) -> str:
+        """The allocation key of the *index*-th task."""
+        return self.keys[index] if self.keys else f"{application_id}-{self.name}-{index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What one user submits to one queue.
+
+    *after_quiet*: not at a time, but once the core has placed what it can.
+    """
+
+    id: str
+    queue: str
+    tasks: tuple[TaskGroup, ...]
+    user: str = "shim-mock"
+    groups: tuple[str, ...] = ("shim-mock",)
+    at_s: float = 0.0
+    after_quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePolicy:
+    """How the cluster answers when the core wants a task gone.
+
+    *retry_s* None: a lost confirmation stays lost.
+    """
+
+    delay_s: float = 0.0
+    loss: float = 0.0
+    duplication: float = 0.0
+    retry_s: float | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything one run needs. *queues*: limits by queue path, as the configuration declares them."""
+
+    name: str
+    config: str
+    nodes: tuple[NodeGroup, ...]
+    applications: tuple[Application, ...]
+    queues: Mapping[str, QueueLimits] = field(default_factory=dict)
+    releases: ReleasePolicy = ReleasePolicy()
+    expectations: tuple[Expectation, ...] = ()
+    speed: float = 1.0
+    generation: Generation = Generation.G3
+    settle_s: float = 2.0
+    timeout_s: float = 300.0
+    duration_s: float | None = None
+    description: str = ""
+
+    @property
+    def capacity(self) -> dict[str, int]:
+        """Sum of all nodes by resource type, removed ones included."""
+        total: dict[str, int] = {}
+        for group in self.nodes:
+            for resource_type, amount in group.resources.items():
+                total[resource_type] = total.get(resource_type, 0) + amount * group.count
+        return total
+
+
+def load_scenario(path: Path) -> Scenario:
+    """The scenario in the file *path*. Raises InputError with every problem found."""
+    return parse_scenario(read_text(path), file=str(path), folder=path.parent)
+
+
+def parse_scenario(text: str, *, file: str = "scenario.yaml", folder: Path = Path()) -> Scenario:
+    """The scenario in *text*. *file* is named in problems; ``config: FILE`` is looked up in *folder*."""
+    findings = Findings(file)
+    root = Cursor(compose(text, file), "", findings)
+    reader = _Reader(findings, folder)
+    try:
+        scenario = reader.scenario(root)
+    except RecursionError:
+        root.reject("nested too deeply")
+    findings.raise_if_any()
+    return scenario
+
+
+class _Reader:
+    """Reads one scenario; what is missing or wrong is reported and replaced, so that reading can go on."""
+
+    def __init__(self, findings: Findings, folder: Path) -> None:
+        self._findings = findings
+        self._folder = folder
+        self._classes: dict[str, PriorityClass] = {}
+
+    def scenario(self, root: Cursor) -> Scenario:
+        fields = root.fields(
+            *("name", "description", "seed", "speed", "generation", "settle", "timeout", "duration"),
+            *("queues", "config", "nodes", "priorityClasses", "applications", "releases", "expectations"),
+            required=("name", "nodes", "applications"),
+        )
+        seed = self._int(fields, "seed", 0, 0, quantities.INT32_MAX)
+        config = self._config(root, fields)
+        queues = read_queues(config)
+        self._priority_classes(fields.get("priorityClasses"))
+        nodes = tuple(self._node(item) for item in _items(fields.get("nodes")))
+        self._unique(fields.get("nodes"), [group.name for group in nodes], "nodes")
+        applications = tuple(self._application(item) for item in _items(fields.get("applications")))
+        self._unique(fields.get("applications"), [entry.id for entry in applications], "applications")
+        self._unique_keys(fields.get("applications"), applications)
+        if "nodes" in fields and not nodes:
+            fields["nodes"].reject("at least one node is needed")
+        self._total(fields, nodes)
+        return Scenario(
+            name=_parse(fields, "name", _name, ""),
+            description=fields["description"].text() if "description" in fields else "",
+            config=config,
+            queues=queues,
+            nodes=nodes,
+            applications=applications,
+            releases=self._releases(fields.get("releases"), seed),
+            expectations=self._expectations(fields.get("expectations"), queues),
+            speed=self._decimal(fields, "speed", 1.0, 0.001, 1e6),
+            generation=_parse(fields, "generation", _generation, Generation.G3),
+            settle_s=self._duration(fields, "settle", 2.0),
+            timeout_s=self._duration(fields, "timeout", 300.0),
+            duration_s=self._optional_duration(fields, "duration"),
+        )
+
+    def _config(self, root: Cursor, fields: Fields) -> str:
+        queues, file = fields.get("queues"), fields.get("config")
+        if queues is not None and file is not None:
+            file.reject("give either queues or config, not both")
+        if queues is not None:
+            if queues.is_mapping():
+                # Only the layout changes: scalars keep their text, so the core reads what was written here.
+                return str(yaml.serialize(queues.node))
+            return queues.text()
+        if file is not None:
+            path = self._folder / file.text()
+            try:
+                return path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError, ValueError) as error:
+                file.reject(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
+                return ""
+        root.reject("give the queue configuration: queues (inline) or config (a file)")
+        return ""
+
+    def _priority_classes(self, section: Cursor | None) -> None:
+        for item in _items(section):
+            fields = item.fields("name", "value", "allowPreemption", "preemptionPolicy", required=("name",))
+            entry = PriorityClass(
+                name=_parse(fields, "name", _name, ""),
+                value=self._int(fields, "value", 0, quantities.INT32_MIN, quantities.INT32_MAX),
+                allow_preemption=self._flag(fields, "allowPreemption", default=True),
+                may_preempt=_parse(fields, "preemptionPolicy", _may_preempt, True),
+            )
+            if entry.name in self._classes:
+                fields["name"].reject(f"{entry.name!r} is defined twice")
+            self._classes[entry.name] = entry
+
+    def _node(self, item: Cursor) -> NodeGroup:
+        fields = item.fields(
+            "name", "count", "resources", "attributes", "at", "drain", "restore", "remove",
+            required=("name", "resources"),
+        )  # fmt: skip
+        count = self._int(fields, "count", 1, 1, MOST_OF_A_GROUP)
+        group = NodeGroup(
+            name=_parse(fields, "name", _name, ""),
+            count=count,
+            resources=self._resources(fields.get("resources"), count),
+            attributes=(
+                {key: value.text() for key, value in fields["attributes"].entries().items()}
+                if "attributes" in fields
+                else {}
+            ),
+            at_s=self._duration(fields, "at", 0.0),
+            drain_s=self._optional_duration(fields, "drain"),
+            restore_s=self._optional_duration(fields, "restore"),
+            remove_s=self._optional_duration(fields, "remove"),
+        )
+        for key, seconds in (("drain", group.drain_s), ("remove", group.remove_s)):
+            if seconds is not None and seconds < group.at_s:
+                fields[key].reject("is before the node is there")
+        if group.restore_s is not None and (group.drain_s is None or group.restore_s < group.drain_s):
+            fields["restore"].reject("needs an earlier drain")
+        return group
+
+    def _application(self, item: Cursor) -> Application:
+        fields = item.fields("id", "queue", "user", "groups", "at", "after", "tasks", required=("id", "queue", "tasks"))
+        if "after" in fields:
+            if fields["after"].text() != "quiet":
+                fields["after"].reject("the only value is quiet")
+            if "at" in fields:
+                fields["at"].reject("give either at or after, not both")
+        user = _parse(fields, "user", _name, "shim-mock")
+        tasks = tuple(self._task(entry) for entry in _items(fields.get("tasks")))
+        self._unique(fields.get("tasks"), [group.name for group in tasks], "tasks of the application")
+        return Application(
+            id=_parse(fields, "id", _name, ""),
+            queue=_parse(fields, "queue", _queue, ""),
+            user=user,
+            groups=tuple(entry.parse(_name, "") for entry in _items(fields.get("groups"))) or (user,),
+            at_s=self._duration(fields, "at", 0.0),
+            after_quiet="after" in fields,
+            tasks=tasks,
+        )
+
+    def _task(self, item: Cursor) -> TaskGroup:
+        fields = item.fields(
+            "name", "count", "resources", "priorityClass", "runtime", "arrival", "at", "originator", "restart",
+            required=("name", "resources"),
+        )  # fmt: skip
+        count = self._int(fields, "count", 1, 1, MOST_OF_A_GROUP)
+        priority_class = NO_CLASS
+        if (named := fields.get("priorityClass")) is not None:
+            if (found := self._classes.get(named.text())) is None:
+                named.reject(f"no priority class {named.text()!r} is defined")
+            else:
+                priority_class = found
+        resources = self._resources(fields.get("resources"), count)
+        if "resources" in fields and resources is not None and not any(resources.values()):
+            fields["resources"].reject("a task needs some of at least one type")
+        return TaskGroup(
+            name=_parse(fields, "name", _name, ""),
+            count=count,
+            resources=resources,
+            priority_class=priority_class,
+            runtime_s=self._optional_duration(fields, "runtime"),
+            arrival_per_s=fields["arrival"].parse(quantities.rate, 1.0) if "arrival" in fields else None,
+            at_s=self._duration(fields, "at", 0.0),
+            originator=self._flag(fields, "originator", default=False),
+            restart=self._flag(fields, "restart", default=False),
+        )
+
+    def _releases(self, section: Cursor | None, seed: int) -> ReleasePolicy:
+        if section is None:
+            return ReleasePolicy(seed=seed)
+        fields = section.fields("delay", "loss", "duplication", "retry", "seed")
+        policy = ReleasePolicy(
+            delay_s=self._duration(fields, "delay", 0.0),
+            loss=self._decimal(fields, "loss", 0.0, 0.0, 1.0),
+            duplication=self._decimal(fields, "duplication", 0.0, 0.0, 1.0),
+            retry_s=self._optional_duration(fields, "retry"),
+            seed=self._int(fields, "seed", seed, 0, quantities.INT32_MAX),
+        )
+        if policy.retry_s == 0:
+            fields["retry"].reject("must be above zero")
+        if policy.loss == 1 and policy.retry_s is not None:
+            fields["retry"].reject("never ends when every confirmation is lost")
+        return policy
+
+    def _expectations(self, section: Cursor | None, queues: Mapping[str, QueueLimits]) -> tuple[Expectation, ...]:
+        found = []
+        for item in _items(section):
+            try:
+                expectation = parse_expectation(item.text())
+            except ValueError as error:
+                item.reject(str(error))
+                continue
+            queue = expectation.queue
+            if expectation.needs_guarantee and not queues.get(queue, QueueLimits()).guaranteed:
+                item.reject(f"the configuration gives {queue} no guarantee")
+            found.append(expectation)
+        return tuple(found)
+
+    def _resources(self, section: Cursor | None, count: int) -> dict[str, int]:
+        amounts: dict[str, int] = {}
+        for resource_type, value in section.entries().items() if section is not None else ():
+            if _TYPE.fullmatch(resource_type) is None:
+                value.reject(f"{resource_type!r} is no name of a resource type")
+                continue
+            amount = value.parse(partial(quantities.quantity, resource_type=resource_type), 0)
+            if amount * count > quantities.INT64_MAX:
+                value.reject(f"too large: {count} times this overflows 64 bits")
+            amounts[resource_type] = amount
+        return amounts
+
+    def _total(self, fields: Fields, nodes: tuple[NodeGroup, ...]) -> None:
+        capacity: dict[str, int] = {}
+        for group in nodes:
+            for resource_type, amount in group.resources.items():
+                capacity[resource_type] = capacity.get(resource_type, 0) + amount * group.count
+        for resource_type, amount in capacity.items():
+            if amount > quantities.INT64_MAX:
+                fields["nodes"].reject(f"all nodes together overflow 64 bits of {resource_type}")
+
+    def _unique(self, section: Cursor | None, names: list[str], what: str) -> None:
+        section_items = _items(section)
+        for index, name in enumerate(names):
+            if name and name in names[:index]:
+                section_items[index].reject(f"{name!r} appears twice among the {what}")
+
+    def _unique_keys(self, section: Cursor | None, applications: tuple[Application, ...]) -> None:
+        """Keys are unique per partition: application a-b with task c must not meet application a with task
+        b-c.
+        """
+        seen: dict[str, str] = {}
+        for index, application in enumerate(applications):
+            for group in application.tasks:
+                prefix = f"{application.id}-{group.name}"
+                if section is not None and seen.setdefault(prefix, application.id) != application.id:
+                    list(section.items())[index].reject(
+                        f"its tasks {prefix}-* have the same keys as those of {seen[prefix]!r}"
+                    )
+
+    def _int(self, fields: Fields, key: str, default: int, least: int, most: int) -> int:
+        return _parse(fields, key, lambda text: quantities.integer(text, least, most), default)
+
+    def _decimal(self, fields: Fields, key: str, default: float, least: float, most: float) -> float:
+        return _parse(fields, key, lambda text: quantities.decimal(text, least, most), default)
+
+    def _duration(self, fields: Fields, key: str, default: float) -> float:
+        return _parse(fields, key, quantities.duration, default)
+
+    def _optional_duration(self, fields: Fields, key: str) -> float | None:
+        return fields[key].parse(quantities.duration, 0.0) if key in fields else None
+
+    def _flag(self, fields: Fields, key: str, *, default: bool) -> bool:
+        return _parse(fields, key, quantities.flag, default)
+
+
+def _parse(fields: Fields, key: str, parser: Callable[[str], Value], default: Value) -> Value:
+    """The field *key* through *parser*; *default* where it is missing or wrong."""
+    return fields[key].parse(parser, default) if key in fields else default
+
+
+def _items(section: Cursor | None) -> list[Cursor]:
+    return [] if section is None else list(section.items())
+
+
+def _name(text: str) -> str:
+    if _NAME.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is no name: 1 to 63 letters, digits, dots, dashes or underscores")
+    return text
+
+
+def _queue(text: str) -> str:
+    if _QUEUE.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is no full queue path such as root.prod")
+    return text.lower()
+
+
+def _generation(text: str) -> Generation:
+    try:
+        return Generation(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no generation: g2 or g3") from None
+
+
+def _may_preempt(text: str) -> bool:
+    if text not in ("Never", "PreemptLowerPriority"):
+        raise ValueError(f"{text!r} is no preemption policy: Never or PreemptLowerPriority")
+    return text == "PreemptLowerPriority"

@@ -1,0 +1,227 @@
+"""A core served on a loopback port inside the test's own event loop, and a shim's side of the conversation.
+
+Time is a :class:`ManualClock`: delays pass when a test says so. Waiting is always for a condition; a test that would
+wait for ever is ended by the timeout of :func:`until`, never by a sleep that was too short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from si.v1 import si_pb2 as si
+from si.v1 import si_pb2_grpc
+
+from core.partition.engine import Engine
+from core.service.clock import ManualClock
+from core.service.engine_port import EnginePort
+from core.service.garbage import GarbageKeeper
+from core.service.logs import LogFormat, LogLevel, build_logger
+from core.service.metrics import ServiceMetrics
+from core.service.server import KornelServer, ServerSettings
+
+PATIENCE_S: Final = 10.0
+QUIET_TURNS: Final = 60
+"""Turns of the event loop after which, with the clock standing still, nothing more is going to come."""
+
+CONFIG: Final = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: a
+"""
+
+
+@dataclass
+class Core:
+    """A serving core and a channel to it."""
+
+    server: KornelServer
+    clock: ManualClock
+    metrics: ServiceMetrics
+    channel: grpc.aio.Channel
+    address: str
+
+    @property
+    def scheduler(self) -> si_pb2_grpc.SchedulerAsyncStub:
+        return si_pb2_grpc.SchedulerStub(self.channel)
+
+    async def register(self, rm_id: str = "rm-1", config: str = CONFIG) -> None:
+        await self.scheduler.RegisterResourceManager(
+            si.RegisterResourceManagerRequest(rmID=rm_id, config=config), timeout=PATIENCE_S
+        )
+
+    def raw(self, method: str) -> Any:
+        """A bidirectional call that sends and receives bytes."""
+        return self.channel.stream_stream(f"/si.v1.Scheduler/{method}")()
+
+    async def settle(self) -> None:
+        """Let everything that can happen without time passing happen."""
+        for _ in range(QUIET_TURNS):
+            await asyncio.sleep(0.001)
+
+    async def serves(self) -> None:
+        """Fails unless a node can be created and its answer read on a stream of its own."""
+        await self.register()
+        async with Conversation.open(self.scheduler.UpdateNode()) as nodes:
+            await nodes.send(node_request(create("probe")))
+            assert (await nodes.receive()).accepted[0].nodeID == "probe"
+
+
+@asynccontextmanager
+async def running_core(engine: EnginePort | None = None, **settings: Any) -> AsyncIterator[Core]:
+    """A core that serves *engine*, by default the real one. Checks at the end that nothing of it is left over."""
+    before = asyncio.all_tasks()
+    metrics = ServiceMetrics()
+    clock = ManualClock()
+    server = KornelServer(
+        Engine() if engine is None else engine,
+        ServerSettings(address="127.0.0.1:0", version="test", **settings),
+        clock=clock,
+        metrics=metrics,
+        logger=build_logger(LogFormat.CONSOLE, LogLevel.WARNING),
+        garbage=GarbageKeeper(enabled=False),
+    )
+    address = await server.start()
+    options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        yield Core(server, clock, metrics, channel, address)
+    await until(lambda: metrics.live_streams == 0, "streams to end with their channel")
+    await server.stop()
+    await until(lambda: not asyncio.all_tasks() - before, "tasks of the core to end")
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Return when *condition* holds. Fails, naming *what*, if that takes unreasonably long."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PATIENCE_S
+    while not condition():
+        if loop.time() > deadline:
+            raise AssertionError(f"waited {PATIENCE_S} s for {what}")
+        await asyncio.sleep(0.001)
+
+
+@dataclass
+class Conversation:
+    """One stream, from the shim's side."""
+
+    call: Any
+    got: list[Any] = field(default_factory=list)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, call: Any) -> AsyncIterator[Conversation]:
+        """*call*, cancelled at the end if it is still open."""
+        try:
+            yield cls(call)
+        finally:
+            call.cancel()
+
+    async def send(self, *requests: Any) -> None:
+        for request in requests:
+            await asyncio.wait_for(self.call.write(request), PATIENCE_S)
+
+    async def receive(self) -> Any:
+        """The next response. Fails if there is none."""
+        response = await asyncio.wait_for(self.call.read(), PATIENCE_S)
+        assert response is not grpc.aio.EOF, f"the stream ended: {self.call}"
+        self.got.append(response)
+        return response
+
+    async def entries(self, count: int) -> list[Any]:
+        """At least *count* entries of any list, message borders left out."""
+        found: list[Any] = []
+        while len(found) < count:
+            response = await self.receive()
+            found += [entry for _, values in response.ListFields() for entry in values]
+        return found
+
+    async def half_close(self) -> None:
+        await self.call.done_writing()
+
+    async def end(self) -> tuple[grpc.StatusCode, str]:
+        """How the stream ends, and the text that comes with it; responses before the end are kept in ``got``."""
+        try:
+            while (response := await asyncio.wait_for(self.call.read(), PATIENCE_S)) is not grpc.aio.EOF:
+                self.got.append(response)
+        except grpc.aio.AioRpcError:
+            pass
+        code = await asyncio.wait_for(self.call.code(), PATIENCE_S)
+        return code, await self.call.details()
+
+    async def silent(self, core: Core) -> bool:
+        """Whether no response comes although everything that can happen now has happened."""
+        reading = asyncio.ensure_future(self.call.read())
+        await core.settle()
+        quiet = not reading.done()
+        if quiet:
+            # The stream is of no use after this: a read that is given up ends the call.
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        return quiet
+
+
+def resource(**amounts: int) -> si.Resource:
+    return si.Resource(resources={name: si.Quantity(value=amount) for name, amount in amounts.items()})
+
+
+def create(node_id: str, partition: str | None = None, **capacity: int) -> si.NodeInfo:
+    """Creation of a node of 10 vcore and 10 memory unless told otherwise."""
+    attributes = {} if partition is None else {"si/node-partition": partition}
+    return si.NodeInfo(
+        nodeID=node_id,
+        action=si.NodeInfo.CREATE,
+        attributes=attributes,
+        schedulableResource=resource(**(capacity or {"vcore": 10_000, "memory": 10})),
+    )
+
+
+def node_request(*nodes: si.NodeInfo, rm_id: str = "rm-1") -> si.NodeRequest:
+    return si.NodeRequest(rmID=rm_id, nodes=nodes)
+
+
+def application_request(
+    *application_ids: str, partition: str = "", rm_id: str = "rm-1", queue: str = "root.a"
+) -> si.ApplicationRequest:
+    added = [
+        si.AddApplicationRequest(
+            applicationID=application_id,
+            queueName=queue,
+            partitionName=partition,
+            ugi=si.UserGroupInformation(user="ann", groups=["staff"]),
+        )
+        for application_id in application_ids
+    ]
+    return si.ApplicationRequest(rmID=rm_id, new=added)
+
+
+def ask(key: str, application_id: str = "app", partition: str = "", **amounts: int) -> si.Allocation:
+    """An ask of 1000 vcore unless told otherwise."""
+    return si.Allocation(
+        allocationKey=key,
+        applicationID=application_id,
+        partitionName=partition,
+        resourcePerAlloc=resource(**(amounts or {"vcore": 1_000})),
+    )
+
+
+def allocation_request(*allocations: si.Allocation, rm_id: str = "rm-1") -> si.AllocationRequest:
+    return si.AllocationRequest(rmID=rm_id, allocations=allocations)
+
+
+def release_request(*releases: si.AllocationRelease, rm_id: str = "rm-1") -> si.AllocationRequest:
+    return si.AllocationRequest(
+        rmID=rm_id, releases=si.AllocationReleasesRequest(allocationsToRelease=releases)
+    )
+
+
+def keys(entries: Iterable[Any]) -> list[str]:
+    return [entry.allocationKey for entry in entries]

@@ -1,0 +1,73 @@
+"""Whatever a shim does, in whatever order: the books add up, the laws hold, and nobody is forgotten."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.properties.shim import WIDTH, Operation, Shim, check_books, check_nothing_left, random_history
+
+HISTORIES = st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), max_size=80)
+VARIANTS = st.integers(0, 23)
+
+
+def _amounts(shim: Shim) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    state = shim.state
+    return (
+        {node_id: list(node.free) for node_id, node in state.nodes.items()},
+        {path: list(queue.used) for path, queue in state.queues.items()},
+    )
+
+
+def _check_only_forced_excess(
+    shim: Shim, before: tuple[dict[str, list[int]], dict[str, list[int]]]
+) -> None:
+    """A cycle leaves no node and no queue further above what it has than it found them."""
+    state = shim.state
+    free_before, used_before = before
+    for node_id, node in state.nodes.items():
+        for was, now in zip(free_before[node_id], node.free, strict=True):
+            assert now >= 0 or now == was, f"{node} is filled beyond its capacity"
+    for path, queue in state.queues.items():
+        for t, most in queue.max.items():
+            now = queue.used[t]
+            assert now <= most or now == used_before[path][t], f"{queue} is filled beyond its max"
+
+
+def _play(variant: int, history: list[Operation]) -> None:
+    shim = Shim(variant)
+    for operation in history:
+        shim.perform(operation)
+        check_books(shim)
+        before = _amounts(shim)
+        shim.settle()
+        check_books(shim)
+        _check_only_forced_excess(shim, before)
+        check_nothing_left(shim)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(VARIANTS, HISTORIES)
+@example(0, [])
+def test_any_history(variant: int, history: list[Operation]) -> None:
+    """After every operation the books are sound, and after every cycle nothing that fits is left waiting."""
+    _play(variant, history)
+
+
+def test_long_histories() -> None:
+    """The same holds over long histories, in which everything has happened to everything."""
+    for seed in range(12):
+        _play(seed * 2 + 1, list(random_history(seed, 250)))
+
+
+def test_long_histories_preempt() -> None:
+    """The histories are not idle: asks preempt, victims are confirmed, and asks are placed."""
+    preemptions = placed = 0
+    for seed in range(6):
+        shim = Shim(seed)
+        for operation in random_history(seed, 250):
+            shim.perform(operation)
+        preemptions += shim.state.preemptions
+        placed += sum(line.startswith("Allocated(") for line in shim.log)
+    assert preemptions > 10
+    assert placed > 300

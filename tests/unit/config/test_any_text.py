@@ -1,0 +1,103 @@
+"""Whatever the text, loading it gives a configuration or a ConfigError."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from core.config.loader import DEFAULT_CONFIGURATION, checksum, load
+from core.config.problems import ConfigError, Severity
+
+KEYS = [
+    "partitions", "name", "queues", "parent", "resources", "guaranteed", "max", "maxapplications", "properties",
+    "adminacl", "submitacl", "childtemplate", "limits", "limit", "users", "groups", "maxresources", "placementrules",
+    "create", "value", "filter", "type", "preemption", "enabled", "cycle", "batch", "monitor", "policies",
+    "nodesortpolicy", "resourceweights", "vcore", "memory", "quota.preemption.delay", "preemption.delay", "<<", "root",
+]  # fmt: skip
+WORDS = [
+    "",
+    "root",
+    "*",
+    "a,b c",
+    "10",
+    "-1",
+    "1Gi",
+    "500m",
+    "fixed",
+    "root.a",
+    "user",
+    "30s",
+    "true",
+    "x.*",
+    "(",
+    "[[:",
+]
+
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.sampled_from(WORDS), st.text(max_size=8)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(st.sampled_from(KEYS), st.text(max_size=5)), inner, max_size=4),
+    ),
+    max_leaves=20,
+)
+
+
+def attempt(text: str) -> None:
+    try:
+        configuration = load(text)
+    except ConfigError as error:
+        refusal = error
+    else:
+        assert configuration.partitions
+        assert all(problem.severity is Severity.WARNING for problem in configuration.warnings)
+        return
+    assert any(problem.severity is Severity.ERROR for problem in refusal.problems)
+    assert str(refusal)
+
+
+@given(st.text())
+@example("\x00")
+@example("\ud800")
+@example("\ufeff")
+@example("%YAML 9.9\n---\na")
+@example("!!int a: b")
+@example("&a &b c")
+@example("? ?")
+@example("a: !<tag:yaml.org,2002:int> x")
+@example("checksum: ")
+def test_arbitrary_text(text: str) -> None:
+    """Nothing but ConfigError escapes for arbitrary text."""
+    attempt(text)
+    assert len(checksum(text)) == 64
+
+
+@given(st.text(alphabet="-:?[]{},&*!|>'\"%@`#<~ \n\tabroot0159.\\x"))
+def test_arbitrary_punctuation(text: str) -> None:
+    """Nothing but ConfigError escapes for text made of what YAML gives a meaning to."""
+    attempt(text)
+
+
+@given(values)
+def test_arbitrary_structure(value: Any) -> None:
+    """Nothing but ConfigError escapes for well-formed YAML of any shape, at any level of the schema."""
+    for wrapped in (
+        value,
+        {"partitions": value},
+        {"partitions": [value]},
+        {"partitions": [{"queues": [], "preemption": value, "nodesortpolicy": value, "limits": [value]}]},
+        {"partitions": [{"queues": [{"name": "a", "resources": value, "properties": value, "limits": [value]}]}]},
+        {"partitions": [{"queues": [{"name": "a", "queues": [value]}], "placementrules": [value]}]},
+    ):
+        attempt(json.dumps(wrapped))
+
+
+@given(st.data())
+def test_damaged_text(data: st.DataObject) -> None:
+    """Nothing but ConfigError escapes for a good text with a piece cut out or put in."""
+    start = data.draw(st.integers(0, len(DEFAULT_CONFIGURATION)))
+    end = data.draw(st.integers(start, min(start + 10, len(DEFAULT_CONFIGURATION))))
+    attempt(DEFAULT_CONFIGURATION[:start] + data.draw(st.text(max_size=5)) + DEFAULT_CONFIGURATION[end:])

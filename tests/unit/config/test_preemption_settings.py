@@ -1,0 +1,100 @@
+"""The preemption switches of a partition: T12, config.md 2.7, preemption.md 0.2 and E.1."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.config.loader import load
+from core.config.model import POLICIES, PreemptionConfig
+from core.domain.settings import GuaranteeMode
+from tests.unit.config.reading import errors, only
+
+
+def read(preemption: str) -> PreemptionConfig:
+    return only(load(text(preemption))).preemption
+
+
+def text(preemption: str) -> str:
+    return f"partitions:\n  - queues: []\n    preemption: {preemption}\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("", (True, False)),
+        ("{}", (True, False)),
+        ("{enabled: ~}", (True, False)),
+        ("{enabled: false}", (False, False)),
+        ("{enabled: true}", (True, False)),
+        ("{quotapreemptionenabled: true}", (True, True)),
+    ],
+)
+def test_t12_switches(written: str, expected: tuple[bool, bool]) -> None:
+    """Unset switches have their defaults: guarantee-driven on, quota off."""
+    found = read(written)
+    assert (found.enabled, found.quota_enabled) == expected
+
+
+def test_defaults() -> None:
+    """Without a word about preemption everything is at its default."""
+    assert read("{}") == PreemptionConfig()
+    assert PreemptionConfig().policies == POLICIES == ("required-node", "quota", "guarantee", "monitor")
+
+
+def test_everything_set() -> None:
+    """Every key reaches its field."""
+    written = (
+        "{guaranteemode: strict, coexist: yes, policies: [guarantee, required-node], cost: default, governor: {},"
+        " cycle: {interval_ms: 250, limit: 0.5, batch: 3}}"
+    )
+    assert read(written) == PreemptionConfig(
+        guarantee_mode=GuaranteeMode.STRICT,
+        coexist=True,
+        policies=("guarantee", "required-node"),
+        cycle_interval_ns=250 * 10**6,
+        cycle_limit=0.5,
+        cycle_batch=3,
+        governor={},
+    )
+
+
+def test_monitor_has_all_its_parameters() -> None:
+    """A configured monitor has every parameter, at its default where it is not given."""
+    assert read("{monitor: {enabled: true, per_round: 1, contract: strict}}").monitor == {
+        "enabled": True, "observe_only": False, "balance": False, "reserved_first": False, "conservative": False,
+        "interval_ms": 3000, "max_wait_ms": 15000, "dead_zone": 0.1, "per_round": 1.0, "natural_factor": 0.2,
+        "originator_reserve": 0.0, "contract": "strict",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ("{enabled: maybe}", "enabled"),
+        ("{quotapreemptionenabled: 'true'}", "quotapreemptionenabled"),
+        ("{guaranteemode: Strict}", "guaranteemode"),
+        ("{cost: cheapest}", "cost"),
+        ("{policies: [guarantee, storm]}", "policies[1]"),
+        ("{policies: [quota, quota]}", "policies[1]"),
+        ("{policies: quota}", "policies"),
+        ("{cycle: {interval_ms: 0}}", "cycle.interval_ms"),
+        ("{cycle: {batch: 0}}", "cycle.batch"),
+        ("{cycle: {limit: 1.1}}", "cycle.limit"),
+        ("{cycle: {limit: -0.1}}", "cycle.limit"),
+        ("{cycle: {speed: 1}}", "cycle.speed"),
+        ("{governor: {budget: 1}}", "governor.budget"),
+        ("{monitor: {interval_ms: 0}}", "monitor.interval_ms"),
+        ("{monitor: {max_wait_ms: -1}}", "monitor.max_wait_ms"),
+        ("{monitor: {dead_zone: -0.1}}", "monitor.dead_zone"),
+        ("{monitor: {per_round: 1.5}}", "monitor.per_round"),
+        ("{monitor: {natural_factor: 2}}", "monitor.natural_factor"),
+        ("{monitor: {originator_reserve: .nan}}", "monitor.originator_reserve"),
+        ("{monitor: {contract: loose}}", "monitor.contract"),
+        ("{monitor: {kill: true}}", "monitor.kill"),
+        ("{monitor: true}", "monitor"),
+    ],
+)
+def test_refused(written: str, path: str) -> None:
+    """Unknown words and keys and numbers out of range are refused at their place."""
+    (problem,) = errors(text(written))
+    assert problem.path == f"partitions[0].preemption.{path}"

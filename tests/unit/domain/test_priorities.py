@@ -1,0 +1,25 @@
+"""What a queue shows of the priorities below it (preemption.md G, scheduling.md examples 31 and 32)."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.domain.priorities import PRIORITY_MAX, PRIORITY_MIN, exposed
+
+
+@pytest.mark.parametrize(
+    ("base", "offset", "fenced", "expected"),
+    [
+        (10, 5, False, 15),
+        (10, 5, True, 5),
+        (PRIORITY_MIN, 5, False, PRIORITY_MIN),
+        (PRIORITY_MIN, 5, True, PRIORITY_MIN),
+        (10, PRIORITY_MAX, False, PRIORITY_MAX),
+        (-1, PRIORITY_MIN, False, PRIORITY_MIN),
+        (2 * 10**9, 10**9, False, PRIORITY_MAX),
+        (-2 * 10**9, -(10**9), False, PRIORITY_MIN),
+    ],
+)
+def test_exposed(base: int, offset: int, fenced: bool, expected: int) -> None:
+    """Plus the offset, or behind a fence the offset alone, held within 32 bits; nothing waiting shows nothing."""
+    assert exposed(base, offset, fenced=fenced) == expected

@@ -1,0 +1,90 @@
+"""An engine that does just enough to drive the service: no queues, no quotas, endless nodes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from core.domain.commands import (
+    AllocationSpec,
+    Command,
+    CommandRefused,
+    Fault,
+    NodeAction,
+    RegisterManager,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateConfiguration,
+    UpdateNodes,
+)
+from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted
+from core.domain.resources import NOTHING
+from core.domain.status import EngineStatus
+
+
+@dataclass
+class FakeSlice:
+    effects: list[Effect]
+    more: bool
+
+
+@dataclass
+class FakeEngine:
+    """Accepts everything and places asks in order of arrival, *budget* per cycle, once it is told so by ``placing``."""
+
+    rm_id: str = ""
+    preemption_interval_ns: int | None = None
+    wakeup_ns: int | None = None
+    placing: bool = True
+    applied: list[tuple[int, Command]] = field(default_factory=list)
+    cycles: list[int] = field(default_factory=list)
+    preempted_at: list[int] = field(default_factory=list)
+    pending: deque[AllocationSpec] = field(default_factory=deque)
+    answers: dict[type[Command], Callable[[Command], list[Effect]]] = field(default_factory=dict)
+    on_cycle: Callable[[int], list[Effect]] | None = None
+
+    def apply(self, command: Command, now_ns: int) -> list[Effect]:
+        self.applied.append((now_ns, command))
+        if type(command) in self.answers:
+            return self.answers[type(command)](command)
+        match command:
+            case RegisterManager():
+                if not command.rm_id:
+                    raise CommandRefused(Fault.INVALID_ARGUMENT, "no rmID")
+                if self.rm_id not in {"", command.rm_id}:
+                    raise CommandRefused(Fault.OTHER_MANAGER, f"{self.rm_id} is registered")
+                self.rm_id = command.rm_id
+                self.pending.clear()
+                return []
+            case UpdateConfiguration():
+                return []
+            case UpdateNodes():
+                return [NodeAccepted(n.node_id) for n in command.nodes if n.action == NodeAction.CREATE]
+            case UpdateApplications():
+                return [ApplicationAccepted(application.application_id) for application in command.add]
+            case UpdateAllocations():
+                self.pending.extend(command.allocations)
+                return []
+
+    def cycle(self, now_ns: int, budget: int) -> FakeSlice:
+        self.cycles.append(now_ns)
+        if self.wakeup_ns is not None and self.wakeup_ns <= now_ns:
+            self.wakeup_ns = None
+        if self.on_cycle is not None:
+            return FakeSlice(self.on_cycle(now_ns), more=False)
+        effects: list[Effect] = []
+        while self.placing and self.pending and len(effects) < budget:
+            spec = self.pending.popleft()
+            effects.append(Allocated(spec, "n1", spec.resources or NOTHING))
+        return FakeSlice(effects, more=self.placing and bool(self.pending))
+
+    def preempt(self, now_ns: int) -> list[Effect]:
+        self.preempted_at.append(now_ns)
+        return []
+
+    def next_wakeup_ns(self) -> int | None:
+        return self.wakeup_ns
+
+    def status(self) -> EngineStatus:
+        return EngineStatus(self.rm_id, "", ())

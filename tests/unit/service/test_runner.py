@@ -1,0 +1,388 @@
+"""The one task that owns the engine, driven by a scripted engine and a clock that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from core.config.problems import ConfigError, Problem, Severity
+from core.domain.commands import (
+    AllocationSpec,
+    Command,
+    CommandRefused,
+    Fault,
+    NodeAction,
+    NodeSpec,
+    RegisterManager,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateConfiguration,
+    UpdateNodes,
+)
+from core.domain.effects import Effect, NodeAccepted, PreemptionDecided
+from core.domain.reasons import Outcome
+from core.service.clock import SECOND_NS, ManualClock
+from core.service.garbage import GarbageKeeper
+from core.service.logs import LogFormat, LogLevel, build_logger
+from core.service.metrics import ServiceMetrics
+from core.service.runner import PartitionRunner
+from core.service.status_codes import EngineFault, ResyncRequired, ShuttingDown, status_of
+from core.service.streams import Kind, Stream, Switchboard
+from tests.unit.service.fakes import FakeEngine
+
+MANAGER = RegisterManager("rm-1")
+
+
+@dataclass
+class Running:
+    """A runner at work."""
+
+    runner: PartitionRunner
+    engine: FakeEngine
+    board: Switchboard
+    clock: ManualClock
+    metrics: ServiceMetrics
+    log: io.StringIO
+    damage: list[bool] = field(default_factory=list)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0)
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def drain(self, stream: Stream) -> list[object]:
+        found: list[object] = []
+        while (batch := self.board.take(stream)) is not None:
+            found += batch.entries
+        return found
+
+
+@asynccontextmanager
+async def running(engine: FakeEngine | None = None, *, intake_limit: int = 16) -> AsyncIterator[Running]:
+    engine = engine or FakeEngine()
+    metrics, clock, log = ServiceMetrics(), ManualClock(), io.StringIO()
+    board = Switchboard(metrics, queue_limit=100)
+    damage: list[bool] = []
+    runner = PartitionRunner(
+        engine,
+        board,
+        clock=clock,
+        metrics=metrics,
+        logger=build_logger(LogFormat.JSON, LogLevel.DEBUG, log),
+        garbage=GarbageKeeper(enabled=False),
+        on_damage=damage.append,
+        budget=2,
+        intake_limit=intake_limit,
+    )
+    task = asyncio.create_task(runner.run())
+    yield Running(runner, engine, board, clock, metrics, log, damage)
+    runner.stop()
+    await asyncio.wait_for(task, 5)
+
+
+def asks(*keys: str, rm_id: str = "rm-1") -> UpdateAllocations:
+    return UpdateAllocations(rm_id, tuple(AllocationSpec(key, "app", "[rm-1]default", None) for key in keys))
+
+
+def create(*names: str, rm_id: str = "rm-1") -> UpdateNodes:
+    return UpdateNodes(rm_id, tuple(NodeSpec(name, NodeAction.CREATE, "[rm-1]default") for name in names))
+
+
+async def test_commands_are_applied_in_order_with_the_clock_of_the_moment() -> None:
+    """Every command gets the time at which it is applied; order is that of arrival (DESIGN 2.1)."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        stream = r.board.open(Kind.NODE)
+        await r.runner.submit(stream, create("a"))
+        await r.until(lambda: len(r.engine.applied) == 2)
+        r.clock.advance(5)
+        await r.runner.submit(stream, create("b"))
+        await r.until(lambda: len(r.engine.applied) == 3)
+        start = r.engine.applied[0][0]
+        assert [(at - start, type(command)) for at, command in r.engine.applied] == [
+            (0, RegisterManager),
+            (0, UpdateNodes),
+            (5, UpdateNodes),
+        ]
+        assert r.drain(stream) == [NodeAccepted("a"), NodeAccepted("b")]
+
+
+async def test_slices_go_on_while_there_is_more_and_then_stop() -> None:
+    """A full load is worked off in slices of the budget; afterwards the engine is left alone (DESIGN 3)."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        stream = r.board.open(Kind.ALLOCATION)
+        await r.settle()
+        before = len(r.engine.cycles)
+        await r.runner.submit(stream, asks("1", "2", "3", "4", "5"))
+        await r.until(lambda: len(r.engine.applied) == 2 and not r.engine.pending)
+        await r.settle()
+        assert len(r.engine.cycles) - before == 3
+        assert len(r.drain(stream)) == 5
+
+
+async def test_a_slice_is_handed_over_before_the_next_starts() -> None:
+    """When a slice begins, the decisions of the one before it already wait for their stream (1.1)."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        waiting: list[int] = []
+        plain_cycle = r.engine.cycle
+
+        def cycle(now_ns: int, budget: int) -> object:
+            waiting.append(r.metrics.queued_entries)
+            return plain_cycle(now_ns, budget)
+
+        r.engine.cycle = cycle  # type: ignore[method-assign, assignment]
+        await r.runner.submit(r.board.open(Kind.ALLOCATION), asks("1", "2", "3", "4"))
+        await r.until(lambda: len(r.engine.applied) == 2 and not r.engine.pending)
+        assert waiting[:2] == [0, 2]
+
+
+async def test_others_get_their_turn_between_slices() -> None:
+    """The loop stays responsive under full load: each slice yields (DESIGN 3)."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        turns = 0
+        await r.runner.submit(r.board.open(Kind.ALLOCATION), asks(*(str(n) for n in range(40))))
+        while r.engine.pending or len(r.engine.applied) < 2:
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= 10
+
+
+async def test_the_engine_is_called_when_it_asked_to_be() -> None:
+    """With no input the task sleeps until the engine's next wake-up, and no longer."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        r.engine.wakeup_ns = r.clock.now_ns() + 30 * SECOND_NS
+        await r.runner.submit(r.board.open(Kind.NODE), create("n"))
+        await r.settle()
+        before = len(r.engine.cycles)
+        r.clock.advance(29 * SECOND_NS)
+        await r.settle()
+        assert len(r.engine.cycles) == before
+        r.clock.advance(SECOND_NS)
+        await r.until(lambda: len(r.engine.cycles) == before + 1)
+
+
+async def test_a_wakeup_that_stays_in_the_past_does_not_spin() -> None:
+    """An engine that goes on asking for a time that is over is called again later, not at once for ever."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        r.engine.on_cycle = lambda now_ns: []
+        r.engine.next_wakeup_ns = lambda: 0  # type: ignore[method-assign]
+        await r.runner.submit(r.board.open(Kind.NODE), create("n"))
+        await r.settle()
+        before = len(r.engine.cycles)
+        await r.settle()
+        assert len(r.engine.cycles) == before
+
+
+async def test_preemption_runs_on_its_own_interval() -> None:
+    """The periodic preemption round comes once per interval, the first one interval after it is enabled."""
+    async with running() as r:
+        r.engine.preemption_interval_ns = 10 * SECOND_NS
+        await r.runner.call(MANAGER)
+        await r.settle()
+        start = r.clock.now_ns()
+        for _ in range(25):
+            r.clock.advance(SECOND_NS)
+            await r.settle()
+        assert [(at - start) // SECOND_NS for at in r.engine.preempted_at] == [10, 20]
+
+
+async def test_an_unknown_manager_ends_its_stream_only() -> None:
+    """Nothing of the message is applied, nor of those behind it on the same stream (1.1, case 11)."""
+    async with running() as r:
+        stream = r.board.open(Kind.NODE)
+        await r.runner.submit(stream, create("a"))
+        await r.runner.call(MANAGER)
+        await r.runner.submit(stream, create("b"))
+        await r.settle()
+        assert isinstance(stream.error, CommandRefused)
+        assert "rm-1" in str(stream.error)
+        assert "NodeRequest" in str(stream.error)
+        assert [type(command) for _, command in r.engine.applied] == [RegisterManager]
+
+
+@pytest.mark.parametrize("command", [create("a", rm_id=""), UpdateApplications(""), UpdateAllocations("")])
+async def test_an_empty_manager_is_unknown_even_if_nobody_is_registered(
+    command: UpdateNodes | UpdateApplications | UpdateAllocations,
+) -> None:
+    """No rmID is not the rmID of nobody."""
+    async with running() as r:
+        stream = r.board.open(Kind.NODE)
+        await r.runner.submit(stream, command)
+        await r.until(lambda: stream.ending)
+        assert not r.engine.applied
+
+
+async def test_a_stream_ends_after_what_it_sent_was_decided() -> None:
+    """Asks followed by a half-close are applied and scheduled before the stream ends (1.1)."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        stream = r.board.open(Kind.ALLOCATION)
+        await r.runner.submit(stream, asks("1", "2"))
+        await r.runner.end(stream, None)
+        await r.until(lambda: stream.ending)
+        assert stream.error is None
+        assert stream.flush == 2
+
+
+async def test_registration_drops_what_the_old_one_left() -> None:
+    """Effects of the registration itself and of the time before it reach nobody (5.2, DB-4)."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        await r.runner.submit(r.board.open(Kind.NODE), create("old"))
+
+        def again(command: Command) -> list[Effect]:
+            return [NodeAccepted("stale")]
+
+        r.engine.answers[RegisterManager] = again
+        await r.runner.call(MANAGER)
+        stream = r.board.open(Kind.NODE)
+        await r.runner.submit(stream, create("new"))
+        await r.settle()
+        assert r.drain(stream) == [NodeAccepted("new")]
+
+
+async def test_a_failed_reregistration_leaves_nobody_registered() -> None:
+    """After it, a message of the manager ends its stream FAILED_PRECONDITION (5.1, case 10)."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        stream = r.board.open(Kind.NODE)
+        await r.runner.submit(stream, create("a"))
+
+        def fail(command: Command) -> list[Effect]:
+            r.engine.rm_id = ""
+            raise ConfigError([Problem(Severity.ERROR, 1, 1, "", "bad")])
+
+        r.engine.answers[RegisterManager] = fail
+        with pytest.raises(ConfigError):
+            await r.runner.call(MANAGER)
+        await r.runner.submit(stream, create("b"))
+        await r.until(lambda: stream.ending)
+        assert isinstance(stream.error, CommandRefused)
+        assert stream.error.fault is Fault.UNKNOWN_MANAGER
+
+
+async def test_configuration_changes_are_told_from_repetitions() -> None:
+    """`changed` compares checksums with the configuration in force (5.4, case 15)."""
+    text = "partitions:\n  - name: default\n    queues:\n      - name: root\n"
+    async with running() as r:
+        assert (await r.runner.call(RegisterManager("rm-1", text))).changed
+        assert not (await r.runner.call(UpdateConfiguration("rm-1", text))).changed
+        assert (await r.runner.call(UpdateConfiguration("rm-1", text + "# x\n"))).changed
+
+
+async def test_a_bug_in_a_command_is_answered_reported_and_survived() -> None:
+    """The offender gets INTERNAL, the log a traceback, health a warning, everybody else service; registering heals."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+
+        def explode(command: Command) -> list[Effect]:
+            raise ZeroDivisionError("by a bug")
+
+        r.engine.answers[UpdateNodes] = explode
+        bad = r.board.open(Kind.NODE)
+        await r.runner.submit(bad, create("a"))
+        await r.until(lambda: bad.ending)
+        assert isinstance(bad.error, EngineFault)
+        assert "ZeroDivisionError" in r.log.getvalue()
+        assert r.damage == [True]
+        assert r.metrics.engine_faults == 1
+        good = r.board.open(Kind.ALLOCATION)
+        await r.runner.submit(good, asks("k"))
+        await r.until(lambda: r.metrics.queued_entries == 1)
+        await r.runner.call(MANAGER)
+        assert r.damage == [True, False]
+
+
+async def test_a_bug_in_a_cycle_is_not_repeated_in_a_loop() -> None:
+    """After a failed cycle nothing is tried before a second has passed or input has come."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+
+        def explode(now_ns: int) -> list[Effect]:
+            raise ZeroDivisionError("by a bug")
+
+        r.engine.on_cycle = explode
+        await r.runner.submit(r.board.open(Kind.NODE), create("a"))
+        await r.settle()
+        assert r.metrics.engine_faults == 1
+        r.clock.advance(SECOND_NS)
+        await r.until(lambda: r.metrics.engine_faults == 2)
+        await r.settle()
+        assert r.metrics.engine_faults == 2
+        assert r.damage == [True]
+
+
+async def test_a_full_queue_makes_senders_wait_and_loses_nothing() -> None:
+    """Back-pressure instead of drops (DB-13)."""
+    async with running(intake_limit=2) as r:
+        await r.runner.call(MANAGER)
+        stream = r.board.open(Kind.NODE)
+        async with asyncio.timeout(5), asyncio.TaskGroup() as senders:
+            for n in range(50):
+                senders.create_task(r.runner.submit(stream, create(str(n))))
+        await r.until(lambda: len(r.engine.applied) == 51)
+        assert r.drain(stream) == [NodeAccepted(str(n)) for n in range(50)]
+
+
+async def test_stopping_finishes_what_was_taken_and_refuses_the_rest() -> None:
+    """What was queued before the stop is applied; later input is refused UNAVAILABLE."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        stream = r.board.open(Kind.NODE)
+        for n in range(5):
+            await r.runner.submit(stream, create(str(n)))
+        r.runner.stop()
+        with pytest.raises(ShuttingDown):
+            await r.runner.submit(stream, create("late"))
+        with pytest.raises(ShuttingDown):
+            await r.runner.call(MANAGER)
+    assert len(r.engine.applied) == 6
+
+
+async def test_responses_that_nobody_reads_end_in_resync() -> None:
+    """After an overflow nothing is applied for the manager until it registers again (1.1)."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        stream = r.board.open(Kind.NODE)
+        await r.runner.submit(stream, create(*(str(n) for n in range(101))))
+        await r.until(lambda: stream.ending)
+        applied = len(r.engine.applied)
+        following = r.board.open(Kind.ALLOCATION)
+        await r.runner.submit(following, asks("k"))
+        await r.until(lambda: following.ending)
+        assert isinstance(following.error, ResyncRequired)
+        assert status_of(following.error).details.startswith("resync-required")
+        assert len(r.engine.applied) == applied
+        await r.runner.call(MANAGER)
+        third = r.board.open(Kind.NODE)
+        await r.runner.submit(third, create("n"))
+        await r.settle()
+        assert r.drain(third) == [NodeAccepted("n")]
+
+
+async def test_preemption_decisions_are_logged_not_sent() -> None:
+    """Every attempt to preempt is counted, and those that triggered are in the log with their victims."""
+    decided = PreemptionDecided(1, "[rm-1]default", "queue", "k", "app", "root.a", Outcome.TRIGGERED, "", "n1", ())
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        effects: list[Effect] = [decided]
+        r.engine.on_cycle = lambda now_ns: [effects.pop()] if effects else []
+        await r.runner.submit(r.board.open(Kind.NODE), create())
+        await r.until(lambda: r.metrics.preemption_decisions == 1)
+        assert r.metrics.queued_entries == 0
+        assert "TRIGGERED" in r.log.getvalue()
+

@@ -1,0 +1,90 @@
+"""From errors to gRPC status codes."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import grpc
+import pytest
+from kornel.v1.configuration_pb2 import ConfigurationProblem, ConfigurationProblems
+
+from core.config.problems import ConfigError, Problem, Severity
+from core.domain.commands import CommandRefused, Fault
+from core.service.status_codes import (
+    DETAILS_LIMIT,
+    PROBLEMS_KEY,
+    PROBLEMS_LIMIT,
+    EngineFault,
+    MalformedMessage,
+    OtherManagerOnStream,
+    ResyncRequired,
+    ServiceError,
+    ShuttingDown,
+    UnknownPartition,
+    status_of,
+)
+
+Code = grpc.StatusCode
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (CommandRefused(Fault.UNKNOWN_MANAGER, "x"), Code.FAILED_PRECONDITION),
+        (CommandRefused(Fault.OTHER_MANAGER, "x"), Code.FAILED_PRECONDITION),
+        (CommandRefused(Fault.INVALID_ARGUMENT, "x"), Code.INVALID_ARGUMENT),
+        (MalformedMessage("x"), Code.INVALID_ARGUMENT),
+        (OtherManagerOnStream("x"), Code.INVALID_ARGUMENT),
+        (ResyncRequired("x"), Code.FAILED_PRECONDITION),
+        (UnknownPartition("x"), Code.NOT_FOUND),
+        (ShuttingDown("x"), Code.UNAVAILABLE),
+        (EngineFault("x"), Code.INTERNAL),
+    ],
+)
+def test_every_expected_error_has_its_code(error: Exception, code: grpc.StatusCode) -> None:
+    """Whose mistake it is decides the code; the text says what was wrong (protocol.md 1.1, 5.1)."""
+    assert status_of(error)[:2] == (code, "x")
+
+
+def test_the_table_is_complete() -> None:
+    """Each fault and each kind of service error has a row."""
+    assert all(status_of(CommandRefused(fault, "x")).details == "x" for fault in Fault)
+    assert all(status_of(kind("x")).details == "x" for kind in ServiceError.__subclasses__())
+
+
+def test_a_bug_tells_the_client_nothing_of_its_text() -> None:
+    """An unexpected exception is INTERNAL, and its text stays in the log."""
+    status = status_of(ZeroDivisionError("secret"))
+    assert status.code is Code.INTERNAL
+    assert "secret" not in status.details
+
+
+def test_configuration_problems_travel_as_text_and_as_metadata() -> None:
+    """A refused configuration lists its problems in both forms (kornel.v1.ConfigurationService)."""
+    status = status_of(
+        ConfigError(
+            [
+                Problem(Severity.ERROR, 3, 5, "partitions[0].queues", "bad", "good"),
+                Problem(Severity.WARNING, 0, 0, "", "odd"),
+            ]
+        )
+    )
+    assert status.code is Code.INVALID_ARGUMENT
+    assert "line 3, column 5: partitions[0].queues: bad (expected good)" in status.details
+    ((key, raw),) = status.trailing
+    assert key == PROBLEMS_KEY
+    assert isinstance(raw, bytes)
+    first, second = ConfigurationProblems.FromString(raw).problems
+    assert (first.severity, first.line, first.column) == (ConfigurationProblem.SEVERITY_ERROR, 3, 5)
+    assert second.severity == ConfigurationProblem.SEVERITY_WARNING
+
+
+def test_a_status_stays_within_what_headers_hold() -> None:
+    """However much there is to say, and in whatever script, the status still arrives."""
+    problems = [Problem(Severity.ERROR, n, 1, "p" * 50, "\u00fc\U0001f600" * 50) for n in range(1, 500)]
+    status = status_of(ConfigError(problems))
+    assert len(quote(status.details)) <= DETAILS_LIMIT
+    assert status.details.endswith("...")
+    raw = status.trailing[0][1]
+    assert 0 < len(raw) <= PROBLEMS_LIMIT
+    assert len(status_of(MalformedMessage("x" * 10**6)).details) <= DETAILS_LIMIT

@@ -1,0 +1,477 @@
+"""Translation between si.v1 messages and the engine's values."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from si.v1 import si_pb2 as si
+
+from core.domain.commands import AllocationSpec, ApplicationRef, NodeAction, ReleaseSpec, TerminationType
+from core.domain.effects import (
+    Allocated,
+    AllocationRejected,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationUpdated,
+    NodeAccepted,
+    NodeRejected,
+    Released,
+)
+from core.domain.resources import Resources
+from core.service import wire
+from core.service.wire import Decoder, Encoder, full_partition_name, list_key
+
+
+def amounts(**values: int) -> si.Resource:
+    return si.Resource(resources={name: si.Quantity(value=value) for name, value in values.items()})
+
+
+def decoded(message: si.Allocation) -> AllocationSpec:
+    (command,) = Decoder().allocation_commands(si.AllocationRequest(rmID="rm-1", allocations=[message]))
+    return command.allocations[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "full"),
+    [
+        ("", "[rm-1]default"),
+        ("default", "[rm-1]default"),
+        ("gpu", "[rm-1]gpu"),
+        ("[rm-1]gpu", "[rm-1]gpu"),
+        ("[other]gpu", "[other]gpu"),
+        ("[", "["),
+    ],
+)
+def test_partition_names_are_normalised(given: str, full: str) -> None:
+    """A bare name gets the prefix once, a name that starts with a bracket stays (protocol.md 4.1, cases 20, 21)."""
+    assert full_partition_name("rm-1", given) == full
+    assert decoded(si.Allocation(partitionName=given)).partition == full
+
+
+def test_allocation_is_decoded_field_by_field() -> None:
+    """Every field of an Allocation that the core reads arrives under its own name (2.5)."""
+    message = si.Allocation(
+        allocationKey="k",
+        applicationID="app",
+        partitionName="gpu",
+        resourcePerAlloc=amounts(vcore=1, memory=2),
+        priority=-7,
+        nodeID="n1",
+        taskGroupName="tg",
+        placeholder=True,
+        originator=True,
+        preemptionPolicy=si.PreemptionPolicy(allowPreemptOther=True),
+        allocationTags={
+            "creationTime": "1700000000",
+            "yunikorn.apache.org/requiredNode": "n7",
+            "a": "b",
+        },
+    )
+    assert decoded(message) == AllocationSpec(
+        key="k",
+        application_id="app",
+        partition="[rm-1]gpu",
+        resources=Resources({"memory": 2, "vcore": 1}),
+        priority=-7,
+        node_id="n1",
+        task_group="tg",
+        placeholder=True,
+        originator=True,
+        allow_preempt_self=False,
+        allow_preempt_other=True,
+        created_s=1_700_000_000,
+        required_node="n7",
+        tags=(
+            ("a", "b"),
+            ("creationTime", "1700000000"),
+            ("yunikorn.apache.org/requiredNode", "n7"),
+        ),
+    )
+
+
+def test_absent_policy_differs_from_an_empty_one() -> None:
+    """Absent means may be preempted, may not preempt; an empty policy says false to both (3.5)."""
+    absent = decoded(si.Allocation())
+    empty = decoded(si.Allocation(preemptionPolicy=si.PreemptionPolicy()))
+    assert (absent.allow_preempt_self, absent.allow_preempt_other) == (True, False)
+    assert (empty.allow_preempt_self, empty.allow_preempt_other) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1700000000", 1_700_000_000),
+        ("+5", 5),
+        ("0", 0),
+        ("", None),
+        ("-1", None),
+        ("1_0", None),
+        (" 1", None),
+        ("1\n", None),
+        ("1.5", None),
+        ("1e9", None),
+        ("\u0661", None),
+        ("9" * 400, None),
+    ],
+)
+def test_creation_time_is_seconds_or_nothing(text: str, seconds: int | None) -> None:
+    """A creation time that is no plain count of seconds counts as missing (4.4)."""
+    assert decoded(si.Allocation(allocationTags={"creationTime": text})).created_s == seconds
+
+
+@pytest.mark.parametrize(("tag", "kind"), [("static", "static"), ("default", "default"), ("weird", "default")])
+def test_foreign_tag(tag: str, kind: str) -> None:
+    """An unknown kind of foreign load is `default` (4.4, case 106)."""
+    assert decoded(si.Allocation(allocationTags={"foreign": tag})).foreign == kind
+
+
+def test_missing_empty_and_zero_resources_are_told_apart() -> None:
+    """No resource, a resource without types and a type of 0 are three things (2.5)."""
+    assert decoded(si.Allocation()).resources is None
+    assert decoded(si.Allocation(resourcePerAlloc=si.Resource())).resources == Resources()
+    assert decoded(si.Allocation(resourcePerAlloc=amounts(gpu=0))).resources == Resources({"gpu": 0})
+
+
+def test_equal_resources_are_read_once() -> None:
+    """Equal amounts become the same object, so that the engine can recognise equal demands cheaply."""
+    request = si.AllocationRequest(
+        rmID="rm-1", allocations=[si.Allocation(resourcePerAlloc=amounts(vcore=1)) for _ in range(3)]
+    )
+    (command,) = Decoder().allocation_commands(request)
+    assert len({id(spec.resources) for spec in command.allocations}) == 1
+
+
+def test_resource_cache_is_bounded() -> None:
+    """A client that never repeats a size cannot make the core remember all of them."""
+    decoder = Decoder()
+    for value in range(3):
+        requests = [si.Allocation(resourcePerAlloc=amounts(vcore=1 + value * 4_000 + n)) for n in range(4_000)]
+        list(decoder.allocation_commands(si.AllocationRequest(allocations=requests)))
+    assert len(decoder._resources) <= wire.CACHE_SIZE
+
+
+def test_older_asks_become_asks_without_a_node() -> None:
+    """A G2 ask maps field by field and is marked, so that a refusal finds the older list (3.1, 3.4)."""
+    message = si.AllocationAsk(
+        allocationKey="k",
+        applicationID="app",
+        resourceAsk=amounts(vcore=1),
+        maxAllocations=3,
+        priority=2,
+        tags={"creationTime": "9"},
+        taskGroupName="tg",
+        placeholder=True,
+        Originator=True,
+    )
+    (command,) = Decoder().allocation_commands(si.AllocationRequest(rmID="rm-1", asks=[message]))
+    assert command.allocations == (
+        AllocationSpec(
+            key="k",
+            application_id="app",
+            partition="[rm-1]default",
+            resources=Resources({"vcore": 1}),
+            priority=2,
+            task_group="tg",
+            placeholder=True,
+            originator=True,
+            created_s=9,
+            tags=(("creationTime", "9"),),
+            legacy=True,
+            max_allocations=3,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "key"),
+    [
+        (si.AllocationRelease(allocationKey="k"), "k"),
+        (si.AllocationRelease(allocationID="k-0"), "k"),
+        (si.AllocationRelease(UUID="k-0"), "k"),
+        (si.AllocationRelease(UUID="k"), "k"),
+        (si.AllocationRelease(allocationKey="k-0"), "k-0"),
+        (si.AllocationRelease(), ""),
+    ],
+)
+def test_releases_name_the_key_however_old_they_are(message: si.AllocationRelease, key: str) -> None:
+    """UUID and allocationID lead to the key; a key that merely looks like an ID is left alone (3.4, case 156)."""
+    request = si.AllocationRequest(releases=si.AllocationReleasesRequest(allocationsToRelease=[message]))
+    (command,) = Decoder().allocation_commands(request)
+    assert command.releases[0].key == key
+
+
+def test_termination_numbers_of_newer_shims_pass() -> None:
+    """An enum number this core does not know reaches the engine as it is (3.6)."""
+    raw = si.AllocationRelease(terminationType=si.TerminationType.ValueType(77)).SerializeToString()
+    request = si.AllocationRequest(
+        releases=si.AllocationReleasesRequest(allocationsToRelease=[si.AllocationRelease.FromString(raw)])
+    )
+    (command,) = Decoder().allocation_commands(request)
+    assert command.releases[0].termination == 77
+
+
+def test_one_request_keeps_the_order_allocations_asks_ask_releases_releases() -> None:
+    """The four lists of a request are handled in the order of 3.4, in one command while it is small."""
+    request = si.AllocationRequest(
+        rmID="rm-1",
+        allocations=[si.Allocation(allocationKey="a")],
+        asks=[si.AllocationAsk(allocationKey="b", maxAllocations=1)],
+        releases=si.AllocationReleasesRequest(
+            allocationsToRelease=[si.AllocationRelease(allocationKey="d", applicationID="x")],
+            allocationAsksToRelease=[
+                si.AllocationAskRelease(allocationKey="c", terminationType=si.TIMEOUT, message="m")
+            ],
+        ),
+    )
+    (command,) = Decoder().allocation_commands(request)
+    assert [spec.key for spec in command.allocations] == ["a", "b"]
+    assert command.ask_releases == (ReleaseSpec("[rm-1]default", "", "c", TerminationType.TIMEOUT, "m"),)
+    assert command.releases == (ReleaseSpec("[rm-1]default", "x", "d", TerminationType.UNKNOWN),)
+
+
+def test_a_long_request_becomes_several_commands_with_nothing_lost() -> None:
+    """Entries of a long request keep their order over all its commands, none of which is long."""
+    count = wire.PIECE + 1
+    request = si.AllocationRequest(
+        rmID="rm-1",
+        allocations=[si.Allocation(allocationKey=f"a{n}") for n in range(count)],
+        asks=[si.AllocationAsk(allocationKey=f"b{n}") for n in range(count)],
+        releases=si.AllocationReleasesRequest(
+            allocationAsksToRelease=[si.AllocationAskRelease(allocationKey=f"c{n}") for n in range(count)],
+            allocationsToRelease=[si.AllocationRelease(allocationKey=f"d{n}") for n in range(count)],
+        ),
+    )
+    commands = list(Decoder().allocation_commands(request))
+    seen = [
+        entry.key
+        for command in commands
+        for entry in (*command.allocations, *command.ask_releases, *command.releases)
+    ]
+    assert seen == [f"{letter}{n}" for letter in "abcd" for n in range(count)]
+    assert all(
+        len(c.allocations) + len(c.ask_releases) + len(c.releases) <= wire.PIECE for c in commands
+    )
+    assert {command.rm_id for command in commands} == {"rm-1"}
+
+
+def test_long_application_and_node_requests_are_cut_too() -> None:
+    """All additions of an application request precede all its removals, over several commands as well."""
+    count = wire.PIECE + 1
+    applications = list(
+        Decoder().application_commands(
+            si.ApplicationRequest(
+                new=[si.AddApplicationRequest(applicationID=str(n)) for n in range(count)],
+                remove=[si.RemoveApplicationRequest(applicationID=str(n)) for n in range(count)],
+            )
+        )
+    )
+    assert [bool(command.add) for command in applications] == [True, True, False, False]
+    assert sum(len(command.remove) for command in applications) == count
+    nodes = list(Decoder().node_commands(si.NodeRequest(nodes=[si.NodeInfo(nodeID=str(n)) for n in range(count)])))
+    assert [node.node_id for command in nodes for node in command.nodes] == [str(n) for n in range(count)]
+
+
+def test_an_empty_request_is_still_a_command() -> None:
+    """A message that carries only an rmID binds its stream, so it has to reach the engine's task (1.1)."""
+    decoder = Decoder()
+    assert [c.rm_id for c in decoder.allocation_commands(si.AllocationRequest(rmID="r"))] == ["r"]
+    assert [c.rm_id for c in decoder.application_commands(si.ApplicationRequest(rmID="r"))] == ["r"]
+    assert [c.rm_id for c in decoder.node_commands(si.NodeRequest(rmID="r"))] == ["r"]
+
+
+def test_nodes_always_carry_their_partition() -> None:
+    """The partition attribute is set in full form whether it was sent or not (4.1)."""
+    request = si.NodeRequest(
+        rmID="rm-1",
+        nodes=[
+            si.NodeInfo(nodeID="n1", action=si.NodeInfo.CREATE, attributes={"si/node-partition": "gpu", "z": "1"}),
+            si.NodeInfo(nodeID="n2", action=si.NodeInfo.UPDATE, schedulableResource=amounts(vcore=3)),
+        ],
+    )
+    (command,) = Decoder().node_commands(request)
+    first, second = command.nodes
+    assert first.partition == "[rm-1]gpu"
+    assert first.attributes == (("si/node-partition", "[rm-1]gpu"), ("z", "1"))
+    assert first.capacity is None
+    assert (second.action, second.capacity) == (NodeAction.UPDATE, Resources({"vcore": 3}))
+    assert second.attributes == (("si/node-partition", "[rm-1]default"),)
+
+
+def test_older_node_fields() -> None:
+    """Existing allocations of a G2 node run on that node, in its partition, unless they say otherwise (3.4)."""
+    node = si.NodeInfo(
+        nodeID="n1",
+        action=si.NodeInfo.CREATE,
+        attributes={"si/node-partition": "gpu"},
+        occupiedResource=amounts(vcore=1),
+        existingAllocations=[si.Allocation(allocationKey="k"), si.Allocation(allocationKey="l", partitionName="x")],
+    )
+    (command,) = Decoder().node_commands(si.NodeRequest(rmID="rm-1", nodes=[node]))
+    spec = command.nodes[0]
+    assert spec.occupied == Resources({"vcore": 1})
+    assert [(entry.key, entry.node_id, entry.partition) for entry in spec.existing] == [
+        ("k", "n1", "[rm-1]gpu"),
+        ("l", "n1", "[rm-1]x"),
+    ]
+
+
+def test_applications_are_decoded() -> None:
+    """Additions and removals of an application request arrive with owner, gang and tags (2.3)."""
+    request = si.ApplicationRequest(
+        rmID="rm-1",
+        new=[
+            si.AddApplicationRequest(
+                applicationID="app",
+                queueName="root.a",
+                ugi=si.UserGroupInformation(user="ann", groups=["x", "y"]),
+                tags={"b": "2", "a": "1"},
+                executionTimeoutMilliSeconds=-1,
+                placeholderAsk=amounts(vcore=1),
+                gangSchedulingStyle="Hard",
+            ),
+            si.AddApplicationRequest(applicationID="bare"),
+        ],
+        remove=[si.RemoveApplicationRequest(applicationID="gone", partitionName="gpu")],
+    )
+    (command,) = Decoder().application_commands(request)
+    full, bare = command.add
+    assert (full.user, full.groups, full.tags) == ("ann", ("x", "y"), (("a", "1"), ("b", "2")))
+    assert (full.placeholder_ask, full.placeholder_timeout_ms) == (Resources({"vcore": 1}), -1)
+    assert (bare.user, bare.groups, bare.placeholder_ask, bare.gang_style) == ("", (), None, "")
+    assert command.remove == (ApplicationRef("gone", "[rm-1]gpu"),)
+
+
+def test_unknown_fields_change_nothing() -> None:
+    """Fields of a newer interface are ignored (case 157)."""
+    message = si.Allocation(allocationKey="k")
+    newer = si.Allocation.FromString(message.SerializeToString() + b"\xba\x3e\x03abc")
+    assert decoded(newer) == decoded(message)
+
+
+def test_registration_is_decoded() -> None:
+    """Maps of a registration are sorted, so that equal requests are equal commands."""
+    command = Decoder().registration(
+        si.RegisterResourceManagerRequest(
+            rmID="rm-1", config="c", policyGroup="p", version="v", buildInfo={"b": "1", "a": "2"}, extraConfig={"x": "y"}
+        )
+    )
+    assert command.build_info == (("a", "2"), ("b", "1"))
+    assert (command.rm_id, command.config, command.policy_group, command.version) == ("rm-1", "c", "p", "v")
+    assert command.extra_config == (("x", "y"),)
+
+
+def test_a_new_allocation_says_what_the_core_has_to_say() -> None:
+    """`new` carries key, resource, node, application, gang, originator, policy and the G2 ID; no tags, no priority (2.5)."""
+    spec = AllocationSpec(
+        "k",
+        "app",
+        "[rm-1]default",
+        Resources({"vcore": 1}),
+        priority=9,
+        task_group="tg",
+        placeholder=True,
+        originator=True,
+        tags=(("a", "b"),),
+    )
+    raw = Encoder().allocations([Allocated(spec, "n1", Resources({"vcore": 2, "memory": 3}))])
+    assert si.AllocationResponse.FromString(raw) == si.AllocationResponse(
+        new=[
+            si.Allocation(
+                allocationKey="k",
+                resourcePerAlloc=amounts(vcore=2, memory=3),
+                nodeID="n1",
+                applicationID="app",
+                taskGroupName="tg",
+                placeholder=True,
+                originator=True,
+                preemptionPolicy=si.PreemptionPolicy(allowPreemptSelf=True),
+                allocationID="k-0",
+            )
+        ]
+    )
+
+
+def test_policy_is_sent_even_if_it_says_no_to_both() -> None:
+    """The preemption policy of a new allocation is always set (2.5)."""
+    spec = AllocationSpec("k", "app", "[rm-1]default", None, allow_preempt_self=False)
+    response = si.AllocationResponse.FromString(Encoder().allocations([Allocated(spec, "n1", Resources())]))
+    assert response.new[0].HasField("preemptionPolicy")
+    assert response.new[0].HasField("resourcePerAlloc")
+
+
+def test_entries_that_share_their_shape_keep_what_is_their_own() -> None:
+    """What two allocations have in common is encoded once without mixing the rest up."""
+    specs = [AllocationSpec(f"k{n}", f"app{n}", "[rm-1]default", None) for n in range(3)]
+    effects = [Allocated(spec, f"n{n}", Resources({"vcore": n // 2})) for n, spec in enumerate(specs)]
+    response = si.AllocationResponse.FromString(Encoder().allocations(effects))
+    assert [
+        (e.allocationKey, e.applicationID, e.nodeID, e.allocationID, e.resourcePerAlloc.resources["vcore"].value)
+        for e in response.new
+    ] == [("k0", "app0", "n0", "k0-0", 0), ("k1", "app1", "n1", "k1-0", 0), ("k2", "app2", "n2", "k2-0", 1)]
+
+
+def test_releases_and_rejections_are_encoded() -> None:
+    """Releases carry the full partition name; refusals of G2 asks go to their own list (case 151)."""
+    encoder = Encoder()
+    released = encoder.allocations([Released("[rm-1]default", "app", "k", TerminationType.TIMEOUT, "why")])
+    assert si.AllocationResponse.FromString(released).released[0] == si.AllocationRelease(
+        partitionName="[rm-1]default",
+        applicationID="app",
+        allocationKey="k",
+        terminationType=si.TIMEOUT,
+        message="why",
+    )
+    newer = AllocationRejected("k", "app", "no-queue: x", legacy=False)
+    older = AllocationRejected("k", "app", "no-queue: x", legacy=True)
+    assert list_key(newer) != list_key(older)
+    assert len(si.AllocationResponse.FromString(encoder.allocations([newer])).rejectedAllocations) == 1
+    assert len(si.AllocationResponse.FromString(encoder.allocations([older])).rejected) == 1
+
+
+def test_application_and_node_answers_are_encoded() -> None:
+    """Accepted and rejected share a response, state changes do not (15)."""
+    encoder = Encoder()
+    accepted, rejected = ApplicationAccepted("a"), ApplicationRejected("b", "no-queue: x")
+    updated = ApplicationUpdated("a", "Running", 17, "runApplication")
+    assert list_key(accepted) == list_key(rejected) != list_key(updated)
+    answer = si.ApplicationResponse.FromString(encoder.applications([accepted, rejected]))
+    assert ([e.applicationID for e in answer.accepted], answer.rejected[0].reason) == (["a"], "no-queue: x")
+    change = si.ApplicationResponse.FromString(encoder.applications([updated])).updated[0]
+    assert (change.applicationID, change.state, change.stateTransitionTimestamp, change.message) == (
+        "a",
+        "Running",
+        17,
+        "runApplication",
+    )
+    nodes = si.NodeResponse.FromString(encoder.nodes([NodeAccepted("n"), NodeRejected("m", "node-exists: m")]))
+    assert (nodes.accepted[0].nodeID, nodes.rejected[0].nodeID) == ("n", "m")
+
+
+def test_commands_do_not_depend_on_the_hash_seed() -> None:
+    """The same bytes decode to the same command in every process: maps come out sorted (DESIGN 2.1)."""
+    tags = {f"tag-{n}": str(n) for n in range(20)}
+    raw = si.AllocationRequest(
+        rmID="r", allocations=[si.Allocation(allocationTags=tags, resourcePerAlloc=amounts(a=1, b=2, c=3))]
+    ).SerializeToString()
+    program = (
+        "import sys; from si.v1 import si_pb2; from core.service.wire import Decoder;"
+        f"print(list(Decoder().allocation_commands(si_pb2.AllocationRequest.FromString({raw!r}))))"
+    )
+    root = Path(__file__).parents[3]
+    path = os.pathsep.join([str(root), str(root / "proto")])
+    printed = {
+        subprocess.run(  # noqa: S603 - our own interpreter and program
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1
