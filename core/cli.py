@@ -10,6 +10,7 @@ import typer
 from google.protobuf.json_format import MessageToJson
 
 from core.config.loader import load
+from core.config.model import Configuration
 from core.config.problems import ConfigError, Problem
 from core.partition.engine import Engine
 from core.service import client, entry
@@ -68,9 +69,7 @@ def serve(
     text = ""
     if config is not None:
         text = _read(config)
-        _, errors = _check(config, text)
-        if errors:
-            raise typer.Exit(EXIT_BAD_INPUT)
+        _check(config, text)
     settings = ServerSettings(address=grpc, version=entry.core_version(), default_config=text, ready_file=ready_file)
     try:
         well = entry.run(Engine(), settings, build_logger(log_format, log_level))
@@ -118,11 +117,9 @@ def config_check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Queue configuration to read.")],
 ) -> None:
     """Tell what is wrong with a queue configuration. Exits 0 for nothing, 1 for warnings only, 2 for errors."""
-    checksum, errors = _check(file, text := _read(file))
-    if errors:
-        raise typer.Exit(EXIT_BAD_INPUT)
-    typer.echo(f"{file}: checksum {checksum}")
-    if load(text).warnings:
+    configuration = _check(file, _read(file))
+    typer.echo(f"{file}: checksum {configuration.checksum}")
+    if configuration.warnings:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -145,15 +142,15 @@ def _read(path: Path) -> str:
         raise typer.Exit(EXIT_BAD_INPUT) from error
 
 
-def _check(path: Path, text: str) -> tuple[str, bool]:
-    """Print every problem of *text*. Returns its checksum and whether it has errors."""
+def _check(path: Path, text: str) -> Configuration:
+    """Print every problem of *text* and return what it means. Exits if it means nothing."""
     try:
         configuration = load(text)
     except ConfigError as error:
         _print_problems(path, error.problems)
-        return "", True
+        raise typer.Exit(EXIT_BAD_INPUT) from error
     _print_problems(path, configuration.warnings)
-    return configuration.checksum, False
+    return configuration
 
 
 def _print_problems(path: Path, problems: tuple[Problem, ...]) -> None:

@@ -35,6 +35,8 @@ def parse_access(field: Field) -> AccessList:
 
     More than two parts are an error at *field*; entries that can never match are left out with a warning.
     """
+    if not field.given:
+        return NOBODY
     written = field.text()
     text = written.strip(" \t\r\n")
     parts = _BLANKS.split(text) if text else []

@@ -64,7 +64,8 @@ class Field:
         self.log.add(Problem(Severity.ERROR, self.line, self.column, self.path, message, expected))
 
     def warning(self, message: str, expected: str = "") -> None:
-        self.log.add(Problem(Severity.WARNING, self.line, self.column, self.path, message, expected))
+        if not self.log.drops_warning():
+            self.log.add(Problem(Severity.WARNING, self.line, self.column, self.path, message, expected))
 
     def mapping(self, keys: Iterable[str]) -> dict[str, Field]:
         """A field for each of *keys*, absent ones included. Other keys in the text are errors."""

@@ -23,6 +23,8 @@ from core.config.yaml_reader import shortened
 
 RULES: Final = ("provided", "user", "fixed", "tag")
 
+_MOST_LEVELS: Final = 64
+"""More than any tree can have (MOST_DEPTH of the reader), and few enough to look each of them up."""
 _RULE_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_]*", re.ASCII)
 
 
@@ -62,7 +64,11 @@ def _check_fixed(rule: DeclaredRule) -> bool:
     if not rule.value:
         rule.value_field.error("a fixed rule without a value", "value: a queue path")
         return False
-    for element in rule.value.split("."):
+    elements = rule.value.split(".")
+    if len(elements) > _MOST_LEVELS:
+        rule.value_field.error(f"a path of {len(elements)} levels", f"at most {_MOST_LEVELS}")
+        return False
+    for element in elements:
         if not is_queue_name(element) or element == RESERVED_QUEUE:
             rule.value_field.error(f"{shortened(element)} in {shortened(rule.value)} is no queue name", QUEUE_NAME)
             return False
@@ -111,7 +117,10 @@ def _check_static_path(number: int, chain: list[DeclaredRule], queues: Mapping[s
         if rule.name != "fixed" or not (path or _qualified(rule.value)):
             return
         path = f"{path}.{rule.value}" if path else rule.value
-        problem = _obstacle(path, queues, create=rule.create, last=rule is chain[-1])
+        if path.count(".") >= _MOST_LEVELS:
+            problem: str | None = f"more than {_MOST_LEVELS} levels"
+        else:
+            problem = _obstacle(path, queues, create=rule.create, last=rule is chain[-1])
         if problem is not None:
             names = "->".join(link.name for link in chain)
             rule.value_field.error(f"rule {number} ({names}) leads to {shortened(path)}: {problem}")

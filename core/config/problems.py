@@ -67,6 +67,13 @@ class ProblemLog:
     def has_errors(self) -> bool:
         return self._errors > 0
 
+    def drops_warning(self) -> bool:
+        """Whether a warning would only be counted now; if so, this counts it and it need not be put into words."""
+        if self._warnings < MOST_WARNINGS:
+            return False
+        self._warnings += 1
+        return True
+
     def add(self, problem: Problem) -> None:
         """Keep *problem*. Raises ConfigError when it is one error too many."""
         if problem.severity is Severity.WARNING:

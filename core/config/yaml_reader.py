@@ -17,7 +17,7 @@ import yaml
 from core.config.problems import ConfigError, Problem, ProblemLog, Severity
 
 MOST_BYTES: Final = 4 * 2**20
-MOST_NODES: Final = 1_000_000
+MOST_NODES: Final = 500_000
 """Aliases counted as often as they are used."""
 MOST_DEPTH: Final = 128
 """Each queue level takes two: its list and its mapping."""

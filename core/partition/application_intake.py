@@ -8,7 +8,7 @@ from typing import Final
 from core.domain.commands import ApplicationRef, ApplicationSpec
 from core.domain.effects import ApplicationAccepted, ApplicationRejected
 from core.domain.reasons import Rejection
-from core.domain.settings import SortPolicy
+from core.domain.settings import QueueProperties, SortPolicy
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import TooManyTypes
@@ -92,7 +92,7 @@ def _recovery_queue(state: PartitionState) -> Queue:
     path = f"root.{RECOVERY_QUEUE}"
     queue = state.queues.get(path)
     if queue is None:
-        queue = state.new_queue(RECOVERY_QUEUE, state.root, leaf=True, properties=state.default_properties)
+        queue = state.new_queue(RECOVERY_QUEUE, state.root, leaf=True, properties=QueueProperties())
         queue.managed = False
         state.fair_terms_stale = True
     return queue

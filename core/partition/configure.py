@@ -48,7 +48,6 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
     """Make the partition follow *config*, which :func:`obstacles` has no objection to."""
     listed = dict(_walk(config.root, "root"))
     state.preemption = config.preemption
-    state.default_properties = config.root.effective
     weights = {state.types.index(name): weight for name, weight in config.node_sort.weights.items()}
     state.node_order.rebuild(NodeScore(config.node_sort.policy, weights), list(state.node_order))
     for path, queue_config in listed.items():

@@ -25,6 +25,7 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
+from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Rejection
 from core.domain.status import EngineStatus
 from core.partition import (
@@ -38,13 +39,6 @@ from core.partition import (
     status,
 )
 from core.partition.state import PartitionState
-
-
-def full_partition_name(rm_id: str, name: str) -> str:
-    """``[rm]name``, the form used everywhere inside: empty means ``default``, a full name stays (protocol.md 4.1)."""
-    if name.startswith("["):
-        return name
-    return f"[{rm_id}]{name or 'default'}"
 
 
 @dataclass(frozen=True, slots=True)

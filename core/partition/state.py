@@ -34,8 +34,6 @@ class PartitionState:
         self.name: Final = name
         self.types: Final = ResourceTypes(self._widen)
         self.preemption = preemption
-        self.default_properties = root_properties
-        """Properties of queues that nobody configured."""
         self.queues: Final[dict[str, Queue]] = {}
         self.root: Final = self.new_queue("root", None, leaf=False, properties=root_properties)
         self.nodes: Final[dict[str, Node]] = {}

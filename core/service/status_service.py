@@ -5,11 +5,11 @@ from __future__ import annotations
 from kornel.v1 import status_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
+from core.domain.partition_names import full_partition_name
 from core.domain.status import PartitionStatus, QueueStatus
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
 from core.service.status_codes import UnknownPartition
-from core.service.wire import full_partition_name
 
 
 class StatusService:

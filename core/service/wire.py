@@ -39,6 +39,7 @@ from core.domain.effects import (
     NodeRejected,
     Released,
 )
+from core.domain.partition_names import full_partition_name
 from core.domain.resources import Resources
 
 PARTITION_ATTRIBUTE: Final = "si/node-partition"
@@ -53,11 +54,6 @@ CACHE_SIZE: Final = 4_096
 
 _SECONDS: Final = re.compile(r"\+?[0-9]{1,11}", re.ASCII)
 _NO_TAGS: Final[tuple[tuple[str, str], ...]] = ()
-
-
-def full_partition_name(rm_id: str, name: str) -> str:
-    """``[rm]name``. Empty means ``default``; a name that starts with ``[`` stays as it is (protocol.md 4.1)."""
-    return name if name.startswith("[") else f"[{rm_id}]{name or 'default'}"
 
 
 class Decoder:

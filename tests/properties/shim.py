@@ -113,7 +113,7 @@ class Shim:
         self.nodes: dict[str, None] = {}
         self._send(RegisterManager(RM, configuration(variant)))
         for node_id in NODES[:3]:
-            self._send_node(NodeSpec(node_id, NodeAction.CREATE, PARTITION, capacity=size(10, 10)))
+            self.send_node(NodeSpec(node_id, NodeAction.CREATE, PARTITION, capacity=size(10, 10)))
         for number, application_id in enumerate(APPLICATIONS[:4]):
             spec = ApplicationSpec(application_id, LEAVES[number], PARTITION, user="user")
             self._send(UpdateApplications(RM, (spec,)))
@@ -132,11 +132,11 @@ class Shim:
             self._cycle, self._cycle, self._cycle,
             self._later, self._later, self._later, self._later,
             self._confirm, self._confirm, self._confirm,
-            self._end, self._end, self._release_all,
+            self._end, self._end, self._end, self._end, self._end, self._release_all,
             self._recover, self._bind, self._resize,
             self._foreign, self._release_foreign,
-            self._create_node, self._change_node, self._remove_node,
-            self._add_application, self._remove_application,
+            self._create_node, self._create_node, self._change_node, self._remove_node,
+            self._add_application, self._add_application, self._add_application, self._remove_application,
             self._preempt, self._configure, self._nonsense,
         )  # fmt: skip
         actions[kind % len(actions)](numbers)
@@ -191,14 +191,14 @@ class Shim:
             key,
             application_id,
             PARTITION,
-            size(1 + shape % 7, shape // 7 % 4),
+            size(1 + shape % 5, shape // 7 % 4),
             priority=traits % 3,
             node_id=node_id,
             originator=traits // 3 % 5 == 0,
             allow_preempt_self=traits // 15 % 3 > 0,
             allow_preempt_other=self._preemption and traits // 45 % 4 > 0,
             created_s=self.now_ns // SECOND - age % 5 if age % 3 == 0 else None,
-            required_node=pick(NODES, required // 12) if required % 12 == 0 else "",
+            required_node=pick(NODES, required // 30) if required % 30 == 0 else "",
         )
 
     def _ask(self, numbers: list[int]) -> None:
@@ -262,9 +262,13 @@ class Shim:
         self._release(key, pick((TerminationType.PREEMPTED_BY_SCHEDULER, TerminationType.STOPPED_BY_RM), numbers[1]))
 
     def _end(self, numbers: list[int]) -> None:
-        if self.requests:
-            kinds = (1, 1, 1, 0, 2, 3, 4, 5, 99)
-            self._release(pick(list(self.requests), numbers[0]), pick(kinds, numbers[1]))
+        """Up to four requests end, most of them running ones, for any reason a shim can give."""
+        for turn in range(1 + numbers[2] % 4):
+            running = [key for key, node_id in self.requests.items() if node_id is not None]
+            among = list(self.requests) if numbers[3] % 4 == 0 else running
+            if among:
+                kinds = (1, 1, 1, 0, 2, 3, 4, 5, 99)
+                self._release(pick(among, numbers[0] + turn), pick(kinds, numbers[1] + turn))
 
     def _release(self, key: str, termination: int) -> None:
         """Release *key*, pending or not, and expect what the contract says of this type."""
@@ -285,7 +289,7 @@ class Shim:
         self._send(UpdateAllocations(RM, releases=(ReleaseSpec(PARTITION, owner, key, termination),)))
 
     def _release_all(self, numbers: list[int]) -> None:
-        if not self.states:
+        if not self.states or numbers[2] % 3:
             return
         owner = pick(sorted(self.states), numbers[0])
         termination = pick((1, 2, 4), numbers[1])
@@ -316,18 +320,18 @@ class Shim:
     def _create_node(self, numbers: list[int]) -> None:
         action = NodeAction.CREATE_DRAIN if numbers[1] % 4 == 0 else NodeAction.CREATE
         capacity = size(4 + numbers[2] % 10, 4 + numbers[3] % 10)
-        self._send_node(NodeSpec(pick(NODES, numbers[0]), action, PARTITION, capacity=capacity))
+        self.send_node(NodeSpec(pick(NODES, numbers[0]), action, PARTITION, capacity=capacity))
 
     def _change_node(self, numbers: list[int]) -> None:
-        kinds = (NodeAction.UPDATE, NodeAction.DRAIN_NODE, NodeAction.DRAIN_TO_SCHEDULABLE, NodeAction.UNKNOWN)
-        capacity = size(numbers[2] % 14, numbers[3] % 14)
-        self._send_node(NodeSpec(pick(NODES, numbers[0]), pick(kinds, numbers[1]), PARTITION, capacity=capacity))
+        kinds = (NodeAction.UPDATE, NodeAction.DRAIN_NODE, *[NodeAction.DRAIN_TO_SCHEDULABLE] * 3, NodeAction.UNKNOWN)
+        capacity = size(5 + numbers[2] % 10, 5 + numbers[3] % 10)
+        self.send_node(NodeSpec(pick(NODES, numbers[0]), pick(kinds, numbers[1]), PARTITION, capacity=capacity))
 
     def _remove_node(self, numbers: list[int]) -> None:
-        if numbers[1] % 2:
-            self._send_node(NodeSpec(pick(NODES, numbers[0]), NodeAction.DECOMISSION, PARTITION))
+        if numbers[1] % 4 == 0:
+            self.send_node(NodeSpec(pick(NODES, numbers[0]), NodeAction.DECOMISSION, PARTITION))
 
-    def _send_node(self, spec: NodeSpec) -> None:
+    def send_node(self, spec: NodeSpec) -> None:
         if spec.action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
             self.nodes[spec.node_id] = None
         elif spec.action == NodeAction.DECOMISSION:
@@ -340,6 +344,8 @@ class Shim:
         self._send(UpdateApplications(RM, (spec,)))
 
     def _remove_application(self, numbers: list[int]) -> None:
+        if numbers[1] % 3:
+            return
         application_id = pick(APPLICATIONS, numbers[0])
         for key in [key for key, by in self.owners.items() if by == application_id and self.requests[key] is None]:
             self._forget(key)

@@ -56,8 +56,8 @@ def test_any_history(variant: int, history: list[Operation]) -> None:
 
 def test_long_histories() -> None:
     """The same holds over long histories, in which everything has happened to everything."""
-    for seed in range(12):
-        _play(seed * 2 + 1, list(random_history(seed, 250)))
+    for seed in range(24):
+        _play(seed, list(random_history(seed, 250)))
 
 
 def test_long_histories_preempt() -> None:
@@ -70,4 +70,4 @@ def test_long_histories_preempt() -> None:
         preemptions += shim.state.preemptions
         placed += sum(line.startswith("Allocated(") for line in shim.log)
     assert preemptions > 10
-    assert placed > 300
+    assert placed > 400

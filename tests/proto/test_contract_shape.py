@@ -182,7 +182,7 @@ def test_json_names_are_the_field_names(name: str) -> None:
     assert [field.json_name for field in message.fields] == [field.name for field in message.fields]
 
 
-@pytest.mark.parametrize("enum", declared_enums(), ids=local_name)
+@pytest.mark.parametrize("enum", list(declared_enums()), ids=local_name)
 def test_enum_values(enum: EnumDescriptor) -> None:
     """Each enum has exactly the values of the table: number and name."""
     assert {f"{value.number} {value.name}" for value in enum.values} == entries(ENUMS[local_name(enum)])

@@ -79,7 +79,7 @@ VALUES: list[tuple[str, str, str, Any, bool]] = [
 
 
 @pytest.mark.parametrize(("key", "text", "field", "value", "warned"), VALUES)
-def test_value(key: str, text: str, field: str, value: object, warned: bool) -> None:
+def test_value(key: str, text: str, field: str, value: Any, warned: bool) -> None:
     """Each text comes to its value; one that is no use to its default, with a warning that names the property."""
     written = partition_text(root(queue("a", properties={key: text})))
     found = find(load_root(root(queue("a", properties={key: text}))), "a").effective

@@ -129,7 +129,7 @@ def test_duration(text: str, expected: int) -> None:
         "٣s",
         "2562047h47m16.854775808s",
         "9" * 1000 + "s",
-    ],  # fmt: skip
+    ],
 )
 def test_no_duration(text: str) -> None:
     """What lacks a unit, has blanks or is longer than 292 years is refused."""

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from core.config.loader import load
+from core.config.problems import ConfigError
 from tests.unit.config.reading import errors, find, load_root, partition_text, queue, root, warnings
 
 
@@ -70,7 +74,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
 @pytest.mark.parametrize("case", ACCEPTED)
 def test_accepted(case: str) -> None:
     """These amounts fit together."""
-    assert load_root(root(*ACCEPTED[case]))
+    load_root(root(*ACCEPTED[case]))
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -158,3 +162,51 @@ def test_h_quota_delay_beside_settings_it_ignores() -> None:
         (message,) = warnings(text)
         assert key in message
         assert not warnings(partition_text(root(queue("a", properties={key: value}))))
+
+
+amounts = st.dictionaries(st.sampled_from(["memory", "gpu"]), st.integers(0, 6), max_size=2)
+trees = st.recursive(
+    st.builds(lambda g, m: {"g": g, "m": m, "below": []}, amounts, amounts),
+    lambda below: st.builds(
+        lambda g, m, children: {"g": g, "m": m, "below": children}, amounts, amounts, st.lists(below, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def needs(tree: Any, kind: str) -> int:
+    """What *tree* asks its parent to guarantee of one type."""
+    below: int = sum(needs(child, kind) for child in tree["below"])
+    return int(tree["g"].get(kind, below))
+
+
+def agrees(tree: Any, kind: str, path_max: int | None) -> bool:
+    """The rules for one type, spelled out without regard to what is reported where."""
+    guaranteed, maximum = tree["g"].get(kind), tree["m"].get(kind)
+    effective = min((bound for bound in (path_max, maximum) if bound is not None), default=None)
+    below = sum(needs(child, kind) for child in tree["below"])
+    return (
+        (guaranteed is None or maximum is None or guaranteed <= maximum)
+        and (maximum is None or path_max is None or maximum <= path_max)
+        and (guaranteed is None or below <= guaranteed)
+        and (effective is None or below <= effective)
+        and all(agrees(child, kind, effective) for child in tree["below"])
+    )
+
+
+def written(tree: Any, name: str) -> dict[str, Any]:
+    children = [written(child, f"c{index}") for index, child in enumerate(tree["below"])]
+    return queue(name, *children, g=res(**tree["g"]), m=res(**tree["m"]))
+
+
+@given(st.lists(trees, max_size=3))
+def test_the_obvious_version_agrees(top: list[Any]) -> None:
+    """A tree is accepted exactly when each rule holds for each queue and type on its own."""
+    text = partition_text(root(*[written(tree, f"t{index}") for index, tree in enumerate(top)]))
+    try:
+        load(text)
+    except ConfigError:
+        accepted = False
+    else:
+        accepted = True
+    assert accepted == all(agrees(tree, kind, None) for tree in top for kind in ("memory", "gpu"))

@@ -86,7 +86,8 @@ def test_root_in_capitals_is_the_root() -> None:
 
 def test_t8_root_takes_no_resources() -> None:
     """Any guaranteed or max on the root is refused, even an empty one; a null is as good as none (V4)."""
-    for resources in ({"max": {}}, {"guaranteed": {"vcore": "1"}}):
+    cases: list[dict[str, dict[str, str]]] = [{"max": {}}, {"guaranteed": {"vcore": "1"}}]
+    for resources in cases:
         (problem,) = errors(partition_text(root(resources=resources)))
         assert "cluster" in problem.message
     assert load_root(root(resources={"max": None})).max is None

@@ -184,3 +184,11 @@ def test_flood_of_errors_ends_the_reading() -> None:
     found = errors("".join(f"k{n}: v\n" for n in range(10_000)))
     assert len(found) == MOST_ERRORS + 1
     assert "too many errors" in found[-1].message
+
+
+def test_flood_of_warnings_is_counted() -> None:
+    """Past a thousand, warnings are only counted."""
+    properties = ", ".join(f"k{n}: v" for n in range(1500))
+    found = load(BASE + f"        properties: {{{properties}}}\n").warnings
+    assert len(found) == 1001
+    assert found[-1].message == "500 more warnings are not shown"

@@ -385,4 +385,3 @@ async def test_preemption_decisions_are_logged_not_sent() -> None:
         await r.until(lambda: r.metrics.preemption_decisions == 1)
         assert r.metrics.queued_entries == 0
         assert "TRIGGERED" in r.log.getvalue()
-

@@ -247,14 +247,10 @@ def test_a_long_request_becomes_several_commands_with_nothing_lost() -> None:
     )
     commands = list(Decoder().allocation_commands(request))
     seen = [
-        entry.key
-        for command in commands
-        for entry in (*command.allocations, *command.ask_releases, *command.releases)
+        entry.key for command in commands for entry in (*command.allocations, *command.ask_releases, *command.releases)
     ]
     assert seen == [f"{letter}{n}" for letter in "abcd" for n in range(count)]
-    assert all(
-        len(c.allocations) + len(c.ask_releases) + len(c.releases) <= wire.PIECE for c in commands
-    )
+    assert all(len(c.allocations) + len(c.ask_releases) + len(c.releases) <= wire.PIECE for c in commands)
     assert {command.rm_id for command in commands} == {"rm-1"}
 
 
@@ -356,7 +352,12 @@ def test_registration_is_decoded() -> None:
     """Maps of a registration are sorted, so that equal requests are equal commands."""
     command = Decoder().registration(
         si.RegisterResourceManagerRequest(
-            rmID="rm-1", config="c", policyGroup="p", version="v", buildInfo={"b": "1", "a": "2"}, extraConfig={"x": "y"}
+            rmID="rm-1",
+            config="c",
+            policyGroup="p",
+            version="v",
+            buildInfo={"b": "1", "a": "2"},
+            extraConfig={"x": "y"},
         )
     )
     assert command.build_info == (("a", "2"), ("b", "1"))

@@ -1,0 +1,8 @@
+"""How a partition is called. Rule: protocol.md 4.1."""
+
+from __future__ import annotations
+
+
+def full_partition_name(rm_id: str, name: str) -> str:
+    """``[rm]name``, the form used everywhere inside. Empty means ``default``; a name that starts with ``[`` stays."""
+    return name if name.startswith("[") else f"[{rm_id}]{name or 'default'}"

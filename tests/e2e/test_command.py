@@ -1,0 +1,171 @@
+"""The `kornel` command as a user runs it: a process of its own, real time, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from si.v1 import si_pb2 as si
+from si.v1 import si_pb2_grpc
+
+from tests.e2e.harness import CONFIG, create, node_request
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 30
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")]), "COLUMNS": "200"}
+
+
+def kornel(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`kornel` with *arguments*, run to its end."""
+    return subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-m", "core", *arguments],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@contextmanager
+def serving(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A core in a process of its own, and its address. Killed at the end if it still runs."""
+    ready = tmp_path / "ready"
+    process = subprocess.Popen(  # noqa: S603 - our own program
+        [
+            *(sys.executable, "-m", "core", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json"),
+            *("--ready-file", str(ready), *arguments),
+        ],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while not ready.exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline, "the core did not get ready"
+            time.sleep(0.02)
+        yield process, ready.read_text(encoding="utf-8").strip()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def stopped(process: subprocess.Popen[str], number: signal.Signals) -> dict[str, object]:
+    """Ask *process* to stop. Returns the last line it logged; fails unless it exits 0."""
+    process.send_signal(number)
+    _, log = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, log
+    last: dict[str, object] = json.loads(log.splitlines()[-1])
+    return last
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_until_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
+    """A core says when it is ready, serves, and on a signal exits 0 with one summary line."""
+    with serving(tmp_path) as (process, address):
+        with grpc.insecure_channel(address) as channel:
+            stub = si_pb2_grpc.SchedulerStub(channel)
+            stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=5)
+            answers = stub.UpdateNode(iter([node_request(create("n1"))]))
+            assert [entry.nodeID for answer in answers for entry in answer.accepted] == ["n1"]
+            health = kornel("health", "--grpc", address)
+            assert (health.returncode, health.stdout) == (0, "SERVING\n")
+            plain = kornel("status", "--grpc", address)
+            assert plain.returncode == 0
+            assert "[rm-1]default" in plain.stdout
+            assert "root.a" in plain.stdout
+            as_json = json.loads(kornel("status", "--grpc", address, "--json").stdout)
+            assert as_json["partitions"][0]["node_count"] == "1"
+        summary = stopped(process, number)
+    assert summary["event"] == "stopped"
+    assert (summary["law_checks"], summary["law_violations"], summary["engine_faults"]) == (0, 0, 0)
+
+
+def test_stop_with_streams_open_ends_them_unavailable(tmp_path: Path) -> None:
+    """Streams that are open when the signal comes end UNAVAILABLE, and the core still exits 0."""
+    with serving(tmp_path) as (process, address), grpc.insecure_channel(address) as channel:
+        stub = si_pb2_grpc.SchedulerStub(channel)
+        stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=5)
+
+        def requests() -> Iterator[si.NodeRequest]:
+            yield node_request(create("n1"))
+            process.wait(PATIENCE_S)
+
+        answers = stub.UpdateNode(requests())
+        assert next(answers).accepted[0].nodeID == "n1"
+        assert stopped(process, signal.SIGTERM)["live_streams"] == 0
+        with pytest.raises(grpc.RpcError):
+            next(answers)
+        assert answers.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_serve_uses_the_configuration_file_for_shims_without_one(tmp_path: Path) -> None:
+    """A shim that sends no configuration gets the file's; one that sends its own keeps it."""
+    config = tmp_path / "queues.yaml"
+    config.write_text(CONFIG, encoding="utf-8")
+    with serving(tmp_path, "--config", str(config)) as (_, address):
+        with grpc.insecure_channel(address) as channel:
+            stub = si_pb2_grpc.SchedulerStub(channel)
+            for sent, expected in (("", "root.a"), (CONFIG.replace("name: a", "name: b"), "root.b")):
+                stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=sent), timeout=5)
+                assert expected in kornel("status", "--grpc", address).stdout
+
+
+def test_serve_refuses_a_bad_configuration_file(tmp_path: Path) -> None:
+    """Every problem is printed with its place, and the exit status is 2."""
+    config = tmp_path / "queues.yaml"
+    config.write_text("partitions:\n  - nmae: default\n", encoding="utf-8")
+    result = kornel("serve", "--grpc", "127.0.0.1:0", "--config", str(config))
+    assert result.returncode == 2
+    assert f"{config}:2:" in result.stderr
+    assert "nmae" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["serve", "--grpc", "127.0.0.1:0", "--config"], ["config", "check"]])
+def test_a_missing_configuration_file(tmp_path: Path, command: list[str]) -> None:
+    """A file that cannot be read is named, and the exit status is 2."""
+    result = kornel(*command, str(tmp_path / "missing.yaml"))
+    assert result.returncode == 2
+    assert "missing.yaml" in result.stderr
+
+
+def test_serve_refuses_an_address_in_use(tmp_path: Path) -> None:
+    """A second core on the same address does not share its clients: it exits 1 and says why."""
+    with serving(tmp_path) as (_, address):
+        result = kornel("serve", "--grpc", address)
+    assert result.returncode == 1
+    assert address in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_serve_on_a_unix_socket(tmp_path: Path) -> None:
+    """A core can listen on a socket file."""
+    address = f"unix:{tmp_path / 'core.sock'}"
+    with serving(tmp_path, "--grpc", address) as (_, bound):
+        assert bound == address
+        assert kornel("health", "--grpc", address).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["health", "status"])
+def test_nobody_there(command: str) -> None:
+    """Without a core the answer is one line and exit status 1."""
+    result = kornel(command, "--grpc", "127.0.0.1:1", "--timeout", "0.5")
+    assert result.returncode == 1
+    assert result.stderr.startswith("127.0.0.1:1: ")
+    assert len(result.stderr.splitlines()) == 1

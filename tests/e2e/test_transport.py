@@ -1,0 +1,612 @@
+"""The service over a real connection: binding of streams, bad clients, and the contract cases that are about them.
+
+Every test ends with the check of :func:`tests.e2e.harness.running_core` that no stream and no task is left over.
+Case numbers: protocol.md 17.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from kornel.v1 import configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
+from si.v1 import si_pb2 as si
+
+from core.service.clock import SECOND_NS
+from core.service.streams import HIGH_WATER
+from tests.e2e.harness import (
+    CONFIG,
+    PATIENCE_S,
+    Conversation,
+    Core,
+    allocation_request,
+    application_request,
+    ask,
+    create,
+    keys,
+    node_request,
+    release_request,
+    running_core,
+    until,
+)
+from tests.unit.service.fakes import FakeEngine
+
+Code = grpc.StatusCode
+STREAMS = ["UpdateAllocation", "UpdateApplication", "UpdateNode"]
+REQUESTS: dict[str, type[Any]] = {
+    "UpdateAllocation": si.AllocationRequest,
+    "UpdateApplication": si.ApplicationRequest,
+    "UpdateNode": si.NodeRequest,
+}
+
+
+@asynccontextmanager
+async def three_streams(core: Core) -> AsyncIterator[tuple[Conversation, Conversation, Conversation]]:
+    """Node, application and allocation stream, each bound to rm-1."""
+    stub = core.scheduler
+    async with AsyncExitStack() as stack:
+        nodes = await stack.enter_async_context(Conversation.open(stub.UpdateNode()))
+        applications = await stack.enter_async_context(Conversation.open(stub.UpdateApplication()))
+        allocations = await stack.enter_async_context(Conversation.open(stub.UpdateAllocation()))
+        await nodes.send(si.NodeRequest(rmID="rm-1"))
+        await applications.send(si.ApplicationRequest(rmID="rm-1"))
+        await allocations.send(si.AllocationRequest(rmID="rm-1"))
+        yield nodes, applications, allocations
+
+
+async def with_application(nodes: Conversation, applications: Conversation, node: str = "n1") -> None:
+    """n1 and app of the contract cases."""
+    await nodes.send(node_request(create(node)))
+    await nodes.entries(1)
+    await applications.send(application_request("app"))
+    assert (await applications.receive()).accepted[0].applicationID == "app"
+
+
+async def status_of(core: Core, partition: str = "") -> status_pb2.GetStatusResponse:
+    stub = status_pb2_grpc.StatusServiceStub(core.channel)
+    return await stub.GetStatus(status_pb2.GetStatusRequest(partition=partition), timeout=PATIENCE_S)
+
+
+async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
+    """Status of a unary call that has to fail."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await asyncio.wait_for(call, PATIENCE_S)
+    return caught.value.code(), caught.value.details() or ""
+
+
+class TestContract:
+    """Cases 10-14, 20-25 and 157, through the real engine."""
+
+    async def test_case_10_failed_reregistration_unregisters(self, reg: Core) -> None:
+        """10: re-registration with an invalid configuration fails; any later message ends FAILED_PRECONDITION."""
+        async with three_streams(reg) as streams:
+            await with_application(*streams[:2])
+            code, _ = await refused(
+                reg.scheduler.RegisterResourceManager(
+                    si.RegisterResourceManagerRequest(rmID="rm-1", config="partitions: [{name: default, bad: 1}]")
+                )
+            )
+            assert code is Code.INVALID_ARGUMENT
+            for stream, request in zip(
+                streams, ("NodeRequest", "ApplicationRequest", "AllocationRequest"), strict=True
+            ):
+                await stream.send(getattr(si, request)(rmID="rm-1"))
+                code, details = await stream.end()
+                assert code is Code.FAILED_PRECONDITION
+                assert request in details
+                assert "rm-1" in details
+        assert not (await status_of(reg)).partitions
+
+    @pytest.mark.parametrize("method", STREAMS)
+    async def test_case_11_nothing_before_registration(self, core: Core, method: str) -> None:
+        """11: a stream message of an unregistered manager ends its stream FAILED_PRECONDITION, naming both."""
+        request_type = REQUESTS[method]
+        async with Conversation.open(getattr(core.scheduler, method)()) as stream:
+            await stream.send(request_type(rmID="rm-1"))
+            code, details = await stream.end()
+        assert code is Code.FAILED_PRECONDITION
+        assert "rm-1" in details
+        assert request_type.DESCRIPTOR.name in details
+        await core.serves()
+
+    async def test_case_11_nothing_is_stored(self, core: Core) -> None:
+        """11: the node of a refused message does not turn up after registration."""
+        async with Conversation.open(core.scheduler.UpdateNode()) as stream:
+            await stream.send(node_request(create("n1")))
+            assert (await stream.end())[0] is Code.FAILED_PRECONDITION
+        await core.register()
+        async with Conversation.open(core.scheduler.UpdateNode()) as stream:
+            await stream.send(node_request(create("n1")))
+            assert (await stream.receive()).accepted[0].nodeID == "n1"
+
+    async def test_case_12_second_manager_on_a_stream(self, reg: Core) -> None:
+        """12: another rmID later on a stream ends it INVALID_ARGUMENT; earlier messages stay applied."""
+        async with Conversation.open(reg.scheduler.UpdateNode()) as stream:
+            await stream.send(node_request(create("n1")), node_request(create("n2"), rm_id="rm-9"))
+            code, details = await stream.end()
+        assert code is Code.INVALID_ARGUMENT
+        assert "rm-9" in details
+        assert [entry.nodeID for response in stream.got for entry in response.accepted] == ["n1"]
+        assert (await status_of(reg)).partitions[0].node_count == 1
+
+    async def test_case_13_queued_responses_arrive_in_order(self, reg: Core) -> None:
+        """13: state changes queue while no application stream is open; an rmID-only message collects them."""
+        async with Conversation.open(reg.scheduler.UpdateNode()) as nodes:
+            async with Conversation.open(reg.scheduler.UpdateApplication()) as applications:
+                await with_application(nodes, applications)
+            await until(lambda: reg.metrics.live_streams == 1, "the application stream to close")
+            async with Conversation.open(reg.scheduler.UpdateAllocation()) as allocations:
+                await allocations.send(allocation_request(ask("k")))
+                assert keys((await allocations.receive()).new) == ["k"]
+                async with Conversation.open(reg.scheduler.UpdateApplication()) as applications:
+                    await applications.send(si.ApplicationRequest(rmID="rm-1"))
+                    assert [entry.state for entry in await applications.entries(2)] == ["Accepted", "Running"]
+
+    async def test_case_14_the_newer_of_two_streams_receives_once(self, reg: Core) -> None:
+        """14: with two allocation streams both may send, and an allocation comes once, on the newer one."""
+        async with three_streams(reg) as (nodes, applications, older):
+            await with_application(nodes, applications)
+            async with Conversation.open(reg.scheduler.UpdateAllocation()) as newer:
+                await newer.send(si.AllocationRequest(rmID="rm-1"))
+                await reg.settle()
+                await older.send(allocation_request(ask("k1")))
+                assert keys(await newer.entries(1)) == ["k1"]
+                await newer.send(allocation_request(ask("k2")))
+                assert keys(await newer.entries(1)) == ["k2"]
+                assert await older.silent(reg)
+
+    async def test_case_14_the_older_stream_takes_over(self, reg: Core) -> None:
+        """14: when the newer stream breaks, the older one, still live, is the most recently bound."""
+        async with three_streams(reg) as (nodes, applications, older):
+            await with_application(nodes, applications)
+            async with Conversation.open(reg.scheduler.UpdateAllocation()) as newer:
+                await newer.send(si.AllocationRequest(rmID="rm-1"))
+                await reg.settle()
+            await until(lambda: reg.metrics.live_streams == 3, "the newer stream to close")
+            await older.send(allocation_request(ask("k")))
+            assert keys(await older.entries(1)) == ["k"]
+
+    async def test_case_20_node_without_attributes(self, reg: Core) -> None:
+        """20: a node without attributes lives in the default partition."""
+        async with Conversation.open(reg.scheduler.UpdateNode()) as nodes:
+            await nodes.send(node_request(create("n1")))
+            assert (await nodes.receive()).accepted[0].nodeID == "n1"
+        (partition,) = (await status_of(reg)).partitions
+        assert (partition.name, partition.node_count) == ("[rm-1]default", 1)
+
+    async def test_case_21_partition_is_never_prefixed_twice(self, reg: Core) -> None:
+        """21: bare and full partition names mean the same."""
+        async with Conversation.open(reg.scheduler.UpdateNode()) as nodes:
+            await nodes.send(node_request(create("n1", "default"), create("n2", "[rm-1]default")))
+            assert [entry.nodeID for entry in await nodes.entries(2)] == ["n1", "n2"]
+        (partition,) = (await status_of(reg)).partitions
+        assert (partition.name, partition.node_count) == ("[rm-1]default", 2)
+
+    async def test_case_22_unknown_partition(self, reg: Core) -> None:
+        """22: nodes and applications of a partition that is not configured are rejected."""
+        async with three_streams(reg) as (nodes, applications, _):
+            await nodes.send(node_request(create("n1", "gpu")))
+            assert (await nodes.receive()).rejected[0].reason.startswith("partition-not-found: ")
+            await applications.send(application_request("app", partition="gpu"))
+            assert (await applications.receive()).rejected[0].reason.startswith("partition-not-found: ")
+
+    async def test_case_23_ask_in_unknown_partition(self, reg: Core) -> None:
+        """23: such an ask is rejected with key and application."""
+        async with three_streams(reg) as (nodes, applications, allocations):
+            await with_application(nodes, applications)
+            await allocations.send(allocation_request(ask("k", partition="gpu")))
+            (rejected,) = (await allocations.receive()).rejectedAllocations
+        assert (rejected.allocationKey, rejected.applicationID) == ("k", "app")
+        assert rejected.reason.startswith("partition-not-found: ")
+
+    async def test_case_24_release_in_unknown_partition(self, reg: Core) -> None:
+        """24: such a release is ignored and not answered."""
+        async with three_streams(reg) as (nodes, applications, allocations):
+            await with_application(nodes, applications)
+            await allocations.send(allocation_request(ask("k")))
+            await allocations.entries(1)
+            release = si.AllocationRelease(
+                partitionName="gpu", applicationID="app", allocationKey="k", terminationType=si.STOPPED_BY_RM
+            )
+            await allocations.send(release_request(release))
+            assert await allocations.silent(reg)
+        assert (await status_of(reg)).partitions[0].allocation_count == 1
+
+    async def test_case_25_releases_name_the_full_partition(self, reg: Core) -> None:
+        """25: a release from the core carries the full partition name, whatever form the shim used."""
+        async with three_streams(reg) as (nodes, applications, allocations):
+            await with_application(nodes, applications)
+            await allocations.send(allocation_request(ask("k", partition="default")))
+            await allocations.entries(1)
+            release = si.AllocationRelease(applicationID="app", allocationKey="k", terminationType=si.STOPPED_BY_RM)
+            await allocations.send(release_request(release))
+            (released,) = (await allocations.receive()).released
+        assert (released.partitionName, released.allocationKey) == ("[rm-1]default", "k")
+        assert released.terminationType == si.STOPPED_BY_RM
+
+    async def test_case_157_unknown_fields_are_ignored(self, reg: Core) -> None:
+        """157: extra fields of a newer interface, anywhere in a message, change nothing."""
+        extra = b"\xba\x3e\x03abc"
+        node = create("n1").SerializeToString() + extra
+        raw = b"\x0a" + bytes([len(node)]) + node + b"\x12\x04rm-1" + extra
+        async with Conversation.open(reg.raw("UpdateNode")) as nodes:
+            await nodes.send(raw)
+            assert si.NodeResponse.FromString(await nodes.receive()).accepted[0].nodeID == "n1"
+
+
+class TestBinding:
+    """protocol.md 1.1 beyond the numbered cases."""
+
+    async def test_half_close_delivers_and_ends_well(self, reg: Core) -> None:
+        """Requests followed by a half-close are answered, then the stream ends OK."""
+        async with three_streams(reg) as (nodes, applications, allocations):
+            await with_application(nodes, applications)
+            await allocations.send(allocation_request(*(ask(f"k{n}", vcore=1) for n in range(20))))
+            await allocations.half_close()
+            assert (await allocations.end())[0] is Code.OK
+        assert len(keys(entry for response in allocations.got for entry in response.new)) == 20
+
+    @pytest.mark.parametrize("method", STREAMS)
+    async def test_a_stream_without_messages_ends_well(self, core: Core, method: str) -> None:
+        """A stream that is closed before it was bound ends OK, registered or not."""
+        async with Conversation.open(getattr(core.scheduler, method)()) as stream:
+            await stream.half_close()
+            assert (await stream.end())[0] is Code.OK
+
+    async def test_a_reopened_stream_goes_on_where_the_old_one_broke(self, reg: Core) -> None:
+        """A broken stream costs no state: what was decided meanwhile comes on the next one."""
+        async with three_streams(reg) as (nodes, applications, allocations):
+            await with_application(nodes, applications)
+            await allocations.send(allocation_request(ask("k1")))
+            await allocations.entries(1)
+            allocations.call.cancel()
+            await until(lambda: reg.metrics.live_streams == 2, "the allocation stream to close")
+            await nodes.send(node_request(si.NodeInfo(nodeID="n1", action=si.NodeInfo.DECOMISSION)))
+            await until(lambda: reg.metrics.queued_entries == 1, "the release to be queued")
+            async with Conversation.open(reg.scheduler.UpdateAllocation()) as again:
+                await again.send(si.AllocationRequest(rmID="rm-1"))
+                assert keys((await again.receive()).released) == ["k1"]
+
+    async def test_reregistration_keeps_streams_and_drops_responses(self, reg: Core) -> None:
+        """After registering again nothing of the old registration comes, and streams that are open go on working."""
+        async with three_streams(reg) as (nodes, applications, allocations):
+            await with_application(nodes, applications)
+            await allocations.send(allocation_request(ask("k")))
+            await allocations.entries(1)
+            await reg.register()
+            await nodes.send(node_request(create("n1")))
+            assert (await nodes.receive()).accepted[0].nodeID == "n1"
+            await applications.send(application_request("app"))
+            while not (response := await applications.receive()).accepted:
+                assert response.updated[0].state in {"Accepted", "Running"}, "sent before the registration"
+            assert await allocations.silent(reg)
+
+    async def test_an_empty_manager_is_nobody(self, core: Core) -> None:
+        """A message without rmID ends its stream FAILED_PRECONDITION even while nobody is registered."""
+        async with Conversation.open(core.scheduler.UpdateNode()) as stream:
+            await stream.send(si.NodeRequest())
+            assert (await stream.end())[0] is Code.FAILED_PRECONDITION
+
+    async def test_a_second_manager_is_refused(self, reg: Core) -> None:
+        """One manager at a time: another one is refused FAILED_PRECONDITION and changes nothing (5.1, case 6)."""
+        request = si.RegisterResourceManagerRequest(rmID="rm-2", config=CONFIG)
+        assert (await refused(reg.scheduler.RegisterResourceManager(request)))[0] is Code.FAILED_PRECONDITION
+        assert (await status_of(reg)).rm_id == "rm-1"
+
+    async def test_registration_without_a_name_is_refused(self, core: Core) -> None:
+        """An empty rmID is INVALID_ARGUMENT (5.1, case 5)."""
+        request = si.RegisterResourceManagerRequest(config=CONFIG)
+        assert (await refused(core.scheduler.RegisterResourceManager(request)))[0] is Code.INVALID_ARGUMENT
+
+    async def test_time_passes_only_when_the_test_says_so(self, reg: Core) -> None:
+        """Thirty seconds without work complete an application, without thirty seconds of waiting (case 134)."""
+        async with three_streams(reg) as (nodes, applications, allocations):
+            await with_application(nodes, applications)
+            await allocations.send(allocation_request(ask("k")))
+            await allocations.entries(1)
+            release = si.AllocationRelease(applicationID="app", allocationKey="k", terminationType=si.STOPPED_BY_RM)
+            await allocations.send(release_request(release))
+            assert [e.state for e in await applications.entries(3)] == ["Accepted", "Running", "Completing"]
+            reg.clock.advance(30 * SECOND_NS)
+            assert [e.state for e in await applications.entries(1)] == ["Completed"]
+
+
+class TestBadClients:
+    """Whatever one client does, the others are served."""
+
+    @pytest.mark.parametrize("raw", [b"\xff\xff\xff\xff", b"\x0a\x05ab", b"\x00"])
+    @pytest.mark.parametrize("method", STREAMS)
+    async def test_garbage_on_a_stream(self, reg: Core, method: str, raw: bytes) -> None:
+        """Bytes that are no message end the stream INVALID_ARGUMENT."""
+        async with Conversation.open(reg.raw(method)) as stream:
+            await stream.send(raw)
+            assert (await stream.end())[0] is Code.INVALID_ARGUMENT
+        await reg.serves()
+
+    @pytest.mark.parametrize(
+        "method",
+        [
+            "/si.v1.Scheduler/RegisterResourceManager",
+            "/kornel.v1.ConfigurationService/UpdateConfiguration",
+            "/kornel.v1.ConfigurationService/ValidateConfiguration",
+            "/kornel.v1.StatusService/GetStatus",
+        ],
+    )
+    async def test_garbage_in_a_call(self, reg: Core, method: str) -> None:
+        """Bytes that are no message are INVALID_ARGUMENT."""
+        call = reg.channel.unary_unary(method)(b"\xff\xff\xff\xff")
+        assert (await refused(call))[0] is Code.INVALID_ARGUMENT
+        await reg.serves()
+
+    async def test_bad_text_is_garbage(self, reg: Core) -> None:
+        """A string field that is not UTF-8 ends the stream INVALID_ARGUMENT, not the core."""
+        async with Conversation.open(reg.raw("UpdateNode")) as stream:
+            await stream.send(b"\x12\x02\xff\xfe")
+            assert (await stream.end())[0] is Code.INVALID_ARGUMENT
+        await reg.serves()
+
+    @pytest.mark.parametrize("method", STREAMS)
+    async def test_oversize_message(self, reg: Core, method: str) -> None:
+        """A message above 64 MiB ends its stream RESOURCE_EXHAUSTED."""
+        async with Conversation.open(reg.raw(method)) as stream:
+            await stream.send(bytes(65 << 20))
+            assert (await stream.end())[0] is Code.RESOURCE_EXHAUSTED
+        await reg.serves()
+
+    async def test_large_message_is_taken(self, reg: Core) -> None:
+        """A message well above gRPC's default of 4 MiB is served."""
+        async with Conversation.open(reg.scheduler.UpdateNode()) as stream:
+            padded = create("n1")
+            padded.attributes["padding"] = "x" * (32 << 20)
+            await stream.send(node_request(padded))
+            assert (await stream.receive()).accepted[0].nodeID == "n1"
+
+    @pytest.mark.parametrize("method", STREAMS)
+    async def test_vanishing_before_and_after_binding(self, reg: Core, method: str) -> None:
+        """Streams that are cancelled at any moment leave nothing behind."""
+        for messages in range(3):
+            async with Conversation.open(getattr(reg.scheduler, method)()) as stream:
+                await stream.send(*[REQUESTS[method](rmID="rm-1")] * messages)
+        await until(lambda: reg.metrics.live_streams == 0, "the streams to close")
+        await reg.serves()
+
+    async def test_vanishing_with_a_whole_connection(self, reg: Core) -> None:
+        """A client whose connection goes away in the middle of everything leaves nothing behind."""
+        async with grpc.aio.insecure_channel(reg.address) as channel:
+            other = Core(reg.server, reg.clock, reg.metrics, channel, reg.address)
+            nodes = other.scheduler.UpdateNode()
+            await nodes.write(node_request(*(create(f"n{n}") for n in range(5_000))))
+            await nodes.read()
+        await until(lambda: reg.metrics.live_streams == 0, "the streams to close")
+        await reg.serves()
+
+    async def test_a_client_that_never_reads_is_slowed_down(self) -> None:
+        """Requests whose answers nobody reads stop being read: memory stays bounded, others are served (DB-13)."""
+        async with running_core(FakeEngine()) as core:
+            await core.register()
+            request = node_request(*(create(f"node-{n:04}-{'x' * 200}") for n in range(2_000)))
+            sent = 0
+            async with Conversation.open(core.scheduler.UpdateNode()) as flood:
+                with pytest.raises(TimeoutError):  # noqa: PT012 - how many it takes is the network's business
+                    for sent in range(1, 1_000):
+                        await asyncio.wait_for(flood.call.write(request), 0.5)
+                assert sent > 1
+                assert core.metrics.queued_entries < HIGH_WATER + 2 * 2_000
+                async with Conversation.open(core.scheduler.UpdateApplication()) as applications:
+                    await applications.send(application_request("app"))
+                    assert (await applications.receive()).accepted[0].applicationID == "app"
+
+    async def test_a_flood_of_small_messages_loses_nothing(self, reg: Core) -> None:
+        """Messages sent as fast as they go are all answered, in order."""
+        count = 3_000
+        async with Conversation.open(reg.scheduler.UpdateNode()) as stream:
+
+            async def send() -> None:
+                for n in range(count):
+                    await stream.send(node_request(create(f"n{n}")))
+
+            sending = asyncio.create_task(send())
+            names = [entry.nodeID for entry in await stream.entries(count)]
+            await sending
+        assert names == [f"n{n}" for n in range(count)]
+
+    async def test_responses_nobody_collects_end_in_resync(self) -> None:
+        """Past its limit the queue is dropped; later streams end `resync-required` until the shim registers (1.1)."""
+        async with running_core(FakeEngine(placing=False), queue_limit=50) as core:
+            engine = core.server._runner._engine
+            await core.register()
+            async with Conversation.open(core.scheduler.UpdateAllocation()) as asking:
+                await asking.send(allocation_request(*(ask(f"k{n}") for n in range(60))))
+                await until(lambda: len(engine.pending) == 60, "the asks to arrive")  # type: ignore[attr-defined]
+            await until(lambda: core.metrics.live_streams == 0, "the stream to close")
+            engine.placing = True  # type: ignore[attr-defined]
+            async with Conversation.open(core.scheduler.UpdateNode()) as nodes:
+                await nodes.send(node_request())
+                assert (await nodes.end())[1].startswith("resync-required")
+            for method, request_type in REQUESTS.items():
+                async with Conversation.open(getattr(core.scheduler, method)()) as stream:
+                    await stream.send(request_type(rmID="rm-1"))
+                    code, details = await stream.end()
+                assert (code, details[:15]) == (Code.FAILED_PRECONDITION, "resync-required")
+            await core.serves()
+
+    async def test_a_bug_in_the_engine_is_contained(self) -> None:
+        """The stream that met it ends INTERNAL without details; health says NOT_SERVING until a new registration."""
+        engine = FakeEngine()
+        async with running_core(engine) as core:
+            await core.register()
+
+            def explode(command: object) -> list[Any]:
+                raise ZeroDivisionError("secret")
+
+            engine.answers[type(_node_command())] = explode
+            async with Conversation.open(core.scheduler.UpdateNode()) as stream:
+                await stream.send(node_request(create("n1")))
+                code, details = await stream.end()
+            assert code is Code.INTERNAL
+            assert "secret" not in details
+            health = HealthStub(core.channel)  # type: ignore[no-untyped-call, unused-ignore]
+
+            async def serving() -> bool:
+                answer = await health.Check(health_pb2.HealthCheckRequest())  # type: ignore[attr-defined]
+                return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+            assert not await serving()
+            engine.answers.clear()
+            await core.serves()
+            assert await serving()
+
+
+def _node_command() -> Any:
+    from core.domain.commands import UpdateNodes  # noqa: PLC0415
+
+    return UpdateNodes("")
+
+
+class TestOtherServices:
+    """kornel.v1, health and reflection."""
+
+    async def test_status_before_registration_is_empty(self, core: Core) -> None:
+        """Asking an unused core is no error."""
+        status = await status_of(core)
+        assert (status.rm_id, list(status.partitions), status.core_version) == ("", [], "test")
+
+    async def test_status_shows_partitions_and_queues(self, reg: Core) -> None:
+        """Partitions are found by full and by bare name, with or without queues; unknown ones are NOT_FOUND."""
+        status = await status_of(reg, "default")
+        assert [queue.path for queue in status.partitions[0].queues] == ["root", "root.a"]
+        assert status == await status_of(reg, "[rm-1]default") == await status_of(reg)
+        stub = status_pb2_grpc.StatusServiceStub(reg.channel)
+        short = await stub.GetStatus(status_pb2.GetStatusRequest(omit_queues=True))
+        assert not short.partitions[0].queues
+        code, _ = await refused(stub.GetStatus(status_pb2.GetStatusRequest(partition="gpu")))
+        assert code is Code.NOT_FOUND
+
+    async def test_configuration_update(self, reg: Core) -> None:
+        """A valid text replaces the queues, the same text changes nothing, both answer the checksum (case 15)."""
+        stub = configuration_pb2_grpc.ConfigurationServiceStub(reg.channel)
+        text = CONFIG.replace("name: a", "name: b")
+        first = await stub.UpdateConfiguration(configuration_pb2.UpdateConfigurationRequest(rm_id="rm-1", config=text))
+        again = await stub.UpdateConfiguration(configuration_pb2.UpdateConfigurationRequest(rm_id="rm-1", config=text))
+        assert (first.changed, again.changed) == (True, False)
+        status = await status_of(reg)
+        assert first.checksum == again.checksum == status.configuration_checksum
+        assert "root.b" in [queue.path for queue in status.partitions[0].queues]
+
+    async def test_configuration_update_refused(self, reg: Core) -> None:
+        """A bad text is INVALID_ARGUMENT with its problems in the trailing metadata, and changes nothing (case 17)."""
+        stub = configuration_pb2_grpc.ConfigurationServiceStub(reg.channel)
+        before = (await status_of(reg)).configuration_checksum
+        call = stub.UpdateConfiguration(
+            configuration_pb2.UpdateConfigurationRequest(rm_id="rm-1", config="partitions:\n  - nmae: x\n")
+        )
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        assert caught.value.code() is Code.INVALID_ARGUMENT
+        raw = dict(caught.value.trailing_metadata())["kornel-problems-bin"]
+        assert isinstance(raw, bytes)
+        problems = configuration_pb2.ConfigurationProblems.FromString(raw).problems
+        assert any(problem.line == 2 for problem in problems)
+        assert (await status_of(reg)).configuration_checksum == before
+
+    async def test_configuration_update_needs_its_manager(self, reg: Core) -> None:
+        """An update for another manager is FAILED_PRECONDITION (DB-16, case 19)."""
+        stub = configuration_pb2_grpc.ConfigurationServiceStub(reg.channel)
+        request = configuration_pb2.UpdateConfigurationRequest(rm_id="rm-2", config=CONFIG)
+        assert (await refused(stub.UpdateConfiguration(request)))[0] is Code.FAILED_PRECONDITION
+
+    async def test_configuration_update_needs_a_registration(self, core: Core) -> None:
+        """An update before any registration is FAILED_PRECONDITION (case 18)."""
+        stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
+        request = configuration_pb2.UpdateConfigurationRequest(rm_id="rm-1", config=CONFIG)
+        assert (await refused(stub.UpdateConfiguration(request)))[0] is Code.FAILED_PRECONDITION
+
+    async def test_validation_answers_ok_for_a_bad_text_too(self, core: Core) -> None:
+        """Validation needs no registration, changes nothing and says what is wrong."""
+        stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
+        good = await stub.ValidateConfiguration(configuration_pb2.ValidateConfigurationRequest(config=CONFIG))
+        bad = await stub.ValidateConfiguration(configuration_pb2.ValidateConfigurationRequest(config="- x"))
+        assert good.valid
+        assert len(good.checksum) == 64
+        assert not bad.valid
+        assert bad.problems[0].severity == configuration_pb2.ConfigurationProblem.SEVERITY_ERROR
+
+    async def test_default_configuration_of_the_server(self) -> None:
+        """A shim that registers with no configuration gets the one the core was started with."""
+        async with running_core(default_config=CONFIG) as core:
+            await core.register(config="")
+            queues = (await status_of(core)).partitions[0].queues
+        assert [queue.path for queue in queues] == ["root", "root.a"]
+
+    @pytest.mark.parametrize(
+        "service", ["", "si.v1.Scheduler", "kornel.v1.ConfigurationService", "kornel.v1.StatusService"]
+    )
+    async def test_health(self, core: Core, service: str) -> None:
+        """Each service reports its health, and so does the core as a whole."""
+        check = HealthStub(core.channel).Check  # type: ignore[attr-defined]
+        answer = await check(health_pb2.HealthCheckRequest(service=service))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+    async def test_health_of_an_unknown_service(self, core: Core) -> None:
+        """A service that does not exist is NOT_FOUND."""
+        check = HealthStub(core.channel).Check  # type: ignore[attr-defined]
+        assert (await refused(check(health_pb2.HealthCheckRequest(service="x"))))[0] is Code.NOT_FOUND
+
+    async def test_reflection(self, core: Core) -> None:
+        """Reflection lists the services and hands out descriptors that a client can work with."""
+
+        def ask_reflection() -> tuple[set[str], str]:
+            with grpc.insecure_channel(core.address) as channel:
+                database = ProtoReflectionDescriptorDatabase(channel)
+                pool = DescriptorPool(database)
+                method = pool.FindServiceByName("si.v1.Scheduler").FindMethodByName("UpdateAllocation")
+                return set(database.get_services()), method.input_type.full_name
+
+        services, input_type = await asyncio.to_thread(ask_reflection)
+        assert services >= {
+            "si.v1.Scheduler",
+            "kornel.v1.ConfigurationService",
+            "kornel.v1.StatusService",
+            "grpc.health.v1.Health",
+        }
+        assert input_type == "si.v1.AllocationRequest"
+
+
+class TestShutdown:
+    """Going down in order."""
+
+    async def test_streams_are_answered_and_told_to_come_back(self) -> None:
+        """What was sent before the shutdown is answered; then every stream ends UNAVAILABLE, health watches too."""
+        async with running_core(FakeEngine()) as core:
+            await core.register()
+            watch = HealthStub(core.channel).Watch(health_pb2.HealthCheckRequest())  # type: ignore[attr-defined]
+            assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+            async with Conversation.open(core.scheduler.UpdateNode()) as nodes:
+                await nodes.send(node_request(create("n1")))
+                await until(lambda: core.metrics.messages_received == 1, "the node to arrive")
+                stopping = asyncio.create_task(core.server.stop())
+                code, _ = await nodes.end()
+                assert code is Code.UNAVAILABLE
+                assert [entry.nodeID for response in nodes.got for entry in response.accepted] == ["n1"]
+                assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+                await asyncio.wait_for(stopping, PATIENCE_S)
+            watch.cancel()
+
+    async def test_a_client_that_does_not_read_cannot_hold_the_core_up(self) -> None:
+        """Streams that cannot be flushed within the grace period are cut."""
+        async with running_core(FakeEngine(), grace_s=0.2) as core:
+            await core.register()
+            async with Conversation.open(core.scheduler.UpdateNode()) as nodes:
+                for _ in range(3):
+                    await nodes.send(node_request(*(create(f"node-{n}-{'x' * 500}") for n in range(5_000))))
+                await until(lambda: core.metrics.queued_entries > 0, "answers that nobody reads")
+                await asyncio.wait_for(core.server.stop(), PATIENCE_S)

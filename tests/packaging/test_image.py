@@ -1,0 +1,78 @@
+"""The container image: built, started and asked for its health, where a container engine answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD_SECONDS = 600
+
+pytestmark = pytest.mark.timeout(BUILD_SECONDS + 120)
+
+
+def call(*command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=seconds)
+
+
+def succeed(*command: str, seconds: float = 60) -> str:
+    done = call(*command, seconds=seconds)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def engine() -> str:
+    """A container engine that answers; a client program without its daemon does not count."""
+    reasons = []
+    for name in ("docker", "podman"):
+        if shutil.which(name) is None:
+            reasons.append(f"{name} is not installed")
+            continue
+        # With a daemon out of reach, "info" prints the client's part and may still exit with 0.
+        answer = call(name, "ps")
+        if answer.returncode == 0:
+            return name
+        reasons.append(f"{name} does not answer: {answer.stderr.strip().splitlines()[-1:]}")
+    pytest.skip("no container engine: " + "; ".join(reasons))
+
+
+@pytest.fixture(scope="module")
+def image(engine: str) -> Iterator[str]:
+    tag = f"kornel-test:{uuid.uuid4().hex[:12]}"
+    # podman writes no health check into its own default format.
+    form = ["--format", "docker"] if engine == "podman" else []
+    succeed(engine, "build", *form, "--tag", tag, ".", seconds=BUILD_SECONDS)
+    yield tag
+    call(engine, "rmi", "--force", tag)
+
+
+@pytest.fixture
+def container(engine: str, image: str) -> Iterator[str]:
+    name = succeed(engine, "run", "--detach", "--read-only", "--tmpfs", "/tmp", image).strip()  # noqa: S108
+    yield name
+    call(engine, "rm", "--force", name)
+
+
+def test_image_does_not_run_as_root(engine: str, image: str) -> None:
+    """The user is numeric and not 0, so that a cluster's policy can check it."""
+    config = json.loads(succeed(engine, "image", "inspect", image))[0]["Config"]
+    user = config["User"].partition(":")[0]
+    assert user.isdigit()
+    assert int(user) > 0
+
+
+def test_container_becomes_healthy(engine: str, container: str) -> None:
+    """The core starts on a read-only file system and its own health check says that it serves."""
+    deadline = time.monotonic() + 60
+    health = ("kornel", "health", "--grpc", "127.0.0.1:50051")
+    while (answer := call(engine, "exec", container, *health)).returncode != 0:
+        assert time.monotonic() < deadline, answer.stderr + succeed(engine, "logs", container)
+        time.sleep(0.5)

@@ -1,0 +1,133 @@
+"""What a user installs: the wheel, in an environment that knows nothing of this checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("core", "shim_client", "shim_mock", "conformance", "si", "kornel")
+
+# Building an environment fetches and unpacks the locked dependencies.
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment outside the checkout, and a working directory to run it in."""
+
+    bin: Path
+    cwd: Path
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Standard output of a *program* of the environment. Fails the test, with all output, if it fails."""
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        done = subprocess.run(
+            [self.bin / program, *arguments],
+            cwd=self.cwd,
+            env=variables | {"COLUMNS": "120", "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{program} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("dist")
+    command = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(target)]
+    subprocess.run([sys.executable, *command, str(ROOT)], check=True)
+    (built,) = target.glob("kornel-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    home = tmp_path_factory.mktemp("installed")
+    venv.create(home / "venv", with_pip=True)
+    environment = Environment(home / "venv" / "bin", home)
+    pip = ("-m", "pip", "install", "--quiet", "--no-deps")
+    environment.run("python", *pip, "--require-hashes", "-r", str(ROOT / "requirements/runtime.lock"))
+    environment.run("python", *pip, "--no-index", str(wheel))
+    return environment
+
+
+def test_wheel_holds_all_packages_and_nothing_else(wheel: Path) -> None:
+    """The six packages and the metadata are all that the wheel puts into an environment."""
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
+
+
+def test_wheel_holds_the_contract_and_the_licence(wheel: Path) -> None:
+    """The .proto files travel with the stubs made from them, type information and the licence too."""
+    names = zipfile.ZipFile(wheel).namelist()
+    protos = {path.relative_to(ROOT / "proto").as_posix() for path in (ROOT / "proto").glob("*/v1/*.proto")}
+    assert protos <= set(names)
+    assert {"si/v1/si_pb2.pyi", "si/py.typed", "kornel/py.typed"} <= set(names)
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_locked_versions_satisfy_the_declared_ones(installed: Environment) -> None:
+    """The lock file names every dependency the wheel declares, in a version it allows."""
+    installed.run("python", "-m", "pip", "check")
+
+
+@pytest.mark.parametrize("command", ["kornel", "kornel-shim-mock", "kornel-conformance"])
+def test_commands_explain_themselves(installed: Environment, command: str) -> None:
+    """Each console script runs and prints its usage."""
+    assert "usage" in installed.run(command, "--help").lower()
+
+
+def test_nothing_comes_from_the_checkout(installed: Environment) -> None:
+    """Every package, stubs included, is imported from the environment, with warnings as errors."""
+    lines = [
+        "import sys, core, shim_client, shim_mock, conformance",
+        "import si.v1.si_pb2_grpc, kornel.v1.configuration_pb2_grpc, kornel.v1.status_pb2_grpc",
+        "loaded = [m.__file__ for m in list(sys.modules.values()) if getattr(m, '__file__', None)]",
+        "print(*sys.path, *loaded, sep='\\n')",
+    ]
+    paths = installed.run("python", "-W", "error", "-c", "\n".join(lines)).split("\n")
+    assert not [path for path in paths if path.startswith(f"{ROOT}{os.sep}")]
+    assert any(path.endswith("si/v1/si_pb2_grpc.py") for path in paths)
+
+
+def test_installed_version_is_the_declared_one(installed: Environment) -> None:
+    """Metadata of the installed wheel and of the checkout agree."""
+    code = "from importlib.metadata import version; print(version('kornel'))"
+    assert installed.run("python", "-c", code).strip() == version("kornel")
+
+
+@pytest.mark.parametrize("name", ["build", "dev"])
+def test_lock_files_agree(name: str) -> None:
+    """A package has the same version, with hashes and from no particular host, in every lock file."""
+    locks = {lock: (ROOT / f"requirements/{lock}.lock").read_text() for lock in ("runtime", name)}
+    pins = {lock: dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE)) for lock, text in locks.items()}
+    shared = pins["runtime"].keys() & pins[name].keys()
+    assert {package: pins[name][package] for package in shared} == {
+        package: pins["runtime"][package] for package in shared
+    }
+    assert all(pins.values())
+    assert not [text for text in locks.values() if "://" in text or "--index" in text]
+    for lock, text in locks.items():
+        hashed = re.findall(r"^[\w.-]+==[^\n]*\\\n    --hash=sha256:", text, re.MULTILINE)
+        assert len(hashed) == len(pins[lock])
+
+
+def test_dev_lock_contains_the_runtime_lock() -> None:
+    """What is tested is what is shipped: every runtime pin is a dev pin."""
+    runtime, dev = (
+        set(re.findall(r"^[\w.-]+==[^\s;]+", (ROOT / f"requirements/{lock}.lock").read_text(), re.MULTILINE))
+        for lock in ("runtime", "dev")
+    )
+    assert runtime <= dev

@@ -1,0 +1,58 @@
+"""The worked cases of guarantee-driven preemption, put to the planner on bare model records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core import laws
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.policies.preemption import guarantee
+from core.policies.preemption.plan import PreemptionPlan
+from tests.preemption_notation import Case, parse
+from tests.unit.policies.preemption.world import NOW_NS, World
+
+CASES_FILE = Path(__file__).parents[3] / "scenarios" / "preemption" / "guarantee_cases.txt"
+CASES = parse(CASES_FILE.read_text(encoding="utf-8"))
+
+
+class RecordingPredicate:
+    """Passes once all of *wanted* are gone; remembers what it was asked."""
+
+    def __init__(self, wanted: frozenset[str]) -> None:
+        self.wanted = wanted
+        self.calls: list[tuple[tuple[str, ...], int]] = []
+
+    def __call__(self, ask: Allocation, node: Node, victims: tuple[Allocation, ...], start: int) -> int | None:
+        keys = tuple(victim.key for victim in victims)
+        self.calls.append((keys, start))
+        for index in range(start, len(keys)):
+            if self.wanted <= set(keys[: index + 1]):
+                return index
+        return None
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_case(case: Case) -> None:
+    """Node, victims or refusal are those of the worked case, and every plan is lawful."""
+    world = World.of(case)
+    for step in case.steps:
+        ask = world.ask(step.ask)
+        predicate = RecordingPredicate(case.predicate) if case.predicate else None
+        result = guarantee.plan(world, ask, predicate=predicate, now_ns=NOW_NS)
+        if step.call is not None:
+            assert predicate is not None
+            assert predicate.calls[0] == step.call
+        if isinstance(result, PreemptionPlan):
+            assert (result.node.node_id, {victim.key for victim in result.victims}) == (
+                step.expected.node,
+                step.expected.victims,
+            )
+            assert laws.check(world, result) == ()
+            world.apply(result)
+        else:
+            assert step.expected.node == "", f"{result.outcome}: {result.detail}"
+            assert step.expected.reason in ("", result.outcome)
+            assert result.detail

@@ -1,0 +1,192 @@
+"""A partition made of model records alone: what a planner reads, without the engine around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.domain.commands import AllocationSpec, ApplicationSpec
+from core.domain.resources import Resources
+from core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy, QueueProperties
+from core.model.allocations import Allocation, Reservation
+from core.model.applications import Application
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.model.shapes import ResourceTypes
+from core.policies.preemption.plan import PreemptionPlan
+from tests.preemption_notation import Case, QueueCase, TaskCase
+
+NOW_NS = 100_000 * 10**9
+MINUTE_NS = 60 * 10**9
+
+
+class World:
+    """Queues, nodes and allocations by name; a :class:`core.policies.view.PartitionView`."""
+
+    def __init__(self, types: list[str], mode: GuaranteeMode = GuaranteeMode.REACH) -> None:
+        self.name = "[rm]default"
+        self.types = ResourceTypes(lambda width: None)
+        for name in types:
+            self.types.index(name)
+        self.guarantee_mode = mode
+        self.queues: dict[str, Queue] = {}
+        self.nodes: dict[str, Node] = {}
+        self.allocations: dict[str, Allocation] = {}
+        self.root = self._new_queue("root", None, QueueCase("root"))
+
+    @classmethod
+    def of(cls, case: Case) -> World:
+        """The state in which the asks of *case* arrive."""
+        world = cls(case.types(), GuaranteeMode.STRICT if case.strict else GuaranteeMode.REACH)
+        for queue in sorted(case.queues, key=lambda queue: queue.path != "root"):
+            world.queue(queue)
+        for node_id, capacity in case.nodes:
+            world.node(node_id, capacity)
+        for task in case.running:
+            world.run(task)
+        for reservation in case.reservations:
+            holder = world.ask(reservation.holder)
+            holder.triggered = reservation.holder.triggered
+            world.reserve(holder, world.nodes[reservation.node], NOW_NS - reservation.minutes * MINUTE_NS)
+        return world
+
+    def queue(self, spec: QueueCase) -> Queue:
+        """Add a queue, its parents first where they are missing; ``root`` changes the root's settings."""
+        if spec.path == "root":
+            self.root.properties = _properties(spec, None)
+            return self.root
+        parent_path, _, name = spec.path.rpartition(".")
+        parent = self.queues.get(parent_path) or self.root
+        if parent_path and parent_path not in self.queues:
+            parent = self.queue(QueueCase(parent_path))
+        return self._new_queue(name, parent, spec)
+
+    def _new_queue(self, name: str, parent: Queue | None, spec: QueueCase) -> Queue:
+        queue = Queue(
+            name,
+            parent,
+            leaf=parent is not None,
+            properties=_properties(spec, parent),
+            width=len(self.types.names),
+            order_key=lambda member: member,
+        )
+        queue.set_limits(self.types.sparse(spec.guaranteed), self.types.sparse(spec.maximum))
+        if parent is not None:
+            parent.leaf = False
+            parent.children[name] = queue
+            self.queues[spec.path] = queue
+            self.application(queue, spec.application or f"app-{spec.path}")
+        return queue
+
+    def application(self, queue: Queue, application_id: str) -> Application:
+        """The application of that ID in *queue*, made if need be."""
+        found = queue.applications.get(application_id)
+        if found is None:
+            spec = ApplicationSpec(application_id, queue.path, self.name)
+            found = Application(spec, queue, "user", 0, len(self.types.names))
+            queue.applications[application_id] = found
+        return found
+
+    def node(self, node_id: str, capacity: Mapping[str, int]) -> Node:
+        node = Node(node_id, (), self.types.vector(Resources(capacity)))
+        self.nodes[node_id] = node
+        total = dict(self.root.max)
+        for name, amount in capacity.items():
+            t = self.types.index(name)
+            total[t] = total.get(t, 0) + amount
+        self.root.set_limits({}, total)
+        return node
+
+    def ask(self, task: TaskCase, application_id: str = "") -> Allocation:
+        """A pending ask; not booked as pending, for no planner looks at that."""
+        queue = self.queues[task.queue]
+        application = (
+            self.application(queue, application_id) if application_id else next(iter(queue.applications.values()))
+        )
+        spec = AllocationSpec(
+            task.key,
+            application.application_id,
+            self.name,
+            Resources(task.amounts),
+            priority=task.priority,
+            originator=task.originator,
+            allow_preempt_self=not task.opted_out,
+            allow_preempt_other=True,
+            required_node=task.node or "n1" if task.required_node else "",
+        )
+        shape = self.types.shape(Resources(task.amounts))
+        return Allocation(spec, application, shape, task.tick * 10**9, len(self.allocations))
+
+    def run(self, task: TaskCase, application_id: str = "") -> Allocation:
+        """An allocation on its node, booked everywhere."""
+        allocation = self.ask(task, application_id)
+        self.place(allocation, self.nodes[task.node])
+        return allocation
+
+    def place(self, allocation: Allocation, node: Node) -> None:
+        allocation.node = node
+        node.allocations[allocation.key] = allocation
+        node.charge(allocation.shape.pairs)
+        allocation.application.allocations[allocation.key] = allocation
+        self.allocations[allocation.key] = allocation
+        for queue in allocation.queue.lineage():
+            _book(queue.used, allocation)
+
+    def reserve(self, ask: Allocation, node: Node, made_ns: int) -> None:
+        ask.reservation = node.reservations[ask.key] = Reservation(ask, node, made_ns)
+
+    def apply(self, plan: PreemptionPlan) -> None:
+        """What the partition does with a plan (preemption.md B.7, steps 1, 2 and 4)."""
+        for reservation in plan.cancelled:
+            del plan.node.reservations[reservation.ask.key]
+            reservation.ask.reservation = None
+        for victim in plan.victims:
+            victim.preempted = True
+            victim.preemptor = plan.ask
+            victim.application.preempted_count += 1
+            for queue in victim.queue.lineage():
+                _book(queue.preempting, victim)
+        for queue in plan.ask.queue.lineage():
+            _book(queue.claimed, plan.ask)
+        plan.ask.triggered = True
+        self.reserve(plan.ask, plan.node, NOW_NS)
+
+    def remove(self, allocation: Allocation) -> None:
+        """*allocation* has left."""
+        node = allocation.node
+        assert node is not None
+        del node.allocations[allocation.key], allocation.application.allocations[allocation.key]
+        del self.allocations[allocation.key]
+        node.refund(allocation.shape.pairs)
+        allocation.node = None
+        for queue in allocation.queue.lineage():
+            _book(queue.used, allocation, -1)
+            if allocation.preempted:
+                _book(queue.preempting, allocation, -1)
+
+    def start(self, ask: Allocation) -> None:
+        """A triggered ask takes the node it holds."""
+        assert ask.reservation is not None
+        node = ask.reservation.node
+        del node.reservations[ask.key]
+        ask.reservation, ask.triggered = None, False
+        for queue in ask.queue.lineage():
+            _book(queue.claimed, ask, -1)
+        self.place(ask, node)
+
+
+def _book(vector: list[int], allocation: Allocation, sign: int = 1) -> None:
+    for t, amount in allocation.shape.pairs:
+        vector[t] += sign * amount
+
+
+def _properties(spec: QueueCase, parent: Queue | None) -> QueueProperties:
+    """The settings in force: of the policies only ``disabled`` is inherited (preemption.md 0.2)."""
+    policy = PreemptionPolicyKind(spec.preemption_policy or "default")
+    inherited = parent is not None and parent.properties.preemption_policy is PreemptionPolicyKind.DISABLED
+    if spec.preemption_policy is None and inherited:
+        policy = PreemptionPolicyKind.DISABLED
+    return QueueProperties(
+        priority_policy=PriorityPolicy.FENCE if spec.priority_fence else PriorityPolicy.DEFAULT,
+        priority_offset=spec.priority_offset,
+        preemption_policy=policy,
+    )

@@ -1,0 +1,96 @@
+"""The parts of the `kornel` command that need no running core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kornel.v1.status_pb2 import GetStatusResponse, PartitionStatus, QueueStatus
+from typer.testing import CliRunner
+
+from core.cli import app
+from core.service.status_text import render_status
+
+GOOD = "partitions:\n  - name: default\n    queues:\n      - name: root\n"
+ODD = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        properties:
+          application.sort.policy: stateaware
+        queues:
+          - name: a
+            properties:
+              application.sort.policy: stateaware
+"""
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"), [(GOOD, 0, "checksum"), (ODD, 1, "warning"), ("partitions: 7\n", 2, ":1:")]
+)
+def test_config_check(tmp_path: Path, text: str, code: int, said: str) -> None:
+    """Nothing wrong exits 0, warnings 1, errors 2; what is wrong is printed with its place."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(text, encoding="utf-8")
+    exit_code, output = run("config", "check", str(file))
+    assert exit_code == code, output
+    assert said in output
+
+
+def test_config_check_of_bytes_that_are_no_text(tmp_path: Path) -> None:
+    """A file that is not UTF-8 is refused like a missing one."""
+    file = tmp_path / "queues.yaml"
+    file.write_bytes(b"\xff\xfe\x00")
+    assert run("config", "check", str(file))[0] == 2
+
+
+def test_version() -> None:
+    """The version is printed behind the name."""
+    code, output = run("version")
+    assert code == 0
+    assert output.startswith("kornel ")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([], ["serve", "health", "status", "config", "version"]),
+        (["serve"], ["--grpc", "--config", "--log-format", "--ready-file", "wins"]),
+        (["config", "check"], ["FILE", "warnings"]),
+    ],
+)
+def test_help_explains_itself(command: list[str], words: list[str]) -> None:
+    """Help names every command and option, and which configuration wins."""
+    code, output = run(*command, "--help")
+    assert code == 0
+    assert all(word in output for word in words), output
+
+
+def test_status_as_text() -> None:
+    """Partitions and queues are shown with their amounts; what is empty is a dash."""
+    status = GetStatusResponse(
+        rm_id="rm-1",
+        core_version="1",
+        partitions=[
+            PartitionStatus(
+                name="[rm-1]default",
+                node_count=2,
+                total={"vcore": 10, "memory": 5},
+                queues=[
+                    QueueStatus(path="root", state="Active", used={"vcore": 1}),
+                    QueueStatus(path="root.a", state="Draining"),
+                ],
+            )
+        ],
+    )
+    lines = render_status(status).splitlines()
+    assert "core 1, resource manager rm-1" in lines
+    assert "  total memory=5 vcore=10" in lines
+    assert any(line.split()[:4] == ["root", "0", "vcore=1", "-"] for line in lines)
+    assert any("root.a (draining)" in line for line in lines)
