@@ -250,6 +250,14 @@ class Bench:
             found.append((match, got))
         return [next(got for match, got in found if match is want) for want in wants]
 
+    async def one_of(self, *wants: Want) -> Entry:
+        """The next entry is one of these, all of one stream."""
+        hope = " or ".join(str(want) for want in wants)
+        got = await self._stream_of(wants[0]).inbox.take(self._deadline_s, hope)
+        if not any(want.matches(got) for want in wants):
+            raise Mismatch(f"expected {hope}, got {got}{_why(got)}")
+        return got
+
     async def silence(self) -> None:
         """Expect nothing unread on any stream, and nothing to come.
 

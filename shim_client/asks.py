@@ -62,9 +62,7 @@ class Ask:
         return tags
 
     def _policy(self) -> si.PreemptionPolicy:
-        return si.PreemptionPolicy(
-            allowPreemptSelf=self.allow_preempt_self, allowPreemptOther=self.allow_preempt_other
-        )
+        return si.PreemptionPolicy(allowPreemptSelf=self.allow_preempt_self, allowPreemptOther=self.allow_preempt_other)
 
     def to_g3(self) -> si.Allocation:
         """As ``AllocationRequest.allocations`` wants it: an allocation without a node."""

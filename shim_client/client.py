@@ -176,9 +176,7 @@ class ShimClient:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 raise CoreUnreachable(self.address, self._connect_s) from error
-            raise RegistrationRefused(
-                "RegisterResourceManager", error.code(), error.details() or ""
-            ) from error
+            raise RegistrationRefused("RegisterResourceManager", error.code(), error.details() or "") from error
         if self._streams is None or self._streams.done():
             self._begin()
             self._streams = asyncio.create_task(self._run_streams(), name=f"streams of {self.rm_id}")
@@ -247,9 +245,7 @@ class ShimClient:
         """Add and remove applications in order."""
         await self._send(self._applications, entries)
 
-    async def add_applications(
-        self, applications: Sequence[si.AddApplicationRequest]
-    ) -> list[ApplicationAnswer]:
+    async def add_applications(self, applications: Sequence[si.AddApplicationRequest]) -> list[ApplicationAnswer]:
         """Add applications and wait for the core's answer to each: only then may asks for them be sent."""
         answers = [_expect(self._application_answers, entry.applicationID) for entry in applications]
         await self.send_applications(applications)

@@ -67,9 +67,7 @@ class Outbox(Generic[Entry]):
             for entry in self._entries:
                 size += entry.ByteSize()
                 if taken and (
-                    len(taken) >= self._batch
-                    or size > MAX_BATCH_BYTES
-                    or self._rank(entry) < self._rank(taken[-1])
+                    len(taken) >= self._batch or size > MAX_BATCH_BYTES or self._rank(entry) < self._rank(taken[-1])
                 ):
                     break
                 taken.append(entry)

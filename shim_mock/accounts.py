@@ -84,7 +84,8 @@ class Accounts:
         }
         self._paths = {leaf: [self.queues[path] for path in ancestors(leaf)] for leaf in self.leaves}
         self._names = {leaf: ancestors(leaf) for leaf in self.leaves}
-        self.samples: list[Sample] = []
+        self.samples: list[Sample] = [Sample(0.0, {leaf: {} for leaf in self.leaves})]
+        self._changed_s = 0.0
         self.preemptions: list[tuple[float, str]] = []
         self.below_guarantee: list[BelowGuarantee] = []
 
@@ -111,10 +112,11 @@ class Accounts:
 
     def placed(self, leaf: str, amounts: Mapping[str, int], *, waited_s: float, at_s: float) -> None:
         """A task got its room."""
+        self._before_change(at_s)
         for account in self._paths[leaf]:
             _add(account.used, amounts, 1)
         self.queues[leaf].latencies_s.append(waited_s)
-        self._sample(at_s)
+        self._after_change(at_s)
 
     def chosen(self, leaf: str, amounts: Mapping[str, int], *, key: str, at_s: float) -> None:
         """The core decided to preempt a task: from now on it holds room, and no longer counts for a
@@ -130,24 +132,34 @@ class Accounts:
 
     def left(self, leaf: str, amounts: Mapping[str, int], *, victim: bool, at_s: float) -> None:
         """A task no longer holds room."""
+        self._before_change(at_s)
         for account in self._paths[leaf]:
             _add(account.used, amounts, -1)
             if victim:
                 _add(account.preempting, amounts, -1)
-        self._sample(at_s)
+        self._after_change(at_s)
 
     def finish(self, at_s: float) -> None:
         """Note the last moment."""
-        self._sample(at_s, always=True)
+        self._sample(at_s)
 
     def _mark(self, leaf: str, amounts: Mapping[str, int]) -> None:
         for account in self._paths[leaf]:
             _add(account.preempting, amounts, 1)
 
-    def _sample(self, at_s: float, *, always: bool = False) -> None:
-        if always or not self.samples or at_s - self.samples[-1].at_s >= RESOLUTION_S:
-            used = {leaf: dict(self.queues[leaf].used) for leaf in self.leaves}
-            self.samples.append(Sample(at_s, used))
+    def _before_change(self, at_s: float) -> None:
+        """After a pause, note the state that lasted through it: a line between two points must not invent a slope."""
+        if at_s - self._changed_s >= RESOLUTION_S:
+            self._sample(self._changed_s)
+            self._sample(at_s)
+
+    def _after_change(self, at_s: float) -> None:
+        self._changed_s = at_s
+        if at_s - self.samples[-1].at_s >= RESOLUTION_S:
+            self._sample(at_s)
+
+    def _sample(self, at_s: float) -> None:
+        self.samples.append(Sample(at_s, {leaf: dict(self.queues[leaf].used) for leaf in self.leaves}))
 
 
 def _add(total: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:

@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from si.v1 import si_pb2 as si
+
 from shim_client import (
     Allocated,
     ApplicationRejected,
@@ -30,8 +32,6 @@ from shim_client import (
     Update,
     resource,
 )
-from si.v1 import si_pb2 as si
-
 from shim_mock.accounts import Accounts
 from shim_mock.clock import SimulatedClock
 from shim_mock.lifecycle import HOLDING, IllegalTransition, TaskEvent, TaskState, after

@@ -10,8 +10,8 @@ from itertools import groupby
 from typing import Final, TypeAlias
 
 from kornel.v1 import status_pb2
-from shim_client import CallFailed, ShimClient, ShimClientError
 
+from shim_client import CallFailed, ShimClient, ShimClientError
 from shim_mock.clock import SimulatedClock
 from shim_mock.cluster import SimulatedCluster
 from shim_mock.expectations import Verdict

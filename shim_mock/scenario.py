@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
 import yaml
-from shim_client import Generation
 
+from shim_client import Generation
 from shim_mock import quantities
 from shim_mock.documents import Cursor, Findings, compose, read_text
 from shim_mock.expectations import Expectation, parse_expectation
@@ -299,7 +299,7 @@ class _Reader:
             else:
                 priority_class = found
         resources = self._resources(fields.get("resources"), count)
-        if "resources" in fields and resources is not None and not any(resources.values()):
+        if "resources" in fields and not any(resources.values()):
             fields["resources"].reject("a task needs some of at least one type")
         return TaskGroup(
             name=_parse(fields, "name", _name, ""),

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from si.v1 import si_pb2 as si
 
-from conformance import configs, messages
+from conformance import messages
+from conformance.arrangements import victim_and_preemptor
 from conformance.bench import Bench
 from conformance.case import case
-from conformance.cases.preempting import victim_and_preemptor
 from conformance.entries import new, node_accepted, node_rejected, released, updated
 from conformance.messages import NODE_MEMORY, NODE_VCORE
 from conformance.outcome import check
-
-BIG = NODE_VCORE + 1
-"""An ask that no n1 has room for."""
 
 
 @case(26, "a created node is accepted and its capacity counts")
@@ -202,21 +199,6 @@ async def reserved_node_goes(bench: Bench) -> None:
     await bench.expect(updated("app", "Running"), new("k", "n2"))
 
 
-@case(43, "a placeholder's node goes while its replacement waits elsewhere: the real one is confirmed")
-async def placeholder_node_goes(bench: Bench) -> None:
-    await bench.reg()
-    await bench.node("n1", 1000)
-    await bench.app()
-    await bench.send(messages.allocation("p", group="g", placeholder=True), messages.allocation("big", BIG))
-    await bench.expect(updated("app", "Accepted"), new("p", "n1"))
-    await bench.node_action("n1", si.NodeInfo.DRAIN_NODE)
-    await bench.node("n2", 1000)
-    await bench.send(messages.allocation("r", group="g"))
-    await bench.expect(released("p", si.PLACEHOLDER_REPLACED))
-    await bench.node_action("n1", si.NodeInfo.DECOMISSION)
-    await bench.expect(released("p"), new("r", "n2"))
-
-
 @case(44, "a node with a placeholder and its replacement goes: the real one is an ask again")
 async def replacement_node_goes(bench: Bench) -> None:
     await bench.reg()
@@ -247,7 +229,7 @@ async def foreign_node_returns(bench: Bench) -> None:
 
 @case(47, "the key of an allocation lost with its node can be asked for again")
 async def key_returns(bench: Bench) -> None:
-    await bench.world(configs.BASIC)
+    await bench.world()
     await bench.start("k")
     await bench.node_action("n1", si.NodeInfo.DECOMISSION)
     await bench.expect(updated("app", "Completing"), released("k"))

@@ -194,7 +194,7 @@ async def invalid_update(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
     error = await bench.refused(bench.update_configuration(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
-    trailing = {key: value for key, value in error.trailing_metadata() or ()}
+    trailing = dict(error.trailing_metadata() or ())
     check(PROBLEMS_KEY in trailing, f"the problems come along as {PROBLEMS_KEY}")
     await bench.silence()
     await bench.ask_and_place("k2")

@@ -8,6 +8,7 @@ is cancelled.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -190,9 +191,9 @@ class KornelServer:
         for service in ("", _SCHEDULER, _CONFIGURATION, _STATUS):
             await self._quietly(self._health.set(service, status))
 
-    async def _quietly(self, change: asyncio.Future[None] | object) -> None:
+    async def _quietly(self, change: Awaitable[None]) -> None:
         try:
-            await asyncio.wait_for(change, HEALTH_PATIENCE_S)  # type: ignore[arg-type]  # stubs lack the coroutine
+            await asyncio.wait_for(change, HEALTH_PATIENCE_S)
         except TimeoutError:
             self._logger.warning("a health watcher does not read, it was not told of a change")
 

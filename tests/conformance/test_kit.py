@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from conformance.case import Case
@@ -94,8 +95,6 @@ def test_command_without_a_core() -> None:
 @pytest.mark.parametrize("arguments", [["--case", "9999"], ["--group", "nothing"]])
 def test_unknown_selection(arguments: list[str]) -> None:
     """An unknown case or group is refused with its name."""
-    import typer
-
     app = typer.Typer()
     app.command()(run)
     done = CliRunner().invoke(app, arguments)

@@ -29,7 +29,7 @@ def environment() -> dict[str, str]:
 
 def kornel(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`kornel` with *arguments*, run to its end."""
-    return subprocess.run(  # noqa: S603 - our own program
+    return subprocess.run(
         [sys.executable, "-m", "core", *arguments],
         env=environment(),
         capture_output=True,
@@ -43,7 +43,7 @@ def kornel(*arguments: str) -> subprocess.CompletedProcess[str]:
 def serving(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A core in a process of its own, and its address. Killed at the end if it still runs."""
     ready = tmp_path / "ready"
-    process = subprocess.Popen(  # noqa: S603 - our own program
+    process = subprocess.Popen(
         [
             *(sys.executable, "-m", "core", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json"),
             *("--ready-file", str(ready), *arguments),
@@ -119,12 +119,11 @@ def test_serve_uses_the_configuration_file_for_shims_without_one(tmp_path: Path)
     """A shim that sends no configuration gets the file's; one that sends its own keeps it."""
     config = tmp_path / "queues.yaml"
     config.write_text(CONFIG, encoding="utf-8")
-    with serving(tmp_path, "--config", str(config)) as (_, address):
-        with grpc.insecure_channel(address) as channel:
-            stub = si_pb2_grpc.SchedulerStub(channel)
-            for sent, expected in (("", "root.a"), (CONFIG.replace("name: a", "name: b"), "root.b")):
-                stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=sent), timeout=5)
-                assert expected in kornel("status", "--grpc", address).stdout
+    with serving(tmp_path, "--config", str(config)) as (_, address), grpc.insecure_channel(address) as channel:
+        stub = si_pb2_grpc.SchedulerStub(channel)
+        for sent, expected in (("", "root.a"), (CONFIG.replace("name: a", "name: b"), "root.b")):
+            stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=sent), timeout=5)
+            assert expected in kornel("status", "--grpc", address).stdout
 
 
 def test_serve_refuses_a_bad_configuration_file(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.properties.shim import WIDTH, Operation, Shim, check_books, check_nothing_left, random_history
 
-HISTORIES = st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), max_size=80)
+HISTORIES = st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), min_size=15, max_size=100)
 VARIANTS = st.integers(0, 23)
 
 
@@ -46,9 +46,8 @@ def _play(variant: int, history: list[Operation]) -> None:
         check_nothing_left(shim)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(VARIANTS, HISTORIES)
-@example(0, [])
 def test_any_history(variant: int, history: list[Operation]) -> None:
     """After every operation the books are sound, and after every cycle nothing that fits is left waiting."""
     _play(variant, history)

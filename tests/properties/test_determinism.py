@@ -59,7 +59,7 @@ def test_two_processes_decide_alike() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 23), st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), max_size=40))
+@given(st.integers(0, 23), st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), min_size=15, max_size=60))
 def test_one_process_decides_alike(variant: int, history: list[Operation]) -> None:
     """A second core that gets the same calls answers the same."""
     logs: list[list[str]] = []

@@ -41,7 +41,7 @@ def _compare_slices(variant: int, history: list[Operation]) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 23), st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), max_size=60))
+@given(st.integers(0, 23), st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), min_size=15, max_size=100))
 def test_slices_of_one_decide_like_one_cycle(variant: int, history: list[Operation]) -> None:
     """Without preemption many cycles of budget 1 give the effects of one big cycle, in the same order (S-20)."""
     _compare_slices(variant, history)

@@ -52,7 +52,7 @@ class Running:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(5):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - polling is what lets the runner take its turns
                 await asyncio.sleep(0)
 
     async def settle(self) -> None:

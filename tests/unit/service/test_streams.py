@@ -176,7 +176,7 @@ def test_overflow_drops_everything_and_asks_for_a_new_registration(board: Switch
     assert live.ending
     assert isinstance(live.error, ResyncRequired)
     for kind in Kind:
-        with pytest.raises(ResyncRequired, match="^resync-required"):
+        with pytest.raises(ResyncRequired, match=r"^resync-required"):
             board.bind(board.open(kind), "rm-1")
     board.deliver(nodes("lost"))
     assert (metrics.response_overflows, metrics.queued_entries) == (1, 0)

@@ -23,7 +23,7 @@ from core.domain.effects import (
 )
 from core.domain.resources import Resources
 from core.service import wire
-from core.service.wire import Decoder, Encoder, full_partition_name, list_key
+from core.service.wire import Decoder, Encoder, list_key
 
 
 def amounts(**values: int) -> si.Resource:
@@ -48,7 +48,6 @@ def decoded(message: si.Allocation) -> AllocationSpec:
 )
 def test_partition_names_are_normalised(given: str, full: str) -> None:
     """A bare name gets the prefix once, a name that starts with a bracket stays (protocol.md 4.1, cases 20, 21)."""
-    assert full_partition_name("rm-1", given) == full
     assert decoded(si.Allocation(partitionName=given)).partition == full
 
 
@@ -246,9 +245,10 @@ def test_a_long_request_becomes_several_commands_with_nothing_lost() -> None:
         ),
     )
     commands = list(Decoder().allocation_commands(request))
-    seen = [
-        entry.key for command in commands for entry in (*command.allocations, *command.ask_releases, *command.releases)
-    ]
+    seen: list[str] = []
+    for command in commands:
+        seen += [spec.key for spec in command.allocations]
+        seen += [entry.key for entry in (*command.ask_releases, *command.releases)]
     assert seen == [f"{letter}{n}" for letter in "abcd" for n in range(count)]
     assert all(len(c.allocations) + len(c.ask_releases) + len(c.releases) <= wire.PIECE for c in commands)
     assert {command.rm_id for command in commands} == {"rm-1"}
@@ -366,7 +366,7 @@ def test_registration_is_decoded() -> None:
 
 
 def test_a_new_allocation_says_what_the_core_has_to_say() -> None:
-    """`new` carries key, resource, node, application, gang, originator, policy and the G2 ID; no tags, no priority (2.5)."""
+    """`new` carries everything of 2.5 and the G2 ID, but neither tags nor priority nor partition."""
     spec = AllocationSpec(
         "k",
         "app",
@@ -465,7 +465,7 @@ def test_commands_do_not_depend_on_the_hash_seed() -> None:
     root = Path(__file__).parents[3]
     path = os.pathsep.join([str(root), str(root / "proto")])
     printed = {
-        subprocess.run(  # noqa: S603 - our own interpreter and program
+        subprocess.run(
             [sys.executable, "-c", program],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": path},
             capture_output=True,

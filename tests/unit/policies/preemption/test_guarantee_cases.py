@@ -14,7 +14,7 @@ from core.policies.preemption.plan import PreemptionPlan
 from tests.preemption_notation import Case, parse
 from tests.unit.policies.preemption.world import NOW_NS, World
 
-CASES_FILE = Path(__file__).parents[3] / "scenarios" / "preemption" / "guarantee_cases.txt"
+CASES_FILE = Path(__file__).parents[3] / "scenarios" / "preemption" / "guarantee.cases"
 CASES = parse(CASES_FILE.read_text(encoding="utf-8"))
 
 

@@ -1,0 +1,75 @@
+"""Arrangements that several groups use: a preemption under way, a gang that waits, a gang that is whole."""
+
+from __future__ import annotations
+
+from si.v1 import si_pb2 as si
+
+from conformance import configs, messages
+from conformance.bench import Bench
+from conformance.entries import app_accepted, new, released, updated
+
+VICTIM_VCORE = 5000
+GROUP = "workers"
+
+
+async def victim_and_preemptor(bench: Bench) -> None:
+    """n1 is filled by v of b1 in root.b; ask k of app, owed the room by the guarantee of root.a, has preempted it.
+
+    The core has asked for v's release and keeps n1 for k. Nothing is confirmed yet.
+    """
+    await bench.reg(configs.PREEMPTION)
+    await bench.node("n1", VICTIM_VCORE)
+    await bench.app("b1", "root.b")
+    await bench.start("v", app="b1", vcore=VICTIM_VCORE)
+    await bench.app()
+    await bench.send(messages.allocation("k", VICTIM_VCORE, policy=(True, True)))
+    await bench.expect(updated("app", "Accepted"))
+    await bench.clock.advance(1)
+    await bench.expect(released("v", si.PREEMPTED_BY_SCHEDULER, app="b1"))
+
+
+async def waiting_gang(bench: Bench, *, style: str = "Soft") -> None:
+    """Application app whose two placeholders p1 and p2 cannot both run on n1: p1 is allocated, p2 waits."""
+    await bench.reg()
+    await bench.node("n1")
+    size = 6000
+    gang = {"vcore": 2 * size}
+    await bench.send_applications(messages.application("app", gang=gang, gang_timeout_ms=1000, gang_style=style))
+    await bench.expect(app_accepted("app"))
+    await bench.send(*(placeholder(key, size) for key in ("p1", "p2")))
+    await bench.expect(updated("app", "Accepted"), new("p1", "n1"))
+    await bench.silence()
+
+
+async def gang_timeout(bench: Bench, *, style: str = "Soft") -> None:
+    """:func:`waiting_gang`, and its placeholders have just waited too long. What the core says of it is unread."""
+    await waiting_gang(bench, style=style)
+    await bench.clock.advance(2)
+
+
+async def whole_gang(bench: Bench, *, vcore: int = 1000) -> None:
+    """app is Running with its placeholders p1 and p2, all it announced, on n1, and nothing else."""
+    await bench.reg()
+    await bench.node("n1")
+    await bench.send_applications(
+        messages.application("app", gang={"vcore": 2 * vcore}, gang_timeout_ms=1000, gang_style="Soft")
+    )
+    await bench.expect(app_accepted("app"))
+    await bench.send(placeholder("p1", vcore), placeholder("p2", vcore))
+    await bench.expect(updated("app", "Accepted"))
+    await bench.expect_set(new("p1", "n1"), new("p2", "n1"))
+    await bench.expect(updated("app", "Running"))
+
+
+async def replacing(bench: Bench, *, vcore: int = 1000, real_vcore: int = 1000) -> str:
+    """:func:`whole_gang` with real ask r, for which the core gives up a placeholder. Returns that one's key."""
+    await whole_gang(bench, vcore=vcore)
+    await bench.send(messages.allocation("r", real_vcore, group=GROUP))
+    chosen = await bench.one_of(released("p1", si.PLACEHOLDER_REPLACED), released("p2", si.PLACEHOLDER_REPLACED))
+    await bench.silence()
+    return chosen.key
+
+
+def placeholder(key: str, vcore: int = messages.ASK_VCORE, node: str = "") -> si.Allocation:
+    """A placeholder ask of app, or with *node* one that runs there."""
+    return messages.allocation(key, vcore, node=node, group=GROUP, placeholder=True)

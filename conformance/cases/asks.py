@@ -1,0 +1,314 @@
+"""Asks and allocations: what is taken, what is refused, what a second message about the same key changes."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from si.v1 import si_pb2 as si
+
+from conformance import messages
+from conformance.arrangements import gang_timeout
+from conformance.bench import Bench
+from conformance.case import case
+from conformance.configs import leaf, queues
+from conformance.entries import Entry, Kind, new, rejected, released, updated
+from conformance.messages import ASK_VCORE, NODE_VCORE, allocation
+from conformance.outcome import check
+
+BIG = NODE_VCORE + 1
+"""An ask that no n1 has room for."""
+
+ONE_VCORE_MAX = queues(leaf("a", maximum="{vcore: 1}"))
+
+
+def placed(entry: Entry) -> si.Allocation:
+    """The allocation of a ``new`` entry."""
+    return cast("si.Allocation", entry.message)
+
+
+async def one_pending(bench: Bench, key: str = "k", vcore: int = ASK_VCORE, priority: int = 0) -> None:
+    """A registered core without nodes, app, and one ask of it that waits."""
+    await bench.reg()
+    await bench.app()
+    await bench.send(allocation(key, vcore, priority=priority))
+    await bench.expect(updated("app", "Accepted"))
+
+
+@case(73, "an ask that fits is placed: Accepted, Running, one new entry")
+async def place(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation("k", tags={"kubernetes.io/label/x": "y"}, priority=7))
+    entry = (await bench.expect(new("k", "n1", "app"), updated("app", "Accepted"), updated("app", "Running")))[0]
+    got = placed(entry)
+    check(not got.allocationTags, "new carries no tags")
+    check(got.priority == 0, "new carries no priority")
+    check(got.partitionName == "", "new carries no partition")
+    check(got.HasField("preemptionPolicy"), "new carries the preemption policy")
+    check(messages.read_amounts(got.resourcePerAlloc) == {"vcore": ASK_VCORE}, "new carries what was asked for")
+    await bench.silence()
+
+
+@case(74, "an ask without nodes waits, and the first node gets it")
+async def wait_for_node(bench: Bench) -> None:
+    await one_pending(bench)
+    await bench.silence()
+    await bench.node("n1")
+    await bench.expect(updated("app", "Running"), new("k", "n1"))
+
+
+@case(75, "an ask larger than any node waits and is not refused")
+async def too_large(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation("k", BIG))
+    await bench.expect(updated("app", "Accepted"))
+    await bench.silence()
+    await bench.node("n2", BIG)
+    await bench.expect(updated("app", "Running"), new("k", "n2"))
+
+
+@case(76, "an ask of an unknown application is refused")
+async def unknown_application(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation("k", app="nobody"))
+    await bench.expect(rejected("k", "application-not-found", app="nobody"))
+
+
+@case(77, "an ask for nothing is refused")
+async def nothing_asked(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(
+        allocation("k1", None), allocation("k2", resources={}), allocation("k3", resources={"vcore": 0, "memory": 0})
+    )
+    await bench.expect(*(rejected(key, "no-resources") for key in ("k1", "k2", "k3")))
+    await bench.silence()
+
+
+@case(78, "an ask for a negative amount is refused")
+async def negative_ask(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation("k", resources={"vcore": 1, "memory": -1}))
+    await bench.expect(rejected("k", "negative-resources"))
+    await bench.silence()
+
+
+@case(79, "a placeholder without task group is refused")
+async def placeholder_without_group(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation("k", placeholder=True))
+    await bench.expect(rejected("k", "placeholder-without-group"))
+    await bench.silence()
+
+
+@case(80, "an ask without key is refused")
+async def no_key(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation(""))
+    await bench.expect(rejected("", "invalid-key"))
+    await bench.silence()
+
+
+@case(81, "a waiting ask sent again counts once")
+async def ask_twice(bench: Bench) -> None:
+    await one_pending(bench)
+    await bench.send(allocation("k"))
+    await bench.silence()
+    await bench.expect_pending("root.a", ASK_VCORE)
+    await bench.node("n1")
+    await bench.expect(updated("app", "Running"), new("k", "n1"))
+    await bench.silence()
+
+
+@case(82, "a waiting ask may change its size")
+async def resize_ask(bench: Bench) -> None:
+    await one_pending(bench)
+    await bench.send(allocation("k", 3000))
+    await bench.silence()
+    await bench.expect_pending("root.a", 3000)
+    await bench.node("n1", 2999)
+    await bench.silence()
+    await bench.node("n2", 3000)
+    entry = (await bench.expect(new("k", "n2"), updated("app", "Running")))[0]
+    check(messages.read_amounts(placed(entry).resourcePerAlloc) == {"vcore": 3000}, "new carries the new size")
+
+
+@case(83, "a waiting ask does not change its priority")
+async def change_priority(bench: Bench) -> None:
+    await one_pending(bench, priority=1)
+    await bench.send(allocation("first", priority=5))
+    await bench.send(allocation("k", priority=9))
+    await bench.silence()
+    await bench.node("n1", ASK_VCORE)
+    await bench.expect(updated("app", "Running"), new("first", "n1"))
+    await bench.silence()
+
+
+@case(84, "an allocation that shrinks gives room back on node and queue")
+async def resize_allocation(bench: Bench) -> None:
+    await bench.world(ONE_VCORE_MAX)
+    await bench.start("k")
+    await bench.send(allocation("half", 500))
+    await bench.silence()
+    await bench.send(allocation("k", 500, node="n1"))
+    await bench.expect(new("half", "n1"))
+    await bench.silence()
+    await bench.expect_used("root.a", 1000)
+    await bench.expect_free({"n1": NODE_VCORE - 1000})
+
+
+@case(85, "an allocation may grow above the max of its queue; new asks wait")
+async def grow_above_max(bench: Bench) -> None:
+    await bench.world(ONE_VCORE_MAX)
+    await bench.start("k")
+    await bench.send(allocation("k", 2000, node="n1"))
+    await bench.silence()
+    await bench.expect_used("root.a", 2000)
+    await bench.send(allocation("more", 1))
+    await bench.silence()
+    await bench.release("k")
+    await bench.expect(released("k"), new("more", "n1"))
+
+
+@case(86, "an allocation does not move")
+async def move(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k")
+    await bench.node("n2")
+    await bench.send(allocation("k", node="n2"))
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE, "n2": NODE_VCORE})
+
+
+@case(87, "an allocation sent as ask stays allocated")
+async def unplace(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k")
+    await bench.send(allocation("k"))
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
+    await bench.expect_counts(nodes=1, asks=0, allocations=1)
+
+
+@case(88, "a recovered allocation is confirmed: Accepted, Running, new")
+async def recover(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation("k", node="n1"))
+    await bench.expect(updated("app", "Accepted"), updated("app", "Running"), new("k", "n1", "app"))
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
+
+
+@case(89, "an allocation recovered twice is confirmed once")
+async def recover_twice(bench: Bench) -> None:
+    await recover(bench)
+    await bench.send(allocation("k", node="n1"))
+    await bench.silence()
+
+
+@case(90, "an allocation on an unknown node is refused")
+async def recover_on_unknown_node(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation("k", node="n9"))
+    await bench.expect(rejected("k", "node-not-found"))
+    await bench.silence()
+
+
+@case(91, "a recovered allocation is taken on a full node")
+async def recover_on_full_node(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("a", vcore=NODE_VCORE)
+    await bench.send(allocation("k", node="n1"))
+    await bench.expect(new("k", "n1"))
+    await bench.release("a")
+    await bench.expect(released("a"))
+    await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
+
+
+@case(92, "a recovered allocation is taken above the max of its queue")
+async def recover_above_max(bench: Bench) -> None:
+    await bench.world(ONE_VCORE_MAX)
+    await bench.start("a")
+    await bench.send(allocation("k", node="n1"))
+    await bench.expect(new("k", "n1"))
+    await bench.expect_used("root.a", 2 * ASK_VCORE)
+
+
+@case(93, "a waiting ask that the RM places is confirmed and waits no more")
+async def place_from_outside(bench: Bench) -> None:
+    await one_pending(bench, vcore=BIG)
+    await bench.node("n1")
+    await bench.send(allocation("k", BIG, node="n1"))
+    await bench.expect(updated("app", "Running"), new("k", "n1"))
+    await bench.expect_pending("root.a", 0)
+    await bench.expect_free({"n1": -1})
+
+
+@case(94, "a recovered allocation is taken on a draining node")
+async def recover_on_draining_node(bench: Bench) -> None:
+    await bench.world()
+    await bench.node_action("n1", si.NodeInfo.DRAIN_NODE)
+    await bench.silence()
+    await bench.send(allocation("k", node="n1"))
+    await bench.expect(updated("app", "Accepted"), updated("app", "Running"), new("k", "n1"))
+
+
+@case(95, "one bad entry spoils nothing, and refusals come last")
+async def mixed_request(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation("k2", node="n9"), allocation("k1", node="n1"), allocation("k3", BIG))
+    await bench.expect(new("k1", "n1"), rejected("k2", "node-not-found"))
+    await bench.expect(updated("app", "Accepted"), updated("app", "Running"))
+    await bench.silence()
+    await bench.node("n2", BIG)
+    await bench.expect(new("k3", "n2"))
+
+
+@case(96, "a failing application may not ask", waits_s=2)
+async def ask_while_failing(bench: Bench) -> None:
+    await gang_timeout(bench, style="Hard")
+    await bench.expect(updated("app", "Failing"), released("p1", si.TIMEOUT), released("p2", si.TIMEOUT))
+    await bench.send(allocation("k"))
+    await bench.expect(rejected("k", "application-state"))
+
+
+@case(97, "an ask for one node waits for that node")
+async def required_node(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation("k", tags={messages.REQUIRED_NODE_TAG: "n9"}))
+    await bench.expect(updated("app", "Accepted"))
+    await bench.silence()
+    await bench.node("n9")
+    await bench.expect(updated("app", "Running"), new("k", "n9"))
+
+
+@case(98, "without a policy an allocation may be preempted and does not preempt")
+async def default_policy(bench: Bench) -> None:
+    await bench.world()
+    got = placed((await bench.start("k"))[0]).preemptionPolicy
+    check(got.allowPreemptSelf, "allowPreemptSelf is true")
+    check(not got.allowPreemptOther, "allowPreemptOther is false")
+    await bench.send(allocation("k2", policy=(False, False)))
+    got = placed((await bench.expect(new("k2")))[0]).preemptionPolicy
+    check(not got.allowPreemptSelf and not got.allowPreemptOther, "an empty policy says false to both")
+
+
+@case(99, "a key belongs to one application")
+async def key_in_use(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k")
+    await bench.app("app2")
+    await bench.send(allocation("k", app="app2"))
+    await bench.expect(rejected("k", "key-in-use", app="app2"))
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
+
+
+@case(100, "one request that asks and withdraws adds first")
+async def ask_and_withdraw(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation("k"), releases=[messages.release("k")])
+    await bench.expect(updated("app", "Accepted"))
+    seen = [entry for entry in await bench.quiet() if entry.kind in (Kind.NEW, Kind.RELEASED)]
+    kinds = [entry.kind for entry in seen]
+    check(kinds in ([], [Kind.NEW, Kind.RELEASED]), f"expected no new, or new and released, got {kinds}")
+    await bench.expect_counts(nodes=1, asks=0, allocations=0)
+    await bench.expect_free({"n1": NODE_VCORE})

@@ -1,0 +1,64 @@
+"""Foreign allocations: load of another scheduler that only takes room."""
+
+from __future__ import annotations
+
+from conformance.bench import Bench
+from conformance.case import case
+from conformance.entries import rejected
+from conformance.messages import NODE_VCORE, foreign
+
+
+async def with_foreign(bench: Bench) -> None:
+    """n1 with foreign f of 2000."""
+    await bench.reg()
+    await bench.node("n1")
+    await bench.send(foreign("f", 2000, "n1"))
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE - 2000})
+
+
+@case(101, "foreign load takes room and is not answered")
+async def add(bench: Bench) -> None:
+    await with_foreign(bench)
+
+
+@case(102, "foreign load may change its size")
+async def resize(bench: Bench) -> None:
+    await with_foreign(bench)
+    await bench.send(foreign("f", 3000, "n1"))
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE - 3000})
+
+
+@case(103, "foreign load may move")
+async def move(bench: Bench) -> None:
+    await with_foreign(bench)
+    await bench.node("n2")
+    await bench.send(foreign("f", 2000, "n2"))
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE, "n2": NODE_VCORE - 2000})
+
+
+@case(104, "foreign load needs a node that exists")
+async def bad_node(bench: Bench) -> None:
+    await bench.reg()
+    await bench.node("n1")
+    await bench.send(foreign("f", 1000, ""), foreign("g", 1000, "n9"))
+    await bench.expect(rejected("f", "foreign-without-node"), rejected("g", "node-not-found"))
+
+
+@case(105, "released foreign load gives its room back")
+async def remove(bench: Bench) -> None:
+    await with_foreign(bench)
+    await bench.release("f", app="")
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE})
+
+
+@case(106, "foreign load of an unknown kind counts like any other")
+async def unknown_kind(bench: Bench) -> None:
+    await bench.reg()
+    await bench.node("n1")
+    await bench.send(foreign("f", 2000, "n1", kind="weird"))
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE - 2000})

@@ -1,0 +1,134 @@
+"""The older generation of the interface (releases 1.1 to 1.5) on the same service."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from si.v1 import si_pb2 as si
+
+from conformance import messages
+from conformance.arrangements import GROUP
+from conformance.bench import PARTITION, RM, Bench
+from conformance.case import case
+from conformance.entries import (
+    Kind,
+    Want,
+    app_accepted,
+    new,
+    node_accepted,
+    node_rejected,
+    rejected_ask,
+    released,
+    updated,
+)
+from conformance.messages import ASK_VCORE, NODE_VCORE
+from conformance.outcome import check
+
+UNKNOWN_FIELD = b"\xd2\xfc\x0f\x05hello"
+"""Field 32714, length-delimited: no generation of the interface has it."""
+
+
+def ask(key: str, vcore: int = ASK_VCORE, *, app: str = "app", count: int = 1) -> si.AllocationAsk:
+    """An ask in the older form."""
+    return si.AllocationAsk(
+        allocationKey=key,
+        applicationID=app,
+        resourceAsk=messages.amounts({"vcore": vcore}),
+        maxAllocations=count,
+    )
+
+
+@case(150, "an older ask is placed, and its allocation has an ID")
+async def old_ask(bench: Bench) -> None:
+    await bench.world()
+    await bench.send_asks(ask("k"))
+    await bench.expect(updated("app", "Accepted"), updated("app", "Running"))
+    placed = cast("si.Allocation", (await bench.expect(new("k", "n1")))[0].message)
+    check(placed.allocationID == "k-0", f"expected allocationID k-0, got {placed.allocationID!r}")
+
+
+@case(151, "refused older asks come in the older list")
+async def old_refusal(bench: Bench) -> None:
+    await bench.reg()
+    await bench.send_asks(ask("k", app="nobody"))
+    await bench.expect(rejected_ask("k", "application-not-found"))
+    await bench.silence()
+
+
+@case(152, "an older ask for no allocations is refused")
+async def old_ask_for_none(bench: Bench) -> None:
+    await bench.world()
+    await bench.send_asks(ask("k", count=0), ask("k2", count=-1))
+    await bench.expect(rejected_ask("k"), rejected_ask("k2"))
+    await bench.silence()
+
+
+@case(153, "an older ask without policy may be preempted and does not preempt")
+async def old_default_policy(bench: Bench) -> None:
+    await bench.world()
+    await bench.send_asks(ask("k"))
+    policy = cast("si.Allocation", (await bench.expect(new("k")))[0].message).preemptionPolicy
+    check(policy.allowPreemptSelf, "allowPreemptSelf is true")
+    check(not policy.allowPreemptOther, "allowPreemptOther is false")
+
+
+@case(154, "placeholders that waited too long are dropped in the older list", waits_s=2)
+async def old_placeholder_timeout(bench: Bench) -> None:
+    await bench.reg()
+    await bench.node("n1")
+    gang = {"vcore": 12_000}
+    await bench.send_applications(messages.application("app", gang=gang, gang_timeout_ms=1000))
+    await bench.expect(app_accepted("app"))
+    for key in ("p1", "p2"):
+        old = ask(key, 6000)
+        old.placeholder = True
+        old.taskGroupName = GROUP
+        await bench.send_asks(old)
+    await bench.expect(updated("app", "Accepted"), new("p1", "n1"))
+    await bench.clock.advance(2)
+    await bench.expect(Want(Kind.ASK_RELEASED, "p2", "TIMEOUT"), released("p1", si.TIMEOUT))
+
+
+@case(155, "a node that brings an allocation of an unknown application is refused")
+async def existing_allocation_refused(bench: Bench) -> None:
+    await bench.world()
+    node = messages.full_node("n2", 20_000)
+    node.existingAllocations.append(messages.allocation("k", node="n2"))
+    node.existingAllocations.append(messages.allocation("x", app="nobody", node="n2"))
+    await bench.send_nodes(node)
+    await bench.expect(node_rejected("n2", "application-not-found"))
+    # What was recovered before the refusal may have moved the application on; nothing of it may be left on a node.
+    await bench.quiet()
+    await bench.expect_counts(nodes=1, asks=0, allocations=0)
+    await bench.expect_free({"n1": NODE_VCORE})
+    node = messages.full_node("n2", 20_000)
+    node.existingAllocations.append(messages.allocation("k", node="n2"))
+    await bench.send_nodes(node)
+    await bench.expect(node_accepted("n2"), new("k", "n2"))
+
+
+@case(156, "an older release names the allocation by its ID")
+async def old_release(bench: Bench) -> None:
+    await bench.world()
+    for number, name in enumerate(("allocationID", "UUID")):
+        key = f"k{number}"
+        await bench.send_asks(ask(key))
+        await bench.expect(new(key, "n1"))
+        gone = si.AllocationRelease(applicationID="app", terminationType=si.STOPPED_BY_RM)
+        setattr(gone, name, f"{key}-0")
+        await bench.send(releases=[gone])
+        await bench.expect(released(key))
+
+
+@case(157, "unknown fields are ignored, and the rest of the message counts")
+async def unknown_fields(bench: Bench) -> None:
+    await bench.reg()
+    node = si.NodeInfo.FromString(messages.full_node("n1").SerializeToString() + UNKNOWN_FIELD)
+    await bench.send_nodes(node)
+    await bench.expect(node_accepted("n1"))
+    request = si.ApplicationRequest(rmID=RM, new=[messages.application("app", partition=PARTITION)])
+    await bench.applications.send(si.ApplicationRequest.FromString(request.SerializeToString() + UNKNOWN_FIELD))
+    await bench.expect(app_accepted("app"))
+    asked = si.Allocation.FromString(messages.allocation("k").SerializeToString() + UNKNOWN_FIELD)
+    await bench.send(asked)
+    await bench.expect(updated("app", "Accepted"), updated("app", "Running"), new("k", "n1"))

@@ -1,0 +1,107 @@
+"""Application states as the RM sees them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from si.v1 import si_pb2 as si
+
+from conformance.arrangements import placeholder, whole_gang
+from conformance.bench import Bench
+from conformance.case import case
+from conformance.entries import Entry, app_rejected, new, released, updated
+from conformance.messages import allocation, application
+from conformance.outcome import check
+
+COMPLETING_S = 31
+THREE_DAYS_S = 3 * 24 * 3600 + 1
+
+
+def update_of(entry: Entry) -> si.UpdatedApplication:
+    """The message of an ``updated`` entry."""
+    return cast("si.UpdatedApplication", entry.message)
+
+
+async def completed(bench: Bench) -> None:
+    """app has run once and is Completed."""
+    await bench.world()
+    await bench.start("k")
+    await bench.release("k")
+    await bench.expect(updated("app", "Completing"), released("k"))
+    await bench.silence()
+    await bench.clock.advance(COMPLETING_S)
+    await bench.expect(updated("app", "Completed"))
+
+
+@case(133, "a completing application that asks runs again", waits_s=COMPLETING_S)
+async def completing_again(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k")
+    await bench.release("k")
+    await bench.expect(updated("app", "Completing"), released("k"))
+    await bench.send(allocation("k2"))
+    await bench.expect(updated("app", "Running"), new("k2", "n1"))
+    await bench.clock.advance(COMPLETING_S)
+    await bench.silence()
+
+
+@case(134, "after 30 s without work an application is Completed and its ID is free", waits_s=COMPLETING_S)
+async def completes(bench: Bench) -> None:
+    await completed(bench)
+    await bench.app()
+
+
+@case(135, "a running application that gets more keeps quiet")
+async def runs_on(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k")
+    await bench.ask_and_place("k2")
+    await bench.silence()
+
+
+@case(136, "a completed application expires after three days", waits_s=THREE_DAYS_S)
+async def completed_expires(bench: Bench) -> None:
+    await completed(bench)
+    await bench.clock.advance(THREE_DAYS_S)
+    await bench.expect(updated("app", "Expired"))
+    await bench.silence()
+
+
+@case(137, "a rejected application expires after three days, and is never reported as Rejected", waits_s=THREE_DAYS_S)
+async def rejected_expires(bench: Bench) -> None:
+    await bench.reg()
+    await bench.send_applications(application("app", "root.missing"))
+    await bench.expect(app_rejected("app"))
+    await bench.silence()
+    await bench.clock.advance(THREE_DAYS_S)
+    await bench.expect(updated("app", "Expired"))
+    await bench.silence()
+
+
+@case(138, "state changes carry the time in nanoseconds, and the event that caused them")
+async def time_stamps(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(allocation("k"))
+    changes = await bench.expect(updated("app", "Accepted"), updated("app", "Running"))
+    await bench.release("k")
+    changes += await bench.expect(updated("app", "Completing"))
+    for change in map(update_of, changes):
+        off_s = (bench.clock.now_ns() - change.stateTransitionTimestamp) / 1e9
+        check(abs(off_s) < 1, f"{change.state} is {off_s:g} s off")
+    texts = [update_of(change).message for change in changes]
+    check(texts == ["runApplication", "runApplication", "completeApplication"], f"unexpected messages {texts}")
+
+
+@case(139, "a gang that is whole is Running without any real allocation")
+async def whole_gang_runs(bench: Bench) -> None:
+    await whole_gang(bench)
+    await bench.silence()
+
+
+@case(140, "placeholders that nobody announced leave the application Accepted")
+async def unannounced_gang_waits(bench: Bench) -> None:
+    await bench.world()
+    await bench.send(placeholder("p1"), placeholder("p2"))
+    await bench.expect(updated("app", "Accepted"))
+    await bench.expect_set(new("p1", "n1"), new("p2", "n1"))
+    await bench.silence()

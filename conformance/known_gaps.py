@@ -1,0 +1,33 @@
+"""What the core of this repository does not do yet, by case number, with the reason.
+
+The list must stay true: our tests fail when a case listed here passes, and when a number of the contract has neither a
+script nor a row here.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+LAST_CASE: Final = 157
+
+_GANG = "gang scheduling is not implemented: placeholders are neither timed out nor replaced"
+_CALLBACKS = "kornel.v1 has no callback service yet"
+_NO_SCRIPT = "needs a predicate that keeps a replacement off its own node, and there is no callback service yet"
+
+GAPS: Final = MappingProxyType(
+    {
+        2: "placement rules other than 'provided' and dynamic queues are not enforced",
+        9: "user and group limits are not enforced",
+        43: _NO_SCRIPT,
+        44: _GANG,
+        45: _NO_SCRIPT,
+        57: "access lists are not enforced",
+        62: "dynamic queues are not implemented",
+        72: _GANG,
+        96: _GANG,
+        **dict.fromkeys((*range(114, 120), *range(122, 129), 154), _GANG),
+        **dict.fromkeys(range(141, 150), _CALLBACKS),
+    }
+)
+"""Cases without a script are rows here too."""

@@ -1,0 +1,201 @@
+"""The ``kornel-shim-mock`` command: play scenarios and traces against a core, or the whole demo with one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import tempfile
+from collections.abc import Callable, Coroutine
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from shim_client import CoreUnreachable, RegistrationRefused, ShimClientError
+from shim_mock.demo import CoreFailed, running_core
+from shim_mock.documents import InputError
+from shim_mock.generate import generate_trace
+from shim_mock.picture import draw
+from shim_mock.report import LiveLine, print_report
+from shim_mock.run import RunResult, run_scenario
+from shim_mock.scenario import Scenario, load_scenario
+from shim_mock.trace import Inflation, load_trace, trace_scenario
+
+DEFAULT_CORE: Final = "127.0.0.1:50051"
+EXIT_EXPECTATION: Final = 1
+EXIT_INPUT: Final = 2
+EXIT_CORE: Final = 3
+
+app = typer.Typer(
+    name="kornel-shim-mock",
+    help="A simulated cluster behind a shim: plays scenarios and traces against a core and judges what the core does."
+    "\n\nExit status: 0 every expectation met, 1 one was not, 2 bad input, 3 the core cannot be used.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Core = Annotated[str, typer.Option("--core", metavar="ADDR", help="Where the core listens: host:port or unix:path.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder for the picture of the run.")]
+Speed = Annotated[float | None, typer.Option("--speed", min=0.001, max=1e6, help="Simulated seconds per real second.")]
+Latency = Annotated[
+    int,
+    typer.Option("--latency-guarantee", min=1, max=85, help="Guarantee of the latency queue, in % of the cluster."),
+]
+Factor = Annotated[
+    float | None,
+    typer.Option("--factor", min=0.01, max=1000, help="How often the over-quota work is repeated. [default: to fill]"),
+]
+
+
+@app.command()
+def run(
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a built-in one.")
+    ],
+    core: Core = DEFAULT_CORE,
+    speed: Speed = None,
+    out: Out = None,
+) -> None:
+    """Play a scenario against a running core."""
+
+    async def play(console: Console) -> bool:
+        loaded = load_scenario(_scenario_path(scenario))
+        if speed is not None:
+            loaded = dataclasses.replace(loaded, speed=speed)
+        return await _play(console, loaded, core, out)
+
+    _exit(play)
+
+
+@app.command()
+def scenarios() -> None:
+    """List the built-in scenarios."""
+    console = Console(highlight=False)
+    for path in sorted(_builtin_folder().glob("*.yaml")):
+        console.print(f"[bold]{path.stem}[/]: {load_scenario(path).description}")
+
+
+@app.command()
+def trace(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the node list and the pod list.")],
+    core: Core = DEFAULT_CORE,
+    latency_guarantee: Latency = 60,
+    factor: Factor = None,
+    out: Out = None,
+) -> None:
+    """Play a trace, inflated until queues compete, against a running core."""
+
+    async def play(console: Console) -> bool:
+        inflation = Inflation(latency_percent=latency_guarantee, factor=factor)
+        loaded = trace_scenario(load_trace(folder), inflation, name=folder.name or "trace")
+        return await _play(console, loaded, core, out)
+
+    _exit(play)
+
+
+@app.command()
+def demo(
+    trace_folder: Annotated[
+        Path | None, typer.Option("--trace", metavar="DIR", help="Folder with a trace. [default: a small made-up one]")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for picture and core log.")] = Path(
+        "build/demo"
+    ),
+    latency_guarantee: Latency = 60,
+    factor: Factor = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the made-up trace.")] = 1,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the core running afterwards, until Ctrl-C, to look around in it.")
+    ] = False,
+) -> None:
+    """Start a core, fill its cluster with over-quota work, and see latency work take its guarantee back."""
+
+    async def play(console: Console) -> bool:
+        inflation = Inflation(latency_percent=latency_guarantee, factor=factor)
+        loaded = _demo_scenario(trace_folder, inflation, seed)
+        log = out / "core.log"
+        async with running_core(log, wait_for_interrupt=keep) as address:
+            console.print(f"core at {address}, log in {log}", soft_wrap=True, highlight=False)
+            passed = await _play(console, loaded, address, out)
+            if keep:
+                console.print(f"the core still runs at {address}: Ctrl-C stops it", highlight=False)
+        return passed
+
+    _exit(play)
+
+
+@app.command()
+def generate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write into.")],
+    nodes: Annotated[int, typer.Option(min=1, max=100_000)] = 60,
+    pods: Annotated[int, typer.Option(min=1, max=1_000_000)] = 600,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+) -> None:
+    """Write a made-up trace in the format that the trace command reads."""
+    generate_trace(folder, nodes=nodes, pods=pods, seed=seed)
+
+
+def main() -> None:
+    """Entry point of the command."""
+    app()
+
+
+def _demo_scenario(folder: Path | None, inflation: Inflation, seed: int) -> Scenario:
+    if folder is not None:
+        return trace_scenario(load_trace(folder), inflation, name=f"demo on {folder.name}")
+    with tempfile.TemporaryDirectory(prefix="kornel-trace-") as scratch:
+        generate_trace(Path(scratch), seed=seed)
+        return trace_scenario(load_trace(Path(scratch)), inflation, name="demo on a made-up trace")
+
+
+async def _play(console: Console, scenario: Scenario, core: str, out: Path | None) -> bool:
+    with LiveLine(console, scenario.name) as line:
+        result = await run_scenario(scenario, core, progress=line.update)
+    picture = _write_picture(result, out) if out is not None else None
+    print_report(console, result, picture=picture)
+    return result.passed
+
+
+def _write_picture(result: RunResult, out: Path) -> Path:
+    out.mkdir(parents=True, exist_ok=True)
+    scenario = result.cluster.scenario
+    picture = out / "utilisation.svg"
+    picture.write_text(draw(result.cluster.accounts, scenario.capacity, title=scenario.name), encoding="utf-8")
+    return picture
+
+
+def _builtin_folder() -> Path:
+    return Path(str(files("shim_mock") / "scenarios"))
+
+
+def _scenario_path(text: str) -> Path:
+    """The file *text*, or the built-in scenario of that name if there is no such file."""
+    path = Path(text)
+    builtin = _builtin_folder() / f"{text}.yaml"
+    return builtin if not path.exists() and path.name == text and builtin.exists() else path
+
+
+def _exit(play: Callable[[Console], Coroutine[None, None, bool]]) -> None:
+    """Run *play* and leave with the status that its outcome has."""
+    console, errors = Console(), Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    try:
+        passed = asyncio.run(play(console))
+    except InputError as error:
+        errors.print(str(error))
+        raise typer.Exit(EXIT_INPUT) from error
+    except RegistrationRefused as error:
+        errors.print(f"the core refused the queue configuration: {error.reason}")
+        raise typer.Exit(EXIT_INPUT) from error
+    except CoreUnreachable as error:
+        errors.print(f"{error}; start one with: kornel serve")
+        raise typer.Exit(EXIT_CORE) from error
+    except (ShimClientError, CoreFailed) as error:
+        errors.print(str(error))
+        raise typer.Exit(EXIT_CORE) from error
+    except KeyboardInterrupt:
+        errors.print("interrupted")
+        raise typer.Exit(130) from None
+    raise typer.Exit(0 if passed else EXIT_EXPECTATION)

@@ -1,0 +1,77 @@
+"""The main job: a core of its own, a cluster that over-quota work has filled, and latency work that wants its share."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+READY_S: Final = 30.0
+STOP_S: Final = 15.0
+# The file system does not wake its readers; this is how late the start may be noticed.
+LOOK_S: Final = 0.05
+
+
+class CoreFailed(Exception):
+    """The core did not start, or did not stop as it should."""
+
+
+@asynccontextmanager
+async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncIterator[str]:
+    """The address of a core that runs as a child process, logging to *log*.
+
+    Left without an exception, the core is told to stop and must do so with exit status 0, else CoreFailed is raised.
+    *wait_for_interrupt*: leave it running first, until it ends or this process is interrupted.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kornel-demo-") as scratch, log.open("wb") as output:
+        ready = Path(scratch) / "ready"
+        arguments = ["-m", "core", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json", "--ready-file", str(ready)]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output
+        )
+        try:
+            yield await _address(process, ready, log)
+            if wait_for_interrupt:
+                await process.wait()
+            await _stop(process, log)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def _address(process: asyncio.subprocess.Process, ready: Path, log: Path) -> str:
+    try:
+        async with asyncio.timeout(READY_S):
+            while (address := _read_address(ready)) is None:
+                if process.returncode is not None:
+                    raise CoreFailed(f"the core ended with status {process.returncode} before it served; see {log}")
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        raise CoreFailed(f"the core did not serve within {READY_S:g} s; see {log}") from None
+    return address
+
+
+def _read_address(ready: Path) -> str | None:
+    """What the core wrote into *ready*; None as long as it is not there."""
+    try:
+        return ready.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+
+
+async def _stop(process: asyncio.subprocess.Process, log: Path) -> None:
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        status = await asyncio.wait_for(process.wait(), STOP_S)
+    except TimeoutError:
+        raise CoreFailed(f"the core did not stop within {STOP_S:g} s of SIGTERM; see {log}") from None
+    if status != 0:
+        raise CoreFailed(f"the core stopped with status {status}; see {log}")

@@ -1,0 +1,156 @@
+"""What a person sees of a run: a line while it lasts, tables when it is over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+
+from shim_mock.clock import SimulatedClock
+from shim_mock.cluster import SimulatedCluster
+from shim_mock.run import RunResult
+
+REFRESH_S: Final = 0.2
+SHOWN: Final = 10
+GIB: Final = 2**30
+UNITS: Final = {"memory": "memory, GiB"}
+
+
+class LiveLine:
+    """One line that follows a run; nothing where the output is no terminal."""
+
+    def __init__(self, console: Console, name: str) -> None:
+        self._name = name
+        self._status = Status(escape(name), console=console)
+        self._shown_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._status.stop()
+
+    def update(self, cluster: SimulatedCluster, clock: SimulatedClock) -> None:
+        """Show the state of *cluster*, not more often than a reader can follow."""
+        now_s = clock.real_s
+        if now_s - self._shown_s < REFRESH_S:
+            return
+        self._shown_s = now_s
+        root = cluster.accounts.queues.get("root")
+        if root is not None:
+            placed = sum(len(account.latencies_s) for account in cluster.accounts.queues.values())
+            self._status.update(
+                f"{escape(self._name)}: {now_s:.0f} s, {placed} placed, {root.waiting} waiting, "
+                f"{root.unsubmitted} to come, {root.preempted} preempted"
+            )
+
+
+def print_report(console: Console, result: RunResult, *, picture: Path | None) -> None:
+    """Everything worth knowing about *result*."""
+    console.print(_queue_table(result))
+    console.print(_latency_table(result.cluster))
+    console.print(_expectation_table(result))
+    _print_oddities(console, result)
+    if picture is not None:
+        console.print(f"picture: {picture}", soft_wrap=True, highlight=False)
+    word = "[green]PASSED[/]" if result.passed else "[red]FAILED[/]"
+    console.print(f"{escape(result.cluster.scenario.name)}: {word} after {result.took_s:.1f} s", highlight=False)
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest of *values* that *percent* of them do not exceed; 0 if there are none."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def amount_text(kind: str, amount: int) -> str:
+    """*amount* for people: vcore in cores, memory in GiB, other types as they are."""
+    if kind == "vcore":
+        return f"{amount / 1000:,.1f}"
+    if kind == "memory":
+        return f"{amount / GIB:,.1f}"
+    return f"{amount:,}"
+
+
+def _queue_table(result: RunResult) -> Table:
+    """One line per queue and resource type. From the core's status; from the cluster's own books if there is none."""
+    partitions = result.status.partitions if result.status is not None else ()
+    told = {queue.path: queue for partition in partitions for queue in partition.queues}
+    table = Table(title="queues, as the core sees them" if told else "queues, as the cluster sees them")
+    table.add_column("queue", no_wrap=True)
+    for column in ("type", "guaranteed", "max", "used", "pending", "tasks preempted"):
+        table.add_column(column, justify="left" if column == "type" else "right")
+    for path, account in result.cluster.accounts.queues.items():
+        queue = told.get(path)
+        guaranteed = queue.guaranteed if queue is not None else account.limits.guaranteed
+        maximum = queue.max if queue is not None else account.limits.maximum
+        used = queue.used if queue is not None else account.used
+        pending = queue.pending if queue is not None else account.pending
+        # The core counts what a leaf lost; for queues above, the cluster's own count says as much.
+        preempted = queue.preempted_allocations if queue is not None and queue.leaf else account.preempted
+        kinds = [kind for kind in result.cluster.scenario.capacity if kind in {*guaranteed, *maximum, *used, *pending}]
+        for index, kind in enumerate(kinds or [""]):
+            table.add_row(
+                escape(path) if index == 0 else "",
+                UNITS.get(kind, kind),
+                *(
+                    amount_text(kind, amounts[kind]) if kind in amounts else "-"
+                    for amounts in (guaranteed, maximum, used, pending)
+                ),
+                str(preempted) if index == 0 else "",
+            )
+        table.add_section()
+    return table
+
+
+def _latency_table(cluster: SimulatedCluster) -> Table:
+    table = Table(title="from ask to allocation, real seconds")
+    for column in ("queue", "placed", "p50", "p95", "p99", "slowest", "re-created"):
+        table.add_column(column, justify="left" if column == "queue" else "right")
+    for leaf in cluster.accounts.leaves:
+        account = cluster.accounts.queues[leaf]
+        waits = account.latencies_s
+        table.add_row(
+            escape(leaf),
+            str(len(waits)),
+            *(f"{percentile(waits, percent):.3f}" for percent in (50, 95, 99, 100)),
+            str(account.recreated),
+        )
+    return table
+
+
+def _expectation_table(result: RunResult) -> Table:
+    table = Table(title="expectations")
+    table.add_column("")
+    table.add_column("expected")
+    table.add_column("found")
+    for verdict in result.verdicts:
+        word = "[green]met[/]" if verdict.met else "[red]NOT MET[/]"
+        table.add_row(word, escape(str(verdict.expectation)), escape(verdict.detail))
+    return table
+
+
+def _print_oddities(console: Console, result: RunResult) -> None:
+    cluster = result.cluster
+    if cluster.lost_confirmations or cluster.duplicated_confirmations:
+        console.print(
+            f"confirmations: {cluster.lost_confirmations} lost, {cluster.duplicated_confirmations} sent twice"
+        )
+    if result.timed_out:
+        console.print("[red]the run did not come to rest before its timeout[/]")
+    for anomaly in cluster.anomalies[:SHOWN]:
+        console.print(f"[red]anomaly:[/] {escape(anomaly)}")
+    if len(cluster.anomalies) > SHOWN:
+        console.print(f"[red]and {len(cluster.anomalies) - SHOWN} more[/]")

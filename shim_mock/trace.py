@@ -1,0 +1,335 @@
+"""The open GPU-cluster trace (openb) as a scenario in which queues really compete.
+
+A trace is a folder with two CSV files, a node list (``sn,cpu_milli,memory_mib,gpu,model``) and a pod list
+(``name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time``).
+
+The trace alone does not fill its cluster, so nothing would have to give way. Inflation makes it: the over-quota work
+(best effort and burstable) is submitted first, repeated in its order until it asks for more than the cluster has.
+When the core has placed what it can, the latency-sensitive work arrives and has to get its guarantee by preemption.
+
+GPUs are counted in thousandths and per node, so two halves on different cards fit one whole task: the wire has no
+notion of a card. Guarantees are declared for vcore and memory only. An ask may preempt only while its queue is below
+the guarantee in every guaranteed type that it asks for, and the trace's latency work asks for far more GPU than
+vcore in proportion: with a GPU guarantee that would be the only line in the picture that ever matters.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Final, TypeVar
+
+from shim_mock import quantities
+from shim_mock.documents import Findings, InputError, Problem
+from shim_mock.expectations import parse_expectation
+from shim_mock.queues import read_queues
+from shim_mock.scenario import Application, NodeGroup, PriorityClass, ReleasePolicy, Scenario, TaskGroup
+
+Value = TypeVar("Value")
+
+NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+POD_COLUMNS: Final = (
+    *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos"),
+    *("pod_phase", "creation_time", "deletion_time", "scheduled_time"),
+)
+MIB: Final = 1024 * 1024
+LATENCY, BURSTABLE, BEST_EFFORT = "root.latency", "root.burstable", "root.best-effort"
+QUEUE_OF_QOS: Final = {"LS": LATENCY, "Guaranteed": LATENCY, "Burstable": BURSTABLE, "BE": BEST_EFFORT}
+CLASS_OF_QUEUE: Final = {
+    LATENCY: PriorityClass("latency", 1000),
+    BURSTABLE: PriorityClass("burstable", 100, may_preempt=False),
+    BEST_EFFORT: PriorityClass("best-effort", 0, may_preempt=False),
+}
+PODS_PER_APPLICATION: Final = 200
+# How far beyond the scarcest type's capacity the over-quota work asks.
+OVERFILL: Final = 1.1
+MOST_PROBLEMS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TraceNode:
+    """One node, in base units."""
+
+    name: str
+    resources: Mapping[str, int]
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class TracePod:
+    """One pod, in base units. *created* in seconds of the trace."""
+
+    name: str
+    resources: Mapping[str, int]
+    queue: str
+    created: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A trace as read, pods in their order of creation."""
+
+    nodes: tuple[TraceNode, ...]
+    pods: tuple[TracePod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inflation:
+    """How the trace becomes a competition.
+
+    Shares are percent of the cluster's vcore and memory. *factor* None: as often as it takes to fill the cluster.
+    *arrival_s*: seconds over which the latency work arrives; None: a hundred pods per second, at least 10 s.
+    """
+
+    latency_percent: int = 60
+    burstable_percent: int = 5
+    best_effort_percent: int = 10
+    factor: float | None = None
+    arrival_s: float | None = None
+
+
+def load_trace(folder: Path) -> Trace:
+    """The trace in *folder*. Raises InputError naming file, line and field of what is wrong."""
+    nodes = _read(_find(folder, "node_list"), NODE_COLUMNS, _node)
+    pods = _read(_find(folder, "pod_list"), POD_COLUMNS, _pod)
+    return Trace(tuple(nodes), tuple(sorted(pods, key=lambda pod: pod.created)))
+
+
+def trace_scenario(trace: Trace, inflation: Inflation = Inflation(), *, name: str = "trace") -> Scenario:
+    """The competition that *inflation* makes of *trace*. (A frozen default is as good as a fresh one.)"""
+    capacity = _total(node.resources for node in trace.nodes)
+    config = _configuration(capacity, inflation)
+    latency = [pod for pod in trace.pods if pod.queue == LATENCY]
+    filler = [pod for pod in trace.pods if pod.queue != LATENCY]
+    repeated = list(_repeat(filler, inflation.factor or filling_factor(trace)))
+    arrival_s = inflation.arrival_s if inflation.arrival_s is not None else max(10.0, len(latency) / 100)
+    patience_s = 30 + arrival_s + len(trace.pods) // 20
+    sentences = [f"queue {LATENCY} reaches guaranteed within {patience_s:.0f}s"] if latency else []
+    if any(pod.queue == BEST_EFFORT for pod in filler):
+        sentences.append(f"queue {BEST_EFFORT} never below guaranteed")
+        sentences.append(f"preempted at least 1 from {BEST_EFFORT}")
+    if any(pod.queue == BURSTABLE for pod in filler):
+        sentences.append(f"queue {BURSTABLE} never below guaranteed")
+    if latency:
+        sentences.append(f"preempted at most 0 from {LATENCY}")
+    sentences += ["no law violations", "nothing lost"]
+    return Scenario(
+        name=name,
+        description="over-quota work fills the cluster, latency work takes its guarantee back",
+        config=config,
+        queues=read_queues(config),
+        nodes=tuple(_node_groups(trace.nodes)),
+        applications=(
+            *_applications(repeated, after_quiet=False, arrival_s=0.0),
+            *_applications([(pod.name, pod) for pod in latency], after_quiet=True, arrival_s=arrival_s),
+        ),
+        releases=ReleasePolicy(delay_s=0.2),
+        expectations=tuple(parse_expectation(sentence) for sentence in sentences),
+        settle_s=3.0,
+        timeout_s=2 * patience_s + 120,
+    )
+
+
+def filling_factor(trace: Trace) -> float:
+    """How often the over-quota work has to be repeated to ask for more than the cluster has of some type."""
+    capacity = _total(node.resources for node in trace.nodes)
+    demand = _total(pod.resources for pod in trace.pods if pod.queue != LATENCY)
+    factors = [OVERFILL * capacity[kind] / asked for kind, asked in demand.items() if asked and capacity.get(kind)]
+    return max(1.0, min(factors, default=1.0))
+
+
+def _repeat(pods: Sequence[TracePod], factor: float) -> Iterator[tuple[str, TracePod]]:
+    """(key, pod) for *pods* in order, *factor* times: the last time only as far as the fraction goes."""
+    for index in range(round(len(pods) * factor)):
+        repetition, position = divmod(index, len(pods))
+        pod = pods[position]
+        yield (f"{pod.name}-{repetition}" if repetition else pod.name), pod
+
+
+def _applications(
+    pods: Sequence[tuple[str, TracePod]], *, after_quiet: bool, arrival_s: float
+) -> Iterator[Application]:
+    """Applications of equal size; neighbours of one shape that arrive together share a task group."""
+    by_queue: dict[str, list[tuple[int, str, TracePod]]] = {}
+    for index, (key, pod) in enumerate(pods):
+        by_queue.setdefault(pod.queue, []).append((index, key, pod))
+    for queue, members in by_queue.items():
+        short = queue.rpartition(".")[2]
+        for start in range(0, len(members), PODS_PER_APPLICATION):
+            part = members[start : start + PODS_PER_APPLICATION]
+            groups: list[TaskGroup] = []
+            # Resources of equal pods are one object, see _shape: identity tells shapes apart.
+            for _, run in groupby(part, key=lambda member: (id(member[2].resources), arrival_s and member[0])):
+                same = list(run)
+                groups.append(
+                    TaskGroup(
+                        name=f"group-{len(groups)}",
+                        resources=same[0][2].resources,
+                        count=len(same),
+                        priority_class=CLASS_OF_QUEUE[queue],
+                        at_s=arrival_s * same[0][0] / max(1, len(pods)),
+                        restart=queue != LATENCY,
+                        keys=tuple(key for _, key, _ in same),
+                    )
+                )
+            yield Application(
+                id=f"{short}-{start // PODS_PER_APPLICATION:04}",
+                queue=queue,
+                tasks=tuple(groups),
+                after_quiet=after_quiet,
+            )
+
+
+def _node_groups(nodes: Iterable[TraceNode]) -> Iterator[NodeGroup]:
+    for node in nodes:
+        yield NodeGroup(name=node.name, resources=node.resources, attributes={"si/instance-type": node.model or "cpu"})
+
+
+def _configuration(capacity: Mapping[str, int], inflation: Inflation) -> str:
+    """queues.yaml with guarantees as shares of *capacity*."""
+    lines = [
+        "partitions:",
+        "  - name: default",
+        "    queues:",
+        "      - name: root",
+        '        submitacl: "*"',
+        "        queues:",
+    ]
+    for queue, percent in (
+        (LATENCY, inflation.latency_percent),
+        (BURSTABLE, inflation.burstable_percent),
+        (BEST_EFFORT, inflation.best_effort_percent),
+    ):
+        lines += [
+            f"          - name: {queue.rpartition('.')[2]}",
+            "            resources:",
+            "              guaranteed:",
+            f"                vcore: {capacity['vcore'] * percent // 100}m",
+            f"                memory: {capacity['memory'] * percent // 100}",
+            "            properties:",
+            "              preemption.delay: 1s",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _total(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for entry in amounts:
+        for kind, amount in entry.items():
+            total[kind] = total.get(kind, 0) + amount
+    return total
+
+
+def _find(folder: Path, what: str) -> Path:
+    """The one *what* CSV file of *folder*; of several pod lists the default one."""
+    if not folder.is_dir():
+        raise InputError((Problem(str(folder), 0, "", "no such folder"),))
+    found = sorted(folder.glob(f"*{what}*.csv"))
+    if len(found) > 1:
+        found = [path for path in found if path.stem.endswith(("_default", "_all_node"))] or found
+    if len(found) != 1:
+        count = "no" if not found else "more than one"
+        raise InputError((Problem(str(folder), 0, "", f"{count} file *{what}*.csv"),))
+    return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of a CSV file by column, with its place."""
+
+    line: int
+    texts: Mapping[str, str]
+    findings: Findings
+
+    def parse(self, column: str, parser: Callable[[str], Value], default: Value) -> Value:
+        try:
+            return parser(self.texts[column])
+        except ValueError as error:
+            self.findings.add(self.line, column, str(error))
+            return default
+
+    def amount(self, column: str, most: int = quantities.INT64_MAX // MIB) -> int:
+        return self.parse(column, lambda text: quantities.integer(text, 0, most), 0)
+
+
+def _read(
+    path: Path, columns: tuple[str, ...], convert: Callable[[_Row, dict[tuple[int, ...], dict[str, int]]], Value]
+) -> list[Value]:
+    """Every line of *path* through *convert*. The first column names the line and must not repeat."""
+    findings = Findings(str(path))
+    shapes: dict[tuple[int, ...], dict[str, int]] = {}
+    values: list[Value] = []
+    names: set[str] = set()
+    for line, texts in _lines(path, columns, findings):
+        row = _Row(line, dict(zip(columns, texts, strict=True)), findings)
+        name = row.texts[columns[0]]
+        if not name or name in names:
+            findings.add(line, columns[0], f"{name!r} appears twice" if name else "is empty")
+        names.add(name)
+        values.append(convert(row, shapes))
+        if len(findings.problems) >= MOST_PROBLEMS:
+            findings.add(line, "", "too many problems, the rest was not read")
+            break
+    if not values:
+        findings.add(0, "", "no line follows the header")
+    findings.raise_if_any()
+    return values
+
+
+def _lines(path: Path, columns: tuple[str, ...], findings: Findings) -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of each line below the header that has the right number of fields."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = next(reader, [])
+            if tuple(header) != columns:
+                findings.add(1, "", f"the header must be {','.join(columns)}")
+                return
+            for fields in reader:
+                if len(fields) != len(columns):
+                    missing = columns[len(fields)] if len(fields) < len(columns) else ""
+                    findings.add(reader.line_num, missing, f"{len(fields)} fields instead of {len(columns)}")
+                else:
+                    yield reader.line_num, fields
+    except OSError as error:
+        findings.add(0, "", error.strerror or str(error))
+    except UnicodeDecodeError as error:
+        findings.add(0, "", f"not UTF-8 text: {error.reason}")
+    except csv.Error as error:
+        findings.add(reader.line_num, "", f"not CSV: {error}")
+
+
+def _shape(shapes: dict[tuple[int, ...], dict[str, int]], vcore: int, memory_mib: int, gpu: int) -> dict[str, int]:
+    """The amounts as one shared object per shape. A type of which there is none is left out."""
+    amounts = {"vcore": vcore, "memory": memory_mib * MIB, "gpu_milli": gpu}
+    return shapes.setdefault((vcore, memory_mib, gpu), {kind: amount for kind, amount in amounts.items() if amount})
+
+
+def _node(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> TraceNode:
+    gpu = row.amount("gpu", 10**6) * 1000
+    resources = _shape(shapes, row.amount("cpu_milli"), row.amount("memory_mib"), gpu)
+    return TraceNode(row.texts["sn"], resources, row.texts["model"])
+
+
+def _pod(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> TracePod:
+    gpu = row.amount("num_gpu", 10**6) * row.amount("gpu_milli", 1000)
+    resources = _shape(shapes, row.amount("cpu_milli"), row.amount("memory_mib"), gpu)
+    before = len(row.findings.problems)
+    queue = row.parse("qos", _queue_of, LATENCY)
+    created = row.parse("creation_time", partial(quantities.integer, least=0, most=quantities.INT64_MAX), 0)
+    for column in ("deletion_time", "scheduled_time"):
+        if row.texts[column]:
+            row.amount(column, quantities.INT64_MAX)
+    if not resources and len(row.findings.problems) == before:
+        row.findings.add(row.line, "cpu_milli", "the pod asks for nothing")
+    return TracePod(row.texts["name"], resources, queue, created)
+
+
+def _queue_of(qos: str) -> str:
+    if qos not in QUEUE_OF_QOS:
+        raise ValueError(f"{qos!r} is none of {', '.join(QUEUE_OF_QOS)}")
+    return QUEUE_OF_QOS[qos]
