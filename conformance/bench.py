@@ -270,6 +270,14 @@ class Bench:
         strays += await self._fence()
         _nothing(strays)
 
+    async def silence_after(self, seconds: float) -> None:
+        """Let time pass and expect silence, for rules that are about that only in passing: if the clock has the patience."""
+        if self.clock.patience_s < seconds:
+            self.notes.append(f"not looked at: what comes within {seconds:g} s")
+            return
+        await self.clock.advance(seconds)
+        await self.silence()
+
     async def quiet(self) -> list[Entry]:
         """What came up to a fence, on whichever stream: for rules that leave more than one possibility."""
         strays = await self._fence()

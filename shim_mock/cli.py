@@ -82,7 +82,7 @@ def scenarios() -> None:
 def trace(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the node list and the pod list.")],
     core: Core = DEFAULT_CORE,
-    latency_guarantee: Latency = 60,
+    latency_guarantee: Latency = 40,
     factor: Factor = None,
     out: Out = None,
 ) -> None:
@@ -104,7 +104,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for picture and core log.")] = Path(
         "build/demo"
     ),
-    latency_guarantee: Latency = 60,
+    latency_guarantee: Latency = 40,
     factor: Factor = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the made-up trace.")] = 1,
     keep: Annotated[

@@ -384,6 +384,30 @@ class SimulatedCluster:
         """How many tasks the core must book room for."""
         return sum(task.state in HOLDING for task in self.tasks.values())
 
+    def stranded(self, queue: str) -> bool:
+        """Whether no preemption could help the tasks that wait in *queue*.
+
+        So it is when none of them would fit any node even if the tasks of all other queues were gone: room is only
+        ever taken from other queues, and this one's own tasks stand in the way.
+        """
+        below = f"{queue}."
+        own: dict[str, dict[str, int]] = {}
+        waiting: dict[int, Mapping[str, int]] = {}
+        for task in self.tasks.values():
+            if task.application.queue != queue and not task.application.queue.startswith(below):
+                continue
+            if task.state is TaskState.WAITING:
+                waiting[id(task.group.resources)] = task.group.resources
+            elif task.state in HOLDING:
+                used = own.setdefault(task.node, {})
+                for kind, amount in task.group.resources.items():
+                    used[kind] = used.get(kind, 0) + amount
+        return not any(
+            all(amount <= capacity.get(kind, 0) - own.get(node, {}).get(kind, 0) for kind, amount in wanted.items())
+            for wanted in waiting.values()
+            for node, capacity in self._nodes.items()
+        )
+
     @property
     def node_count(self) -> int:
         """Nodes the core must know."""

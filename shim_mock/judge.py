@@ -30,15 +30,19 @@ class Judge:
         """Those with a time that neither came true nor ran out."""
         return [e for e in self._expectations if e.within_s is not None and e not in self._verdicts]
 
-    def look(self, now_s: float) -> None:
-        """Decide what can be decided at *now_s* (real seconds since the start)."""
+    def look(self, now_s: float, *, quiet: bool = False) -> None:
+        """Decide what can be decided at *now_s* (real seconds since the start).
+
+        *quiet*: the core has had nothing to say for a while. Then a queue may also have its guarantee in the sense
+        that no preemption could give it more.
+        """
         for expectation in self.undecided:
             assert expectation.within_s is not None
             began_s = self._began_s(expectation)
             if began_s is None:
                 continue
             took_s = now_s - began_s
-            if self._holds(expectation) and took_s <= expectation.within_s:
+            if took_s <= expectation.within_s and self._holds(expectation, quiet=quiet):
                 self._decide(expectation, True, f"after {took_s:.2f} s; {self._numbers(expectation)}")
             elif took_s > expectation.within_s:
                 self._decide(expectation, False, f"not in time; {self._numbers(expectation)}")
@@ -67,11 +71,15 @@ class Judge:
         queue = "root" if expectation.kind is Kind.ALL_PLACED else expectation.queue
         return accounts[queue].first_ask_s if queue in accounts else None
 
-    def _holds(self, expectation: Expectation) -> bool:
+    def _holds(self, expectation: Expectation, *, quiet: bool) -> bool:
         accounts = self._cluster.accounts.queues
         match expectation.kind:
             case Kind.REACHES_GUARANTEED:
-                return accounts[expectation.queue].served
+                account = accounts[expectation.queue]
+                # The second look is worth its cost only while nothing else happens.
+                return account.served or (
+                    quiet and not account.unsubmitted and self._cluster.stranded(expectation.queue)
+                )
             case Kind.ALL_PLACED:
                 return not accounts["root"].waiting and not accounts["root"].unsubmitted
             case Kind.PREEMPTED_AT_LEAST:
@@ -86,7 +94,11 @@ class Judge:
                 guaranteed = account.limits.guaranteed.items()
                 amounts = ", ".join(f"{kind} {account.net(kind)} of {most}" for kind, most in guaranteed)
                 hopeless = f", {account.hopeless} fit no node" if account.hopeless else ""
-                return f"{amounts}; {account.waiting - account.hopeless} waiting{hopeless}"
+                waiting = account.waiting - account.hopeless
+                stranded = ""
+                if waiting and not account.served and self._cluster.stranded(expectation.queue):
+                    stranded = " for nodes that other tasks of the queue block"
+                return f"{amounts}; {waiting} waiting{stranded}{hopeless}"
             case Kind.ALL_PLACED:
                 return f"{account.waiting} waiting, {account.unsubmitted} not submitted"
             case _:

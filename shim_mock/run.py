@@ -161,7 +161,8 @@ class _Run:
             if idle and not self._judge.undecided:
                 return
             await self._change(self._pause_s(rest_s))
-            self._judge.look(self._clock.real_s)
+            quiet = self._clock.real_s - self._cluster.last_activity_s >= self._scenario.settle_s
+            self._judge.look(self._clock.real_s, quiet=quiet)
 
     def _pause_s(self, rest_s: float) -> float:
         """How long at most until something has to be looked at although nothing was heard."""

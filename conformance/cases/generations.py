@@ -110,14 +110,15 @@ async def existing_allocation_refused(bench: Bench) -> None:
 @case(156, "an older release names the allocation by its ID")
 async def old_release(bench: Bench) -> None:
     await bench.world()
-    for number, name in enumerate(("allocationID", "UUID")):
-        key = f"k{number}"
-        await bench.send_asks(ask(key))
-        await bench.expect(new(key, "n1"))
-        gone = si.AllocationRelease(applicationID="app", terminationType=si.STOPPED_BY_RM)
-        setattr(gone, name, f"{key}-0")
-        await bench.send(releases=[gone])
-        await bench.expect(released(key))
+    await bench.send_asks(ask("k0"), ask("k1"), ask("k2"))
+    await bench.expect_set(new("k0", "n1"), new("k1", "n1"), new("k2", "n1"))
+    await bench.expect(updated("app", "Accepted"), updated("app", "Running"))
+    await bench.send(releases=[si.AllocationRelease(applicationID="app", allocationID="k0-0")])
+    await bench.expect(released("k0"))
+    await bench.send(releases=[si.AllocationRelease(applicationID="app", UUID="k1-0")])
+    await bench.expect(released("k1"))
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
 
 
 @case(157, "unknown fields are ignored, and the rest of the message counts")

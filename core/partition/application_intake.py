@@ -30,7 +30,7 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
         refused = _refuse_queue(state, spec, queue)
     if refused is not None:
         state.effects.append(ApplicationRejected(spec.application_id, refused))
-        if not refused.startswith(Rejection.APPLICATION_EXISTS):
+        if not refused.startswith((Rejection.APPLICATION_EXISTS, Rejection.INVALID_ID)):
             lifecycle.reject(state, spec.application_id, now_ns)
         return
     leaf = queue if isinstance(queue, Queue) else _recovery_queue(state)

@@ -67,6 +67,8 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     ask = group.head()
     found = placement.find_node(state, ask)
     if not isinstance(found, NotPlaced):
+        if ask.spec.required_node:
+            preempting.give_way(state, found, now_ns)
         placement.bind(state, ask, found, now_ns)
         return 1
     ask.missed += 1

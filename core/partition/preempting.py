@@ -14,6 +14,7 @@ from core.domain.commands import TerminationType
 from core.domain.effects import PreemptionDecided, Released, VictimRecord
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation, AskGroup
+from core.model.nodes import Node
 from core.model.queues import Queue
 from core.partition import ledger, placement
 from core.partition.state import PartitionState
@@ -184,6 +185,13 @@ def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     if ask.reservation is not None:
         placement.unreserve(state, ask.reservation, requeue=True)
     _due_at(state, ask, now_ns)
+
+
+def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
+    """An ask that requires *node* takes its room: whoever waits there for its victims is re-armed at once (H)."""
+    for reservation in list(node.reservations.values()):
+        if reservation.ask.triggered:
+            rearm(state, reservation.ask, now_ns)
 
 
 def forget(state: PartitionState, ask: Allocation) -> None:

@@ -102,9 +102,7 @@ class PlainScheduler:
                 return placed
             placed.append(found)
 
-    def _walk(
-        self, queue: PlainQueue, above: tuple[PlainQueue, ...], fair_most: Amounts
-    ) -> tuple[str, str] | None:
+    def _walk(self, queue: PlainQueue, above: tuple[PlainQueue, ...], fair_most: Amounts) -> tuple[str, str] | None:
         path = (*above, queue)
         fair_most = {**fair_most, **queue.most}
         waiting = [child for child in queue.children if any(child.pending().values())]

@@ -19,9 +19,7 @@ def _amounts(shim: Shim) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
     )
 
 
-def _check_only_forced_excess(
-    shim: Shim, before: tuple[dict[str, list[int]], dict[str, list[int]]]
-) -> None:
+def _check_only_forced_excess(shim: Shim, before: tuple[dict[str, list[int]], dict[str, list[int]]]) -> None:
     """A cycle leaves no node and no queue further above what it has than it found them."""
     state = shim.state
     free_before, used_before = before
@@ -34,14 +32,25 @@ def _check_only_forced_excess(
             assert now <= most or now == used_before[path][t], f"{queue} is filled beyond its max"
 
 
+def _check_reserved_nodes(shim: Shim, reserved: dict[str, str], pending: set[str]) -> None:
+    """Nothing else was placed on a node that is still held for the ask it was held for (preemption.md A.1 no. 15)."""
+    for node_id, holder in reserved.items():
+        node = shim.state.nodes[node_id]
+        if holder in node.reservations:
+            assert not pending & node.allocations.keys(), f"{node} is held for {holder}"
+
+
 def _play(variant: int, history: list[Operation]) -> None:
     shim = Shim(variant)
     for operation in history:
         shim.perform(operation)
         check_books(shim)
         before = _amounts(shim)
+        reserved = {r.node.node_id: key for key, r in shim.state.reservations.items()}
+        pending = {key for key, node_id in shim.requests.items() if node_id is None}
         shim.settle()
         check_books(shim)
+        _check_reserved_nodes(shim, reserved, pending)
         _check_only_forced_excess(shim, before)
         check_nothing_left(shim)
 

@@ -18,9 +18,9 @@ from core.partition.engine import Engine
 from tests.properties.shim import (
     PARTITION,
     SECOND,
-    Shim,
-    Operation,
     WIDTH,
+    Operation,
+    Shim,
     configuration,
     random_history,
     size,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core import laws
@@ -14,75 +15,95 @@ from core.model.nodes import Node
 from core.policies.preemption import guarantee
 from core.policies.preemption.plan import PreemptionPlan, Refusal
 from tests.oracles.preemption import Oracle
-from tests.preemption_notation import Amounts, Case, QueueCase, ReservationCase, Step, TaskCase
-from tests.preemption_notation import Expected as NothingYet
+from tests.preemption_notation import Amounts, Case, Expected, QueueCase, ReservationCase, Step, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World
 
 PATHS = ("p", "q", "p.a", "p.b", "p.x", "p.x.c", "p.x.d", "q.e", "q.f")
 LEAVES = ("p.a", "p.b", "p.x.c", "p.x.d", "q.e", "q.f")
 
-thorough = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+def clusters() -> st.SearchStrategy[Case]:
+    """Clusters by seed: what makes preemption possible at all has to be likely, and drawing must cost little."""
+    return st.integers(0, 2**32).map(lambda seed: random_case(random.Random(seed)))
 
 
-def amounts(most: int) -> st.SearchStrategy[Amounts]:
-    return st.one_of(
-        st.builds(lambda f: {"f": f}, st.integers(1, most)),
-        st.builds(lambda f, g: {"f": f, "g": g}, st.integers(1, most), st.integers(1, most)),
+def random_case(rng: random.Random) -> Case:
+    """Up to three nodes below a small tree with guarantees, and a few asks.
+
+    Three flavours: full nodes; nodes with room to spare, where the max of a queue is what lacks; guarantees shared by
+    siblings, where the asking queue has none of its own.
+    """
+    flavour = rng.choice(["full", "full", "roomy", "shared"])
+    nodes = tuple(
+        (f"n{at}", amounts(rng, 12, 16) if flavour == "roomy" else amounts(rng, 4, 9)) for at in range(rng.randint(1, 3))
     )
-
-
-def maybe(strategy: st.SearchStrategy[Amounts], others: int = 1) -> st.SearchStrategy[Amounts]:
-    """Mostly nothing declared: one time in ``others + 1`` something."""
-    return st.one_of(*([st.just({})] * others), strategy)
-
-
-def queues() -> st.SearchStrategy[tuple[QueueCase, ...]]:
-    def one(path: str) -> st.SearchStrategy[QueueCase]:
-        return st.builds(
-            QueueCase,
-            st.just(path),
-            guaranteed=maybe(amounts(6)),
-            maximum=maybe(amounts(14), 3),
-            preemption_policy=st.sampled_from([None, None, None, None, None, "fence", "disabled", "default"]),
-            priority_fence=st.sampled_from([False, False, False, True]),
-            priority_offset=st.sampled_from([0, 0, 0, 1, -1]),
-        )
-
-    return st.tuples(*(one(path) for path in PATHS))
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> Case:
-    """A cluster of up to three nodes, filled as far as they go, and a few asks."""
-    capacities = draw(st.lists(amounts(10), min_size=1, max_size=3))
-    nodes = tuple((f"n{at}", capacity) for at, capacity in enumerate(capacities))
-    running = []
-    for at in range(draw(st.integers(1, 9))):
-        node = draw(st.sampled_from(nodes))[0]
-        running.append(
-            TaskCase(
-                draw(st.sampled_from(LEAVES)),
-                f"v{at}",
-                draw(amounts(4)),
-                node,
-                draw(st.integers(0, 5)),
-                draw(st.sampled_from([0, 0, 0, 1, 2])),
-                opted_out=draw(st.sampled_from([False, False, False, True])),
-                originator=draw(st.sampled_from([False, False, False, True])),
-                required_node=draw(st.sampled_from([False] * 12 + [True])),
-            )
-        )
-    reservations = []
-    if draw(st.sampled_from([False, False, False, True])):
-        holder = TaskCase("q.f", "holder", {"f": 1}, triggered=draw(st.booleans()))
-        reservations.append(ReservationCase(nodes[0][0], draw(st.sampled_from([59, 61])), holder))
     steps = tuple(
-        Step(TaskCase(draw(st.sampled_from(LEAVES)), f"ask{at}", draw(amounts(5)), tick=9, priority=1), NothingYet())
-        for at in range(draw(st.integers(1, 3)))
+        Step(TaskCase(rng.choice(LEAVES), f"ask{at}", amounts(rng, 1, 4), tick=9, priority=1), Expected())
+        for at in range(rng.randint(1, 3))
     )
     return Case(
-        "random", draw(queues()), nodes, tuple(running), tuple(reservations), steps, strict=draw(st.booleans())
+        "random",
+        tuple(random_queue(rng, path, {step.ask.queue for step in steps}, flavour) for path in PATHS),
+        nodes,
+        tuple(random_tasks(rng, nodes)),
+        tuple(random_reservations(rng)),
+        steps,
+        strict=rng.random() < 0.2,
     )
+
+
+def amounts(rng: random.Random, least: int, most: int) -> Amounts:
+    if rng.random() < 0.6:
+        return {"f": rng.randint(least, most)}
+    return {"f": rng.randint(least, most), "g": rng.randint(least, most)}
+
+
+def random_queue(rng: random.Random, path: str, asking: set[str], flavour: str) -> QueueCase:
+    leaf = path in LEAVES
+    likely = 0.6 if any(queue == path or queue.startswith(f"{path}.") for queue in asking) else 0.4
+    least, most, max_likely = 2, 7, 0.25
+    if flavour == "shared":
+        likely = 0.9 if not leaf else 0.1 if path in asking else 0.7
+        least, most = (1, 2) if leaf else (4, 7)
+    elif flavour == "roomy" and not leaf:
+        max_likely = 0.7
+    return QueueCase(
+        path,
+        guaranteed=amounts(rng, least, most) if rng.random() < likely else {},
+        maximum=amounts(rng, 5, 14) if rng.random() < max_likely else {},
+        preemption_policy=rng.choice([None] * 12 + ["fence", "disabled", "default"]),
+        priority_fence=rng.random() < 0.1,
+        priority_offset=rng.choice([0, 0, 0, 0, 1, -1]),
+    )
+
+
+def random_tasks(rng: random.Random, nodes: tuple[tuple[str, Amounts], ...]) -> Iterator[TaskCase]:
+    """Tasks until the first that does not fit, or nine of them."""
+    free = {node: dict(capacity) for node, capacity in nodes}
+    for at in range(9):
+        size = amounts(rng, 1, 4)
+        fitting = [n for n in free if all(free[n].get(t, 0) >= amount for t, amount in size.items())]
+        if not fitting:
+            continue
+        node = rng.choice(fitting)
+        for t, amount in size.items():
+            free[node][t] -= amount
+        yield TaskCase(
+            rng.choice(LEAVES),
+            f"v{at}",
+            size,
+            node,
+            rng.randint(0, 5),
+            rng.choice([0, 0, 0, 0, 1, 2]),
+            opted_out=rng.random() < 0.25,
+            originator=rng.random() < 0.25,
+            required_node=rng.random() < 0.05,
+        )
+
+
+def random_reservations(rng: random.Random) -> Iterator[ReservationCase]:
+    if rng.random() < 0.25:
+        holder = TaskCase("q.f", "holder", {"f": 1}, triggered=rng.random() < 0.3)
+        yield ReservationCase("n0", rng.choice([59, 61]), holder)
 
 
 def shown(result: PreemptionPlan | Refusal) -> tuple[str, list[str]] | str:
@@ -91,8 +112,8 @@ def shown(result: PreemptionPlan | Refusal) -> tuple[str, list[str]] | str:
     return (result.node.node_id, [victim.key for victim in result.victims])
 
 
-@thorough
-@given(cases())
+@settings(max_examples=600, deadline=None)
+@given(clusters())
 def test_same_as_obvious_version(case: Case) -> None:
     """Node, victims and their order, or the outcome, are those of the version without short cuts."""
     world = World.of(case)
@@ -104,8 +125,8 @@ def test_same_as_obvious_version(case: Case) -> None:
             world.apply(result)
 
 
-@thorough
-@given(cases())
+@settings(max_examples=150, deadline=None)
+@given(clusters())
 def test_lawful_and_minimal(case: Case) -> None:
     """Every plan passes every law, the exhaustive ones included, and looking changes nothing."""
     world = World.of(case)
@@ -131,8 +152,8 @@ def fingerprint(world: World) -> list[object]:
     return found
 
 
-@thorough
-@given(cases(), st.integers())
+@settings(max_examples=300, deadline=None)
+@given(clusters(), st.integers())
 def test_arrival_order_does_not_matter(case: Case, seed: int) -> None:
     """The same cluster, entered in another order, gives the same decisions."""
     shuffler = random.Random(seed)
@@ -156,8 +177,8 @@ def test_arrival_order_does_not_matter(case: Case, seed: int) -> None:
         assert results[0] == results[1]
 
 
-@thorough
-@given(cases(), st.sets(st.integers(0, 8), max_size=3))
+@settings(max_examples=300, deadline=None)
+@given(clusters(), st.sets(st.integers(0, 8), max_size=3))
 def test_predicate_is_content_and_nobody_goes_for_nothing(case: Case, wanted: set[int]) -> None:
     """The final victims satisfy the predicate, are lawful, and none of an extended set could have stayed."""
     world = World.of(case)
@@ -174,8 +195,8 @@ def test_predicate_is_content_and_nobody_goes_for_nothing(case: Case, wanted: se
         ) else (0 if gone_enough(node, set()) else None)
 
     result = guarantee.plan(world, ask, predicate=predicate, now_ns=NOW_NS)
-    assume(isinstance(result, PreemptionPlan))
-    assert isinstance(result, PreemptionPlan)
+    if isinstance(result, Refusal):
+        return
     assert laws.check(world, result) == ()
     here = {victim.key for victim in result.victims if victim.node is result.node}
     assert gone_enough(result.node, here)

@@ -1,4 +1,4 @@
-"""Slices change nothing, and neither does cleverness: budget 1 against one big cycle, the engine against plain rules."""
+"""Slices change nothing, nor does cleverness: budget 1 against one big cycle, the engine against plain rules."""
 
 from __future__ import annotations
 

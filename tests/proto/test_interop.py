@@ -275,12 +275,8 @@ def test_empty_policy_is_not_an_absent_one(g3: Client) -> None:
 
 
 RESPONSE = {
-    "new": [
-        {"allocationKey": "k", "applicationID": "app", "nodeID": "n1", "UUID": "u", "allocationID": "k-0"}
-    ],
-    "released": [
-        {"partitionName": "[rm-1]default", "applicationID": "app", "allocationKey": "k", "UUID": "u"}
-    ],
+    "new": [{"allocationKey": "k", "applicationID": "app", "nodeID": "n1", "UUID": "u", "allocationID": "k-0"}],
+    "released": [{"partitionName": "[rm-1]default", "applicationID": "app", "allocationKey": "k", "UUID": "u"}],
     "releasedAsks": [{"applicationID": "app", "allocationKey": "p", "terminationType": 2}],
     "rejected": [{"allocationKey": "x", "applicationID": "app", "reason": "no-resources: none"}],
     "rejectedAllocations": [{"allocationKey": "y", "applicationID": "app", "reason": "invalid-key: empty"}],
@@ -309,10 +305,7 @@ def test_g3_client_reads_its_part_of_a_response(g3: Client) -> None:
 def test_unknown_fields_and_enum_numbers_survive(g3: Client) -> None:
     """A field and a termination type of the future pass through the core's classes unchanged."""
     future_field = b"\xc2\x3e\x05hello"  # field 1000, length-delimited
-    sent = (
-        g3.new("AllocationRelease", applicationID="app", terminationType=77).SerializeToString()
-        + future_field
-    )
+    sent = g3.new("AllocationRelease", applicationID="app", terminationType=77).SerializeToString() + future_field
     read = si_pb2.AllocationRelease.FromString(sent)
     assert read.terminationType == 77
     assert read.applicationID == "app"

@@ -71,13 +71,14 @@ from core.domain.effects import (
     PreemptionDecided,
     Released,
 )
+from core.domain.partition_names import full_partition_name
 from core.domain.priorities import PRIORITY_MIN
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
 from core.model.allocations import Allocation
 from core.model.shapes import Vector
 from core.partition import audit
-from core.partition.engine import Engine, full_partition_name
+from core.partition.engine import Engine
 from core.partition.state import PartitionState
 
 RM: Final = "rm-1"

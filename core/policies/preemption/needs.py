@@ -86,8 +86,12 @@ def in_the_way(node: Node, ask: Allocation, now_ns: int) -> tuple[Reservation, .
     A stranger's reservation gives way only to a more important ask, after an hour, and never if the holder must run
     here or has itself preempted for the room. All of them give way, or none.
     """
-    if not node.schedulable or not node.could_hold(ask.shape.pairs):
+    if not node.schedulable:
         return None
+    capacity = node.capacity
+    for t, amount in ask.shape.pairs:
+        if capacity[t] < amount:
+            return None
     if not node.reservations:
         return ()
     foreign = [reservation for reservation in node.reservations.values() if reservation.ask is not ask]

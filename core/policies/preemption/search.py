@@ -56,8 +56,8 @@ class Search:
         self._most = terms.most()
         self._largest = [0] * len(needs.types)
         """By need, the most one candidate can contribute."""
-        for kind in terms.kinds:
-            for i, amount in kind.gains:
+        for gains in terms.gains.values():
+            for i, amount in gains:
                 self._largest[i] = max(self._largest[i], amount)
         self._sites: dict[Node, _Site | None] = {}
         self.verdicts: Counter[str] = Counter()
@@ -117,7 +117,7 @@ class Search:
             if site is None or node in solved:
                 continue
             # With the lowest of all priorities come only victims of that priority, the youngest of them at best.
-            first = min(min(bucket) for bucket in self._pool(node, level) if bucket)
+            first = min(min(buckets[node]) for buckets in self._by_class[: level + 1] if node in buckets)
             bounds.append((site.least, first[0], first[1], node.node_id, site))
         bounds.sort()
         for least, priority, created, _, site in bounds:
@@ -140,7 +140,7 @@ class Search:
         least = 1
         for i, amount in enumerate(needs):
             if amount > 0:
-                if amount > self._most[i]:
+                if amount > self._most[i] or not self._largest[i]:
                     self.verdicts["need left"] += 1
                     return None
                 least = max(least, -(-amount // self._largest[i]))

@@ -40,7 +40,7 @@ class Kind:
 class LeafTerms:
     """What may be taken from one leaf."""
 
-    __slots__ = ("adjusted", "blocked", "common", "highest", "inherited", "kinds", "leaf", "rooms")
+    __slots__ = ("adjusted", "blocked", "common", "highest", "inherited", "kinds", "leaf", "rooms", "scopes")
 
     def __init__(self, leaf: Queue, common: Queue, adjusted: Adjustment) -> None:
         self.leaf = leaf
@@ -53,6 +53,8 @@ class LeafTerms:
         self.inherited: frozenset[int] | None = None
         """Set: the entitlement lies at or above ``common``, and a victim must use one of these types."""
         self.rooms: dict[int, tuple[int, ...]] = {}
+        self.scopes: frozenset[Queue] = frozenset()
+        """Queues above this leaf inside which something has to be freed."""
         self.kinds: dict[Shape, Kind] = {}
         self.blocked: dict[Shape, str] = {}
         """Shapes met that may not be taken from here, and the filter that says so."""
@@ -67,6 +69,9 @@ class Terms:
         self._room_above: list[int | None] = []
         """By room: the next room of the same type up the tree."""
         self.kinds: list[Kind] = []
+        self.gains: dict[tuple[Shape, frozenset[Queue]], Pairs] = {}
+        """What each shape met so far contributes, by the scopes it comes from."""
+        self._scopes = frozenset(scope for scope in needs.scopes if scope is not None)
         self._ask = ask
         self._fence = fence
         self._needs = needs
@@ -88,6 +93,8 @@ class Terms:
         common = next(queue for queue in lineage if queue in self._path)
         terms = LeafTerms(leaf, common, adjustment(leaf, self._fence))
         terms.rooms = rooms
+        if self._scopes:
+            terms.scopes = self._scopes.intersection(lineage)
         mine = adjustment(leaf, common)
         asked = self._ask_priority(common)
         if mine.fixed is None:
@@ -103,10 +110,13 @@ class Terms:
         return terms
 
     def kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
-        """What losing one allocation of *shape* from the leaf of *terms* means, or the filter that forbids it."""
-        known = terms.kinds.get(shape) or terms.blocked.get(shape)
-        if known is not None:
-            return known
+        """What losing one allocation of *shape* from the leaf of *terms* means, or the filter that forbids it.
+
+        The answer is kept in *terms*; callers look there first.
+        """
+        blocked = terms.blocked.get(shape)
+        if blocked is not None:
+            return blocked
         found = self._new_kind(terms, shape)
         if isinstance(found, str):
             terms.blocked[shape] = found
@@ -121,7 +131,7 @@ class Terms:
             self._flow(
                 (terms.rooms.get(t, ()), terms.leaf.used[t] - terms.leaf.preempting[t])
                 for terms in self._leaves
-                if scope is None or scope in terms.leaf.lineage()
+                if scope is None or scope in terms.scopes
             )
             for t, scope in zip(self._needs.types, self._needs.scopes, strict=True)
         ]
@@ -152,22 +162,32 @@ class Terms:
         return total
 
     def _new_kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
-        pairs = shape.pairs
-        if not any(t in self._demand for t, _ in pairs):
+        gains = self._gains(shape, terms.scopes)
+        if not gains:
             return "type"
-        if terms.inherited is not None and not any(t in terms.inherited for t, _ in pairs):
+        inherited = terms.inherited
+        if inherited is not None and not any(t in inherited for t, _ in shape.pairs):
             return "inherited"
-        uses = tuple((room, amount) for t, amount in pairs for room in terms.rooms.get(t, ()))
-        if any(self.room[room] < amount for room, amount in uses):
-            return "law 2"
-        amounts = dict(pairs)
-        lineage = terms.leaf.lineage()
-        gains = tuple(
-            (i, amounts[t])
-            for i, (t, scope) in enumerate(zip(self._needs.types, self._needs.scopes, strict=True))
-            if t in amounts and (scope is None or scope in lineage)
-        )
-        return Kind(len(self.kinds), terms.common.depth, gains, uses)
+        room = self.room
+        uses: list[tuple[int, int]] = []
+        for t, amount in shape.pairs:
+            for r in terms.rooms.get(t, ()):
+                if room[r] < amount:
+                    return "law 2"
+                uses.append((r, amount))
+        return Kind(len(self.kinds), terms.common.depth, gains, tuple(uses))
+
+    def _gains(self, shape: Shape, scopes: frozenset[Queue]) -> Pairs:
+        """(need, amount) for what *shape* contributes from a leaf below *scopes*; nothing: it has no asked type."""
+        found = self.gains.get((shape, scopes))
+        if found is None:
+            amounts = dict(shape.pairs)
+            found = self.gains[shape, scopes] = tuple(
+                (i, amounts[t])
+                for i, (t, scope) in enumerate(zip(self._needs.types, self._needs.scopes, strict=True))
+                if t in amounts and (scope is None or scope in scopes)
+            )
+        return found
 
     def _lineage_rooms(self, lineage: tuple[Queue, ...]) -> dict[int, tuple[int, ...]]:
         """The rooms on a path, by type."""

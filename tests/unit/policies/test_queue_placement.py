@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from core.domain.commands import ApplicationSpec
@@ -13,7 +11,14 @@ from core.policies.queue_order import queue_key
 from core.policies.queue_placement import RECOVERY_QUEUE, place
 
 
-def tree(*paths: str) -> SimpleNamespace:
+class Index:
+    """A queue tree by path."""
+
+    def __init__(self, queues: dict[str, Queue]) -> None:
+        self.queues = queues
+
+
+def tree(*paths: str) -> Index:
     queues: dict[str, Queue] = {}
     for path in ("root", *paths):
         parent, _, name = path.rpartition(".")
@@ -21,7 +26,7 @@ def tree(*paths: str) -> SimpleNamespace:
         queues[path] = Queue(
             name, queues.get(parent), leaf=leaf, properties=QueueProperties(), width=0, order_key=queue_key
         )
-    return SimpleNamespace(queues=queues)
+    return Index(queues)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""States that no command leads to yet, and what they forbid (protocol.md 6.5, 8.1, 3.6; scheduling.md S-26)."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.domain.application_states import AppEvent, AppState
+from core.partition import audit, lifecycle
+from core.partition.state import PartitionState
+from tests.scenarios.language import Stage
+
+
+@pytest.fixture
+def stage() -> Stage:
+    made = Stage()
+    made.play(["node n1", "app app1", "ask k", "ask big vcore=99000", "cycle"])
+    return made
+
+
+def state_of(stage: Stage) -> PartitionState:
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    return state
+
+
+def fail(stage: Stage) -> None:
+    state = state_of(stage)
+    lifecycle.fire(state, state.applications["app1"], AppEvent.FAIL, stage.now_ns, "ResourceReservationTimeout")
+    stage.play(["cycle"])
+
+
+def test_case_96_no_ask_for_a_failing_application(stage: Stage) -> None:
+    """A fresh ask is refused, and nothing that waits is placed any more."""
+    fail(stage)
+    assert stage.play(["ask k2"]) == ["reject k2 application-state"]
+    assert stage.play(["node n2 vcore=200000", "cycle"]) == ["accept node n2"]
+    assert audit.check(state_of(stage)) == []
+
+
+def test_case_132_a_failing_application_takes_nothing_back(stage: Stage) -> None:
+    """What the shim could not start stays where it is when the application is failing."""
+    fail(stage)
+    answers = stage.play(["release k type=SCHEDULING_FAILED_ON_RM", "show request k"])
+    assert answers == ["request k node=n1"]
+
+
+def test_removing_a_failing_application_reports_no_state(stage: Stage) -> None:
+    """Failing and Resuming applications go without a state change (6.5)."""
+    fail(stage)
+    assert stage.play(["remove-app app1"]) == ["release k STOPPED_BY_RM"]
+    assert audit.check(state_of(stage)) == []
+
+
+def test_an_event_without_meaning_is_ignored(stage: Stage) -> None:
+    """An event that has no row for the state changes nothing and says nothing."""
+    state = state_of(stage)
+    application = state.applications["app1"]
+    lifecycle.fire(state, application, AppEvent.REJECT, stage.now_ns)
+    assert application.state is AppState.RUNNING
+    assert stage.play(["cycle"]) == ["no answer"]
+
+
+def test_the_last_placeholder_of_a_failing_application_fails_it() -> None:
+    """Failing becomes Failed with its last placeholder, and the ID is free."""
+    stage = Stage()
+    stage.play(["node n1", "app app1", "ask p placeholder group=g", "cycle"])
+    fail(stage)
+    assert stage.play(["release p type=TIMEOUT", "show app app1", "app app1"]) == [
+        "app app1 Failed",
+        "app app1 absent",
+        "accept app app1",
+    ]
+
+
+def test_the_last_placeholder_of_a_resuming_application_resumes_it() -> None:
+    """Resuming becomes Accepted with its last placeholder."""
+    stage = Stage()
+    stage.play(["node n1", "app app1", "ask p placeholder group=g", "cycle"])
+    state = state_of(stage)
+    lifecycle.fire(state, state.applications["app1"], AppEvent.RESUME, 0, "ResourceReservationTimeout")
+    assert stage.play(["cycle"]) == ["app app1 Resuming ResourceReservationTimeout"]
+    assert stage.play(["release p type=TIMEOUT"]) == ["app app1 Accepted"]
