@@ -271,7 +271,10 @@ class Bench:
         _nothing(strays)
 
     async def silence_after(self, seconds: float) -> None:
-        """Let time pass and expect silence, for rules that are about that only in passing: if the clock has the patience."""
+        """Let time pass and expect silence; with a clock that has no such patience the case gets a note instead.
+
+        For rules that only touch on time; a case that is about it has ``waits_s``.
+        """
         if self.clock.patience_s < seconds:
             self.notes.append(f"not looked at: what comes within {seconds:g} s")
             return

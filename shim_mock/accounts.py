@@ -141,6 +141,7 @@ class Accounts:
 
     def finish(self, at_s: float) -> None:
         """Note the last moment."""
+        self._sample(self._changed_s)
         self._sample(at_s)
 
     def _mark(self, leaf: str, amounts: Mapping[str, int]) -> None:

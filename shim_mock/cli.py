@@ -24,6 +24,7 @@ from shim_mock.scenario import Scenario, load_scenario
 from shim_mock.trace import Inflation, load_trace, trace_scenario
 
 DEFAULT_CORE: Final = "127.0.0.1:50051"
+CONNECT_S = 10.0
 EXIT_EXPECTATION: Final = 1
 EXIT_INPUT: Final = 2
 EXIT_CORE: Final = 3
@@ -153,7 +154,7 @@ def _demo_scenario(folder: Path | None, inflation: Inflation, seed: int) -> Scen
 
 async def _play(console: Console, scenario: Scenario, core: str, out: Path | None) -> bool:
     with LiveLine(console, scenario.name) as line:
-        result = await run_scenario(scenario, core, progress=line.update)
+        result = await run_scenario(scenario, core, connect_s=CONNECT_S, progress=line.update)
     picture = _write_picture(result, out) if out is not None else None
     print_report(console, result, picture=picture)
     return result.passed

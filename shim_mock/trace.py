@@ -276,7 +276,7 @@ def _read(
         if len(findings.problems) >= MOST_PROBLEMS:
             findings.add(line, "", "too many problems, the rest was not read")
             break
-    if not values:
+    if not values and not findings.problems:
         findings.add(0, "", "no line follows the header")
     findings.raise_if_any()
     return values

@@ -97,14 +97,15 @@ async def existing_allocation_refused(bench: Bench) -> None:
     node.existingAllocations.append(messages.allocation("x", app="nobody", node="n2"))
     await bench.send_nodes(node)
     await bench.expect(node_rejected("n2", "application-not-found"))
-    # What was recovered before the refusal may have moved the application on; nothing of it may be left on a node.
-    await bench.quiet()
+    # The allocation recovered before the refusal is undone, and with it what it did to its application.
+    await bench.silence()
     await bench.expect_counts(nodes=1, asks=0, allocations=0)
     await bench.expect_free({"n1": NODE_VCORE})
     node = messages.full_node("n2", 20_000)
     node.existingAllocations.append(messages.allocation("k", node="n2"))
     await bench.send_nodes(node)
     await bench.expect(node_accepted("n2"), new("k", "n2"))
+    await bench.expect(updated("app", "Accepted"), updated("app", "Running"))
 
 
 @case(156, "an older release names the allocation by its ID")

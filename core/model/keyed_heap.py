@@ -17,11 +17,14 @@ T = TypeVar("T")
 class KeyedHeap(Generic[T]):
     """Members ordered by ``key_of(member)``, smallest first. Keys must be total: no two members share one."""
 
-    __slots__ = ("_entries", "_key_of", "_keys", "_marked")
+    __slots__ = ("_entries", "_key_of", "_keys", "_marked", "_pushes")
 
     def __init__(self, key_of: Callable[[T], Any]) -> None:
         self._key_of = key_of
-        self._entries: list[tuple[Any, T]] = []
+        self._entries: list[tuple[Any, int, T]] = []
+        """(key, push number, member): a member that left may share its key with one that came, so numbers tell them
+        apart where members themselves cannot be compared."""
+        self._pushes = 0
         self._keys: dict[T, Any] = {}
         self._marked: dict[T, None] = {}
 
@@ -70,13 +73,14 @@ class KeyedHeap(Generic[T]):
                 key = key_of(member)
                 if keys[member] != key:
                     keys[member] = key
-                    heappush(entries, (key, member))
+                    self._pushes += 1
+                    heappush(entries, (key, self._pushes, member))
             self._marked.clear()
             if len(entries) > 64 and len(entries) > 4 * len(keys):
-                self._entries = entries = [(key, member) for member, key in keys.items()]
+                self._entries = entries = [(key, at, member) for at, (member, key) in enumerate(keys.items())]
                 heapify(entries)
         while entries:
-            key, member = entries[0]
+            key, _, member = entries[0]
             if keys.get(member) == key:
                 return member
             heappop(entries)

@@ -47,3 +47,17 @@ def test_entries_do_not_pile_up() -> None:
         heap.mark(0)
         assert heap.first() == 0
     assert len(heap._entries) < 200
+
+
+def test_a_newcomer_may_take_over_the_key_of_one_that_left() -> None:
+    """Members that cannot be compared are told apart even when their keys are equal (an application ID used again)."""
+    heap: KeyedHeap[object] = KeyedHeap(lambda member: 7)
+    left, newcomer, third = object(), object(), object()
+    heap.add(left)
+    assert heap.first() is left
+    heap.discard(left)
+    heap.add(newcomer)
+    assert heap.first() is newcomer
+    heap.discard(newcomer)
+    heap.add(third)
+    assert heap.first() is third

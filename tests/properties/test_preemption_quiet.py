@@ -1,0 +1,92 @@
+"""Preemption comes to rest: a fixed demand whose victims are submitted again at once stops evicting (A.1, 11 and 12)."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core import laws
+from core.model.allocations import Allocation
+from core.policies.preemption import guarantee
+from core.policies.preemption.plan import PreemptionPlan
+from tests.preemption_notation import Case, QueueCase, TaskCase
+from tests.unit.policies.preemption.world import NOW_NS, World
+
+LEAVES = ("p.a", "p.b", "p.x.c", "p.x.d", "q.e", "q.f")
+
+
+def random_case(rng: random.Random) -> tuple[Case, list[TaskCase]]:
+    """An empty cluster and more demand than it has room for, of one type or two."""
+    types = ["f"] if rng.random() < 0.5 else ["f", "g"]
+    nodes = tuple((f"n{at}", {t: rng.randint(4, 9) for t in types}) for at in range(rng.randint(1, 3)))
+    total = {t: sum(capacity[t] for _, capacity in nodes) for t in types}
+    leaves = {
+        path: {t: rng.randint(1, max(1, total[t] // 3)) for t in types} if rng.random() < 0.7 else {} for path in LEAVES
+    }
+    queues = [
+        QueueCase(
+            path,
+            guaranteed=guaranteed,
+            preemption_policy=rng.choice([None] * 10 + ["fence"]),
+            priority_offset=rng.choice([0, 0, 0, 1]),
+        )
+        for path, guaranteed in leaves.items()
+    ]
+    for path in ("p", "p.x", "q"):
+        below = [guaranteed for leaf, guaranteed in leaves.items() if leaf.startswith(f"{path}.")]
+        shared = {t: sum(g.get(t, 0) for g in below) + rng.randint(1, 3) for t in types}
+        queues.append(QueueCase(path, guaranteed=shared if rng.random() < 0.5 else {}))
+    demand = [
+        TaskCase(rng.choice(LEAVES), f"v{at}", {t: rng.randint(1, 3) for t in types}, priority=rng.choice([0, 0, 1]))
+        for at in range(14)
+    ]
+    queues.sort(key=lambda queue: queue.path.count("."))
+    return Case("random", tuple(queues), nodes), demand
+
+
+def place(world: World, ask: Allocation) -> bool:
+    """The ordinary scan: the first node with room, if no queue on the path is full."""
+    for queue in ask.queue.lineage():
+        if not queue.admits(ask.shape.pairs):
+            return False
+    for node in world.nodes.values():
+        if node.fits(ask.shape.pairs):
+            world.place(ask, node)
+            return True
+    return False
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32))
+def test_goes_quiet(seed: int) -> None:
+    """However victims come back, after finitely many evictions no attempt succeeds any more."""
+    rng = random.Random(seed)
+    case, demand = random_case(rng)
+    world = World.of(case)
+    waiting = list(demand)
+    evictions, tick = 0, 1
+    settled = False
+    while not settled:
+        settled = True
+        for task in sorted(waiting, key=lambda task: -task.priority):
+            tick += 1
+            ask = world.ask(TaskCase(task.queue, task.key, task.amounts, tick=tick, priority=task.priority))
+            if place(world, ask):
+                waiting.remove(task)
+                settled = False
+                continue
+            result = guarantee.plan(world, ask, now_ns=NOW_NS)
+            if not isinstance(result, PreemptionPlan):
+                continue
+            assert laws.check(world, result) == ()
+            world.apply(result)
+            for victim in result.victims:
+                world.remove(victim)
+                waiting.append(next(task for task in demand if task.key == victim.key))
+            world.start(ask)
+            waiting.remove(task)
+            evictions += len(result.victims)
+            settled = False
+        assert evictions < 300, "does not come to rest"

@@ -1,0 +1,293 @@
+"""The simulated cluster against a core that does what the test tells it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from si.v1 import si_pb2 as si
+
+from shim_client import ShimClient
+from shim_mock.clock import SimulatedClock
+from shim_mock.cluster import SimulatedCluster
+from shim_mock.lifecycle import TaskState
+from shim_mock.scenario import Scenario
+from tests.unit.shim_client.fake_core import FakeCore, serving
+from tests.unit.shim_mock.scenarios import small
+
+ONE_TASK = ("        count: 2\n        resources: {vcore: 1", "        count: 1\n        resources: {vcore: 1")
+
+
+@dataclass
+class Bench:
+    core: FakeCore
+    cluster: SimulatedCluster
+    clock: SimulatedClock
+
+    async def preempt(self, key: str, times: int = 1) -> None:
+        release = si.AllocationRelease(
+            applicationID="job", allocationKey=key, terminationType=si.PREEMPTED_BY_SCHEDULER
+        )
+        for _ in range(times):
+            await self.core.say("allocation", si.AllocationResponse(released=[release]))
+
+    def confirmations(self) -> Counter[str]:
+        return Counter(
+            release.allocationKey
+            for release in self.core.releases
+            if release.terminationType == si.PREEMPTED_BY_SCHEDULER
+        )
+
+
+def place_everything(request: si.AllocationRequest) -> si.AllocationResponse | None:
+    """A core with one node and endless room."""
+    new = [
+        si.Allocation(allocationKey=ask.allocationKey, applicationID=ask.applicationID, nodeID="node-0")
+        for ask in (*request.allocations, *request.asks)
+    ]
+    return si.AllocationResponse(new=new) if new else None
+
+
+@asynccontextmanager
+async def bench(scenario: Scenario) -> AsyncIterator[Bench]:
+    core = FakeCore()
+    core.decide = place_everything
+    async with serving(core) as address, ShimClient(address, "rm-1", generation=scenario.generation) as client:
+        await client.register(config=scenario.config)
+        clock = SimulatedClock(scenario.speed)
+        cluster = SimulatedCluster(scenario, client, clock)
+
+        async def hear() -> None:
+            async for update in client.updates():
+                cluster.hear(update)
+
+        tasks = [asyncio.create_task(hear()), asyncio.create_task(cluster.send())]
+        await cluster.create_nodes(scenario.nodes)
+        await cluster.add_applications(scenario.applications)
+        yield Bench(core, cluster, clock)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def until(cluster: SimulatedCluster, state: TaskState, count: int) -> None:
+    """Wait until *count* tasks are in *state*."""
+    await eventually(lambda: cluster.count()[state] == count)
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait until *condition* holds. It looks again and again: a cluster's timers announce nothing."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("generation", ["g2", "g3"])
+async def test_tasks_are_asked_for_and_started(generation: str) -> None:
+    """Each task becomes one ask of the scenario's generation, with priority and flags, and runs once it is placed."""
+    async with bench(small(("generation: g3", f"generation: {generation}"))) as at:
+        await until(at.cluster, TaskState.RUNNING, 2)
+        ask = at.core.asks[0]
+    assert isinstance(ask, si.AllocationAsk) == (generation == "g2")
+    assert [entry.allocationKey for entry in at.core.asks] == ["job-worker-0", "job-worker-1"]
+    assert ask.priority == 1000
+    assert (ask.preemptionPolicy.allowPreemptSelf, ask.preemptionPolicy.allowPreemptOther) == (False, True)
+    assert at.cluster.accounts.queues["root.batch"].used == {"vcore": 2000, "memory": 2 * 2**30}
+    assert not at.cluster.anomalies
+
+
+@pytest.mark.parametrize("generation", ["g2", "g3"])
+async def test_a_victim_is_confirmed_after_the_delay_with_the_same_type(generation: str) -> None:
+    """The confirmation comes once, after the delay in simulated time; until then the room stays booked."""
+    async with bench(small(("generation: g3", f"generation: {generation}"), ONE_TASK)) as at:
+        await until(at.cluster, TaskState.RUNNING, 1)
+        await at.preempt("job-worker-0")
+        await until(at.cluster, TaskState.TERMINATING, 1)
+        chosen_s = at.clock.now_s
+        account = at.cluster.accounts.queues["root.batch"]
+        assert (account.used["vcore"], account.net("vcore"), account.preempted) == (1000, 0, 1)
+        await at.core.until(at.confirmations)
+        assert at.clock.now_s - chosen_s >= 9.0
+        assert at.cluster.count()[TaskState.EVICTED] == 1
+        assert account.used["vcore"] == 0
+    release = at.core.releases[0]
+    assert release.allocationID == ("job-worker-0-0" if generation == "g2" else "")
+    assert at.confirmations() == {"job-worker-0": 1}
+
+
+async def test_preempted_work_comes_back_under_a_new_key() -> None:
+    """With restart, an evicted task is asked for again, each time under another key; the old key stays gone."""
+    scenario = small(ONE_TASK, ("priorityClass: high", "restart: true"), ("delay: 10s", "delay: 0s"))
+    async with bench(scenario) as at:
+        await until(at.cluster, TaskState.RUNNING, 1)
+        await at.preempt("job-worker-0")
+        await at.core.until(lambda: len(at.core.asks) == 2)
+        await until(at.cluster, TaskState.RUNNING, 1)
+        await at.preempt("job-worker-0.r1")
+        await at.core.until(lambda: len(at.core.asks) == 3)
+    assert [ask.allocationKey for ask in at.core.asks] == ["job-worker-0", "job-worker-0.r1", "job-worker-0.r2"]
+    assert at.cluster.accounts.queues["root.batch"].recreated == 2
+
+
+async def test_a_lost_confirmation_stays_lost_without_retry() -> None:
+    """When all confirmations are lost the core hears nothing, and the victim keeps its room in the books."""
+    scenario = small(ONE_TASK, ("delay: 10s", "delay: 0s\n  loss: 1"))
+    async with bench(scenario) as at:
+        await until(at.cluster, TaskState.RUNNING, 1)
+        await at.preempt("job-worker-0")
+        await eventually(lambda: at.cluster.lost_confirmations)
+        assert at.cluster.count()[TaskState.TERMINATING] == 1
+        assert at.cluster.holding() == 1
+    assert not at.confirmations()
+
+
+async def test_a_lost_confirmation_is_repeated_with_retry() -> None:
+    """With a retry every victim is confirmed in the end, whatever gets lost on the way, and counted once."""
+    scenario = small(
+        ("        count: 2\n        resources: {vcore: 1", "        count: 8\n        resources: {vcore: 500m"),
+        ("memory: 1Gi", "memory: 1Mi"),
+        ("delay: 10s", "delay: 0s\n  loss: 0.5\n  duplication: 0.5\n  retry: 1s"),
+    )
+    async with bench(scenario) as at:
+        await until(at.cluster, TaskState.RUNNING, 8)
+        for index in range(8):
+            await at.preempt(f"job-worker-{index}")
+        await until(at.cluster, TaskState.EVICTED, 8)
+        await at.core.until(lambda: len(at.confirmations()) == 8)
+        assert at.cluster.lost_confirmations > 0
+        assert at.cluster.duplicated_confirmations > 0
+        expected = 8 + at.cluster.duplicated_confirmations
+        await at.core.until(lambda: at.confirmations().total() == expected)
+        assert at.cluster.accounts.queues["root.batch"].preempted == 8
+    assert not at.cluster.anomalies
+
+
+async def test_a_repeated_demand_is_confirmed_again_and_counted_once() -> None:
+    """The core may ask twice: a victim that is gone is confirmed again, and neither count moves."""
+    async with bench(small(ONE_TASK, ("delay: 10s", "delay: 0s"))) as at:
+        await until(at.cluster, TaskState.RUNNING, 1)
+        await at.preempt("job-worker-0")
+        await until(at.cluster, TaskState.EVICTED, 1)
+        await at.preempt("job-worker-0")
+        await at.core.until(lambda: at.confirmations()["job-worker-0"] == 2)
+    assert at.cluster.accounts.queues["root.batch"].preempted == 1
+    assert not at.cluster.anomalies
+
+
+async def test_a_task_ends_after_its_runtime() -> None:
+    """A task's end is told as STOPPED_BY_RM after its runtime, and counts once the core has confirmed it."""
+    async with bench(small(ONE_TASK, ("priorityClass: high", "runtime: 5s"))) as at:
+        await at.core.until(lambda: at.core.releases)
+        assert at.clock.now_s >= 5.0
+        assert at.core.releases[0].terminationType == si.STOPPED_BY_RM
+        assert at.cluster.count()[TaskState.STOPPING] == 1
+        echo = si.AllocationRelease(allocationKey="job-worker-0", terminationType=si.STOPPED_BY_RM)
+        await at.core.say("allocation", si.AllocationResponse(released=[echo]))
+        await until(at.cluster, TaskState.ENDED, 1)
+    assert not at.cluster.anomalies
+
+
+async def test_a_task_chosen_after_its_end_needs_no_second_word() -> None:
+    """A demand that crosses the task's own end is not confirmed: the end already frees the room."""
+    async with bench(small(ONE_TASK, ("priorityClass: high", "runtime: 1s"), ("delay: 10s", "delay: 0s"))) as at:
+        await until(at.cluster, TaskState.STOPPING, 1)
+        await at.preempt("job-worker-0")
+        echo = si.AllocationRelease(allocationKey="job-worker-0", terminationType=si.STOPPED_BY_RM)
+        await at.core.say("allocation", si.AllocationResponse(released=[echo]))
+        await until(at.cluster, TaskState.ENDED, 1)
+        account = at.cluster.accounts.queues["root.batch"]
+        assert (account.used["vcore"], account.preempting["vcore"], account.preempted) == (0, 0, 1)
+    assert not at.confirmations()
+
+
+async def test_arrivals_keep_their_rate() -> None:
+    """With an arrival rate tasks come one after the other in simulated time, not all at once."""
+    async with bench(small(("priorityClass: high", "arrival: 1/s"), ("speed: 100", "speed: 10"))) as at:
+        await until(at.cluster, TaskState.RUNNING, 1)
+        assert at.cluster.arriving == 1
+        await until(at.cluster, TaskState.RUNNING, 2)
+        assert at.clock.now_s >= 1.0
+        assert at.cluster.accounts.queues["root"].unsubmitted == 0
+
+
+async def test_a_lost_node_takes_its_tasks_along() -> None:
+    """After its removal the core's releases end the node's tasks, and restart brings them back."""
+    scenario = small(ONE_TASK, ("priorityClass: high", "restart: true"), ("count: 2\n", "count: 2\n    remove: 5s\n"))
+    async with bench(scenario) as at:
+        await at.core.until(
+            lambda: any(n.action == si.NodeInfo.DECOMISSION for r in at.core.requests["node"] for n in r.nodes)
+        )
+        gone = si.AllocationRelease(allocationKey="job-worker-0", terminationType=si.STOPPED_BY_RM)
+        await at.core.say("allocation", si.AllocationResponse(released=[gone]))
+        await at.core.until(lambda: len(at.core.asks) == 2)
+    assert at.core.asks[1].allocationKey == "job-worker-0.r1"
+
+
+@pytest.mark.parametrize(
+    ("response", "anomaly"),
+    [
+        (si.AllocationResponse(new=[si.Allocation(allocationKey="x")]), "placed: unknown task 'x'"),
+        (
+            si.AllocationResponse(new=[si.Allocation(allocationKey="job-worker-0", nodeID="node-0")]),
+            "job-worker-0: placed while running",
+        ),
+        (si.AllocationResponse(rejected=[si.RejectedAllocationAsk(allocationKey="x", reason="no")]), "refused: no"),
+        (
+            si.AllocationResponse(released=[si.AllocationRelease(allocationKey="x", terminationType=si.TIMEOUT)]),
+            "stop asked: unknown task 'x'",
+        ),
+    ],
+)
+async def test_what_the_contract_forbids_is_noticed(response: si.AllocationResponse, anomaly: str) -> None:
+    """A message that makes no sense is kept as an anomaly and changes nothing."""
+    async with bench(small()) as at:
+        await until(at.cluster, TaskState.RUNNING, 2)
+        await at.core.say("allocation", response)
+        await eventually(lambda: at.cluster.anomalies)
+        assert anomaly in at.cluster.anomalies[0]
+        assert at.cluster.count() == {TaskState.RUNNING: 2}
+
+
+async def test_an_overfull_node_is_noticed() -> None:
+    """Placing more on a node than it has is an anomaly, with node, type and amounts."""
+    async with bench(small(("resources: {vcore: 1,", "resources: {vcore: 3,"))) as at:
+        await until(at.cluster, TaskState.RUNNING, 2)
+    assert at.cluster.anomalies == ["task job-worker-1 overfills node node-0: vcore 6000 of 4000"]
+
+
+async def test_a_stranded_queue_is_told_from_one_that_could_be_helped() -> None:
+    """Only a wait that no other queue's tasks cause counts as beyond help."""
+    scenario = small(("count: 2\n", "count: 1\n"), ("resources: {vcore: 1,", "resources: {vcore: 3,"))
+    core_places_one = [True]
+
+    async with bench(small()) as at:
+        await until(at.cluster, TaskState.RUNNING, 2)
+        assert at.cluster.stranded("root.batch")
+    core = FakeCore()
+
+    def place_first(request: si.AllocationRequest) -> si.AllocationResponse | None:
+        if request.allocations and core_places_one.pop():
+            first = request.allocations[0]
+            return si.AllocationResponse(new=[si.Allocation(allocationKey=first.allocationKey, nodeID="node-0")])
+        return None
+
+    core.decide = place_first
+    async with serving(core) as address, ShimClient(address, "rm-1") as client:
+        await client.register()
+        cluster = SimulatedCluster(scenario, client, SimulatedClock(1000))
+        sender = asyncio.create_task(cluster.send())
+        await cluster.create_nodes(scenario.nodes)
+        await cluster.add_applications(scenario.applications)
+        await core.until(lambda: len(core.asks) == 2)
+        assert not cluster.stranded("root.batch")
+        async for update in client.updates():
+            cluster.hear(update)
+            if cluster.count()[TaskState.RUNNING]:
+                break
+        assert cluster.stranded("root.batch")
+        sender.cancel()
+        await asyncio.wait([sender])

@@ -1,0 +1,232 @@
+"""Plans that break one law each: the laws module names it, whatever any planner would have thought of the plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from core import laws
+from core.laws import Law
+from core.model.allocations import Allocation
+from core.policies.preemption import guarantee
+from core.policies.preemption.plan import PreemptionPlan
+from tests.preemption_notation import parse
+from tests.unit.policies.preemption.world import MINUTE_NS, NOW_NS, World
+
+
+def world_and_ask(text: str) -> tuple[World, Allocation]:
+    case = parse(f"case x\n{text}")[0]
+    world = World.of(case)
+    return world, world.ask(case.steps[0].ask)
+
+
+def plan(world: World, ask: Allocation, node: str, *victims: str) -> PreemptionPlan:
+    """A plan made up by hand."""
+    return PreemptionPlan(
+        "guarantee", ask, world.nodes[node], tuple(world.allocations[key] for key in victims), world.root
+    )
+
+
+def broken(world: World, made_up: PreemptionPlan) -> set[Law]:
+    return {violation.law for violation in laws.check(world, made_up)}
+
+
+TWO_TASKS = """
+queues   v · a{G=4} · b
+nodes    n1=8
+running  v: v1 4@n1 t1, v2 4@n1 t2
+ask      a: 4
+"""
+
+
+def test_lawful_plan_has_no_violations() -> None:
+    """A plan as the planner makes it passes all laws, the exhaustive ones too."""
+    world, ask = world_and_ask(TWO_TASKS)
+    made = guarantee.plan(world, ask, now_ns=NOW_NS)
+    assert isinstance(made, PreemptionPlan)
+    assert laws.check_exhaustive(world, made) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "node", "victims", "law"),
+    [
+        pytest.param(
+            "queues v{G=5} · a{G=5}\nnodes n1=8\nrunning v: v1 4@n1, v2 4@n1\nask a: 4",
+            "n1", ["v1"], Law.GUARANTEE_KEPT, id="leaf below its guarantee",
+        ),
+        pytest.param(
+            "queues x{G=8} · x.v · a{G=5}\nnodes n1=8\nrunning x.v: v1 4@n1, v2 4@n1\nask a: 4",
+            "n1", ["v1"], Law.GUARANTEE_KEPT, id="middle queue below its guarantee",
+        ),
+        pytest.param(
+            "queues p{G=8} · p.v · p.a{G=5}\nnodes n1=8\nrunning p.v: v1 8@n1\nask p.a: 4",
+            "n1", ["v1"], Law.GUARANTEE_KEPT, id="shared queue loses more than it gets",
+        ),
+        pytest.param(
+            "queues v{app=one} · a{G=4 app=one}\nnodes n1=4\nrunning v: v1 4@n1\nask a: 4",
+            "n1", ["v1"], Law.OTHER_APPLICATION, id="same application",
+        ),
+        pytest.param(
+            "queues v · a\nnodes n1=4\nrunning v: v1 4@n1\nask a: 4",
+            "n1", ["v1"], Law.ENTITLED, id="no guarantee",
+        ),
+        pytest.param(
+            "queues v · a{G=3}\nnodes n1=4\nrunning v: v1 4@n1\nask a: 4",
+            "n1", ["v1"], Law.ENTITLED, id="ask larger than the guarantee",
+        ),
+        pytest.param(
+            "queues v · a{G=4}\nnodes n1=8\nrunning v: v1 4@n1\nrunning a: a1 4@n1\nask a: 1",
+            "n1", ["v1"], Law.ENTITLED, id="guarantee reached",
+        ),
+        pytest.param(
+            "queues v · a{G=5}\nnodes n1=8\nrunning v: v1 4@n1\nrunning a: a1 4@n1\nask a: 2\nmode strict",
+            "n1", ["v1"], Law.ENTITLED, id="guarantee exceeded, strict",
+        ),
+        pytest.param(
+            "queues p{G=4} · p.v{G=1} · p.a · w\nnodes n1=8\nrunning p.v: v1 4@n1\nrunning w: w1 4@n1\nask p.a: 4",
+            "n1", ["w1"], Law.ENTITLED, id="swap by a victim outside the guarantee",
+        ),
+        pytest.param(
+            "queues x{G=10} · x.v · x.a\nnodes n1=2\nrunning x.v: v1 1@n1, v2 1@n1\nask x.a: 1",
+            "n1", ["v1"], Law.OVER_GUARANTEE, id="inherited entitlement",
+        ),
+        pytest.param(
+            "queues v{G=5} · a{G=5}\nnodes n1=5\nrunning v: v1 5@n1\nask a: 5",
+            "n1", ["v1"], Law.OVER_GUARANTEE, id="not over its guarantee",
+        ),
+        pytest.param(
+            "queues v · a{G=4}\nnodes n1=4\nrunning v: v1 4@n1 p1\nask a: 4",
+            "n1", ["v1"], Law.PRIORITY, id="more important victim",
+        ),
+        pytest.param(
+            "queues v{off=2} · a{G=4}\nnodes n1=4\nrunning v: v1 4@n1\nask a: 4 p1",
+            "n1", ["v1"], Law.PRIORITY, id="more important by its queue's offset",
+        ),
+        pytest.param(
+            "queues t{fence} · t.a{G=4} · v\nnodes n1=4\nrunning v: v1 4@n1\nask t.a: 4",
+            "n1", ["v1"], Law.FENCE, id="outside the fence",
+        ),
+        pytest.param(
+            "queues t{M=6} · t.a{G=4} · t.b · v\nnodes n1=8\nrunning v: v1 4@n1\nrunning t.b: b1 4@n1\nask t.a: 4",
+            "n1", ["v1"], Law.FENCE, id="outside a full queue",
+        ),
+        pytest.param(
+            "queues v{disabled} · a{G=4}\nnodes n1=4\nrunning v: v1 4@n1\nask a: 4",
+            "n1", ["v1"], Law.ELIGIBLE, id="protected queue",
+        ),
+        pytest.param(
+            "queues v · a{G=4}\nnodes n1=4\nrunning v: v1 4@n1 ds\nask a: 4",
+            "n1", ["v1"], Law.ELIGIBLE, id="required node",
+        ),
+        pytest.param(
+            "queues v · a{G=4}\nnodes n1=4\nrunning a: a1 2@n1\nrunning v: v1 2@n1\nask a: 2",
+            "n1", ["a1"], Law.ELIGIBLE, id="own queue",
+        ),
+        pytest.param(
+            "queues v · a{G=4}\nnodes n1=4 n2=4\nrunning v: v1 4@n1, v2 4@n2\nask a: 4",
+            "n1", ["v1", "v2"], Law.ON_NODE, id="victim elsewhere",
+        ),
+        pytest.param(
+            "queues v · a{G=4}\nnodes n1=4\nrunning v: v1 2@n1, v2 2@n1\nask a: 4",
+            "n1", ["v1"], Law.SUFFICIENT, id="node stays too full",
+        ),
+        pytest.param(
+            "queues p{M=6} · p.v · p.a{G=4}\nnodes n1=8\nrunning p.v: v1 1@n1, v2 5@n1\nask p.a: 4",
+            "n1", ["v1"], Law.SUFFICIENT, id="queue stays too full",
+        ),
+        pytest.param(
+            "queues v · a{G=4}\nnodes n1=4\nrunning v: v1 2@n1, v2 2@n1\nask a: 2",
+            "n1", ["v1", "v2"], Law.MINIMAL, id="victim too many",
+        ),
+        pytest.param(
+            "queues v · a{G=4}\nnodes n1=8\nrunning v: v1 2@n1\nask a: 2",
+            "n1", [], Law.MINIMAL, id="nobody needed",
+        ),
+        pytest.param(
+            "queues v · a{G=4} · h\nnodes n1=4\nrunning v: v1 4@n1\nreserved n1 0m h: h1 1\nask a: 4",
+            "n1", ["v1"], Law.NODE_USABLE, id="node held for another",
+        ),
+    ],
+)  # fmt: skip
+def test_broken_law_is_named(text: str, node: str, victims: list[str], law: Law) -> None:
+    """The law that the made-up plan breaks is among those reported, with its numbers."""
+    world, ask = world_and_ask(text)
+    found = laws.check(world, plan(world, ask, node, *victims))
+    assert law in {violation.law for violation in found}
+    assert all(violation.detail for violation in found)
+
+
+@pytest.mark.parametrize("state", ["released", "preempted", "twice", "unplaced"])
+def test_victims_in_the_wrong_state(state: str) -> None:
+    """Nobody goes who is going already, was named before, or holds nothing."""
+    world, ask = world_and_ask(TWO_TASKS)
+    made_up = plan(world, ask, "n1", "v2")
+    victim = made_up.victims[0]
+    match state:
+        case "released":
+            victim.released = True
+        case "preempted":
+            victim.preempted = True
+        case "twice":
+            made_up = replace(made_up, victims=(victim, victim))
+        case "unplaced":
+            victim.node = None
+    assert Law.ELIGIBLE in broken(world, made_up)
+
+
+def test_drained_node() -> None:
+    """A node that takes no new work takes no preemptor either."""
+    world, ask = world_and_ask(TWO_TASKS)
+    world.nodes["n1"].schedulable = False
+    assert broken(world, plan(world, ask, "n1", "v2")) == {Law.NODE_USABLE}
+
+
+@pytest.mark.parametrize(("marks", "lawful"), [("p0", True), ("p1", False), ("p0 triggered", False), ("p0 ds", False)])
+def test_who_holds_a_reservation_that_gives_way(marks: str, lawful: bool) -> None:
+    """Only a less important ask that has not itself preempted and may run elsewhere gives way."""
+    world, ask = world_and_ask(
+        f"queues v · a{{G=4}} · h\nnodes n1=4\nrunning v: v1 4@n1\nreserved n1 61m h: h1 4 {marks}\nask a: 4 p1"
+    )
+    cancelled = tuple(world.nodes["n1"].reservations.values())
+    made_up = replace(plan(world, ask, "n1", "v1"), cancelled=cancelled)
+    assert broken(world, made_up) == (set() if lawful else {Law.NODE_USABLE})
+
+
+def test_own_reservation_is_no_obstacle() -> None:
+    """A node already held for the ask may be chosen."""
+    world, ask = world_and_ask(TWO_TASKS)
+    world.reserve(ask, world.nodes["n1"], NOW_NS - MINUTE_NS)
+    assert broken(world, plan(world, ask, "n1", "v2")) == set()
+
+
+def test_extended_plan_may_hold_more_than_resources_need() -> None:
+    """Victims that a predicate asked for are not superfluous."""
+    world, ask = world_and_ask(TWO_TASKS)
+    made_up = plan(world, ask, "n1", "v1", "v2")
+    assert broken(world, made_up) == {Law.MINIMAL}
+    assert broken(world, replace(made_up, extended=True)) == set()
+
+
+@pytest.mark.parametrize(("worse", "better"), [("X", ""), ("O", ""), ("X", "O"), ("X O", "X")])
+def test_unwilling_victim_although_a_milder_one_would_do(worse: str, better: str) -> None:
+    """Law 1: an opted-out task or an originator goes only where no milder victims are enough."""
+    world, ask = world_and_ask(
+        f"queues v · a{{G=2}}\nnodes n1=2 n2=2\nrunning v: v1 2@n1 {worse}, v2 2@n2 {better}\nask a: 2"
+    )
+    unwilling = plan(world, ask, "n1", "v1")
+    assert laws.check(world, unwilling) == ()
+    assert [violation.law for violation in laws.check_exhaustive(world, unwilling)] == [Law.OPT_OUT_LAST]
+    assert laws.check_exhaustive(world, plan(world, ask, "n2", "v2")) == ()
+
+
+def test_victims_in_flight_do_not_count_as_used() -> None:
+    """What already leaves a queue cannot be taken again: law 2 is reckoned without it."""
+    world, ask = world_and_ask(
+        "queues v{G=4} · a{G=9}\nnodes n1=12\nrunning v: v1 4@n1, v2 4@n1\nrunning a: a1 4@n1\nask a: 4"
+    )
+    first = plan(world, ask, "n1", "v1")
+    assert broken(world, first) == set()
+    world.apply(first)
+    second = world.ask(parse("case y\nqueues a\nask a: 4")[0].steps[0].ask)
+    assert Law.GUARANTEE_KEPT in broken(world, plan(world, second, "n1", "v2"))
