@@ -35,6 +35,7 @@ from shim_client import (
 from shim_mock.accounts import Accounts
 from shim_mock.clock import SimulatedClock
 from shim_mock.lifecycle import HOLDING, IllegalTransition, TaskEvent, TaskState, after
+from shim_mock.queues import ancestors
 from shim_mock.scenario import Application, NodeGroup, Scenario, TaskGroup
 
 
@@ -387,25 +388,35 @@ class SimulatedCluster:
     def stranded(self, queue: str) -> bool:
         """Whether no preemption could help the tasks that wait in *queue*.
 
-        So it is when none of them would fit any node even if the tasks of all other queues were gone: room is only
-        ever taken from other queues, and this one's own tasks stand in the way.
+        So it is when none of them would fit any node even if every task that may be evicted at all were gone: the
+        queue's own tasks may not, nor may one whose loss alone would take its queue below its guarantee.
         """
-        below = f"{queue}."
-        own: dict[str, dict[str, int]] = {}
         waiting: dict[int, Mapping[str, int]] = {}
+        staying: dict[str, dict[str, int]] = {}
         for task in self.tasks.values():
-            if task.application.queue != queue and not task.application.queue.startswith(below):
-                continue
-            if task.state is TaskState.WAITING:
-                waiting[id(task.group.resources)] = task.group.resources
-            elif task.state in HOLDING:
-                used = own.setdefault(task.node, {})
-                for kind, amount in task.group.resources.items():
+            amounts = task.group.resources
+            own = queue in ancestors(task.application.queue)
+            if own and task.state is TaskState.WAITING:
+                waiting[id(amounts)] = amounts
+            elif task.state in HOLDING and (own or self._protected(task, against=queue)):
+                used = staying.setdefault(task.node, {})
+                for kind, amount in amounts.items():
                     used[kind] = used.get(kind, 0) + amount
         return not any(
-            all(amount <= capacity.get(kind, 0) - own.get(node, {}).get(kind, 0) for kind, amount in wanted.items())
+            all(amount <= capacity.get(kind, 0) - staying.get(node, {}).get(kind, 0) for kind, amount in wanted.items())
             for wanted in waiting.values()
             for node, capacity in self._nodes.items()
+        )
+
+    def _protected(self, task: Task, *, against: str) -> bool:
+        """Whether a guarantee, not shared with the queue *against*, keeps *task* from being evicted."""
+        shared = ancestors(against)
+        return any(
+            amount and account.net(kind) - amount < account.limits.guaranteed.get(kind, 0)
+            for path in ancestors(task.application.queue)
+            if path not in shared and (account := self.accounts.queues[path]).limits.guaranteed
+            for kind, amount in task.group.resources.items()
+            if kind in account.limits.guaranteed
         )
 
     @property

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+SERVE = ("-m", "core", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json")
 READY_S: Final = 30.0
 STOP_S: Final = 15.0
 # The file system does not wake its readers; this is how late the start may be noticed.
@@ -31,19 +32,34 @@ async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncI
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kornel-demo-") as scratch, log.open("wb") as output:
         ready = Path(scratch) / "ready"
-        arguments = ["-m", "core", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json", "--ready-file", str(ready)]
+        arguments = [*SERVE, "--ready-file", str(ready)]
         process = await asyncio.create_subprocess_exec(
             sys.executable, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output
         )
         try:
             yield await _address(process, ready, log)
             if wait_for_interrupt:
-                await process.wait()
+                await _interrupted(process)
             await _stop(process, log)
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+
+
+async def _interrupted(process: asyncio.subprocess.Process) -> None:
+    """Wait for Ctrl-C, or for the end of *process*. Ctrl-C then means the end of the wait, not of this process."""
+    loop = asyncio.get_running_loop()
+    interrupted = asyncio.Event()
+    loop.add_signal_handler(signal.SIGINT, interrupted.set)
+    waits = [asyncio.create_task(interrupted.wait()), asyncio.create_task(process.wait())]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.wait(waits)
 
 
 async def _address(process: asyncio.subprocess.Process, ready: Path, log: Path) -> str:

@@ -97,7 +97,7 @@ class Judge:
                 waiting = account.waiting - account.hopeless
                 stranded = ""
                 if waiting and not account.served and self._cluster.stranded(expectation.queue):
-                    stranded = " for nodes that other tasks of the queue block"
+                    stranded = " for nodes that the queue's own or protected tasks block"
                 return f"{amounts}; {waiting} waiting{stranded}{hopeless}"
             case Kind.ALL_PLACED:
                 return f"{account.waiting} waiting, {account.unsubmitted} not submitted"

@@ -84,7 +84,8 @@ class Inflation:
     Shares are percent of the cluster's vcore and memory. The latency share is a little less than what the latency work
     of the real trace asks for (47 % of the vcores), so that the guarantee and not the demand ends the preempting.
     *factor* None: as often as it takes to fill the cluster.
-    *arrival_s*: seconds over which the latency work arrives; None: a hundred pods per second, at least 10 s.
+    *arrival_s*: seconds over which the latency work arrives; None: thirty
+    pods per second, but 2 s at least and 45 s at most.
     """
 
     latency_percent: int = 40
@@ -108,7 +109,7 @@ def trace_scenario(trace: Trace, inflation: Inflation = Inflation(), *, name: st
     latency = [pod for pod in trace.pods if pod.queue == LATENCY]
     filler = [pod for pod in trace.pods if pod.queue != LATENCY]
     repeated = list(_repeat(filler, inflation.factor or filling_factor(trace)))
-    arrival_s = inflation.arrival_s if inflation.arrival_s is not None else max(10.0, len(latency) / 100)
+    arrival_s = inflation.arrival_s if inflation.arrival_s is not None else min(45.0, max(2.0, len(latency) / 30))
     patience_s = 30 + arrival_s + len(trace.pods) // 20
     sentences = [f"queue {LATENCY} reaches guaranteed within {patience_s:.0f}s"] if latency else []
     if any(pod.queue == BEST_EFFORT for pod in filler):

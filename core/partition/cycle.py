@@ -20,7 +20,7 @@ from core.partition.waiting import park_below_quota, park_for_node, park_without
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
 
-ATTEMPT_COST: Final = 20
+ATTEMPT_COST: Final = 100
 """Decisions that one search for victims counts for in a slice's budget."""
 
 
@@ -75,7 +75,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     cost = 1
     if group.due and state.preemption.enabled:
         cost += ATTEMPT_COST
-        if preempting.attempt_due(state, group, now_ns):
+        if preempting.attempt_due(state, group, now_ns) or group.due:
             return cost
     _set_aside(state, group, found)
     return cost

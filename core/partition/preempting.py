@@ -66,11 +66,17 @@ def begin_pass(state: PartitionState, now_ns: int) -> None:
 
 
 def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
-    """*group* found no place: let its due asks, in order, try to preempt. Whether one of them did."""
+    """*group* found no place: let its due asks, in order, try to preempt, up to the first that really searches.
+
+    Whether that one made room. The others stay due, so that a slice can end between two searches.
+    """
+    before = state.preemption_attempts
     for ask in sorted(group.due, key=lambda waiting: waiting.order):
         group.due.pop(ask, None)
         if attempt(state, ask, now_ns):
             return True
+        if state.preemption_attempts != before:
+            return False
     return False
 
 

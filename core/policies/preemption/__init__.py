@@ -10,7 +10,8 @@ entitlement     may the ask's queue take anything at all (law 4), and must it sw
 fences          how far out the ask may look (law 7), and which max forces it to stay inside
 needs           what has to be freed: on the node, under the queues, inside the guarantee
 terms           what the laws leave of each leaf: who may go, and how much of it together (laws 2, 5, 6)
-candidates      who is left, by class of reluctance and node (laws 1, 3)
+index           the allocations of each leaf in order, kept between attempts
+candidates      who is left, by class of reluctance, in order (laws 1, 3)
 solve           the victims of one pool: first come, else an exact search, then nobody too many
 search          the node, by the solution key
 predicates      what the shim says about it

@@ -1,113 +1,177 @@
-"""Who may go for an ask: every allocation below the fence that no law and no state protects (preemption.md B.4)."""
+"""Who may go for an ask: every allocation below the fence that no law and no state protects (preemption.md B.4, B.5).
+
+The leaves hold theirs in order already (:mod:`.index`); here they are merged into one order per class, only as far as
+somebody asks: mostly the first few decide.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from heapq import heapify, heappop, heapreplace
 
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.policies.preemption.order import CLASSES, Candidate, reluctance
+from core.model.shapes import Shape
+from core.policies.preemption.index import CLASSES, Ranked, RankedLeaf, VictimIndex, reluctance
+from core.policies.preemption.order import Candidate
 from core.policies.preemption.terms import LeafTerms, Terms
 
 
+class Ranking:
+    """The candidates of one class in B.5 order: may be walked any number of times, is worked out once."""
+
+    __slots__ = ("_known", "_more")
+
+    def __init__(self, candidates: Iterator[Candidate]) -> None:
+        self._known: list[Candidate] = []
+        self._more = candidates
+
+    def __iter__(self) -> Iterator[Candidate]:
+        known = self._known
+        at = 0
+        while True:
+            if at == len(known):
+                following = next(self._more, None)
+                if following is None:
+                    return
+                known.append(following)
+            yield known[at]
+            at += 1
+
+
 class Candidates:
-    """Candidates by class and node, unsorted, and how many each filter kept back."""
+    """The candidates for one ask, and how many each filter kept back as far as anybody looked."""
 
-    __slots__ = ("by_class", "dropped")
-
-    def __init__(self) -> None:
-        self.by_class: tuple[dict[Node, list[Candidate]], ...] = tuple({} for _ in CLASSES)
+    def __init__(self, ask: Allocation, fence: Queue, terms: Terms, index: VictimIndex) -> None:
+        self._ask = ask
+        self._fence = fence
+        self._terms = terms
+        self._own_application = ask.application.application_id
+        self._leaves: list[tuple[LeafTerms, RankedLeaf]] = []
+        self._leaf_terms: dict[Queue, LeafTerms] = {}
         self.dropped: Counter[str] = Counter()
+        self.found = 0
+        for leaf in leaves_below(fence):
+            if leaf is not ask.queue:
+                self._consider(leaf, index)
+        self.by_class = tuple(Ranking(self._merged(c)) for c in CLASSES)
 
-    def any(self) -> bool:
-        return any(self.by_class)
-
-
-def gather(ask: Allocation, fence: Queue, terms: Terms) -> Candidates:
-    """All candidates for *ask* below *fence*."""
-    found = Candidates()
-    for leaf in _leaves(fence):
-        if leaf is ask.queue:
-            continue
-        leaf_terms = terms.of(leaf)
+    def _consider(self, leaf: Queue, index: VictimIndex) -> None:
+        leaf_terms = self._terms.of(leaf)
         if isinstance(leaf_terms, str):
-            found.dropped[leaf_terms] += sum(len(app.allocations) for app in leaf.applications.values())
-        else:
-            _gather_leaf(ask, leaf_terms, terms, found)
-    return found
+            self.dropped[leaf_terms] += _allocations_of(leaf)
+            return
+        ranked = index.of(leaf)
+        self.dropped["required node"] += ranked.required
+        self._leaves.append((leaf_terms, ranked))
+        self._leaf_terms[leaf] = leaf_terms
+
+    def shapes(self) -> set[Shape]:
+        """All sizes that candidates can have."""
+        found: set[Shape] = set()
+        for _, ranked in self._leaves:
+            found |= ranked.shapes
+        return found
+
+    def on_node(self, node: Node, level: int = CLASSES[-1]) -> list[list[Candidate]]:
+        """The candidates on *node* up to the class *level*, by class, in order."""
+        pool: list[list[Candidate]] = [[] for _ in range(level + 1)]
+        for allocation in node.allocations.values():
+            leaf_terms = self._leaf_terms.get(allocation.queue)
+            if leaf_terms is None or allocation.spec.required_node:
+                continue
+            c = reluctance(allocation)
+            if c > level or (leaf_terms.highest is not None and allocation.priority > leaf_terms.highest):
+                continue
+            candidate = self._candidate(leaf_terms, allocation, leaf_terms.adjusted.of(allocation.priority))
+            if candidate is not None:
+                pool[c].append(candidate)
+        for part in pool:
+            part.sort()
+        return pool
+
+    def outside(self, root: Queue) -> int:
+        """How many allocations law 7 protects: those beyond the fence."""
+        inside = set(leaves_below(self._fence))
+        return sum(
+            _allocations_of(leaf) for leaf in leaves_below(root) if leaf not in inside and leaf is not self._ask.queue
+        )
+
+    def _merged(self, c: int) -> Iterator[Candidate]:
+        """The candidates of class *c* of all leaves. Only those of equal priority and age are sorted any further."""
+        sources: list[tuple[LeafTerms, list[Ranked]]] = []
+        heap: list[tuple[int, int, int, int]] = []
+        for leaf_terms, ranked in self._leaves:
+            adjusted = leaf_terms.adjusted
+            entries = (ranked.by_priority if adjusted.fixed is None else ranked.by_age())[c]
+            if leaf_terms.highest is not None:
+                entries = self._below(entries, leaf_terms.highest)
+            if entries:
+                heap.append((adjusted.of(entries[0][0]), entries[0][1], len(sources), 0))
+                sources.append((leaf_terms, entries))
+        heapify(heap)
+        while heap:
+            priority, age = heap[0][:2]
+            equals: list[Candidate] = []
+            while heap and heap[0][0] == priority and heap[0][1] == age:
+                _, _, number, at = heap[0]
+                leaf_terms, entries = sources[number]
+                candidate = self._candidate(leaf_terms, entries[at][3], priority)
+                if candidate is not None:
+                    equals.append(candidate)
+                at += 1
+                if at < len(entries):
+                    following = entries[at]
+                    heapreplace(heap, (leaf_terms.adjusted.of(following[0]), following[1], number, at))
+                else:
+                    heappop(heap)
+            equals.sort()
+            self.found += len(equals)
+            yield from equals
+
+    def _below(self, entries: list[Ranked], highest: int) -> list[Ranked]:
+        """Those up to the priority *highest*; law 6 protects the others."""
+        if not entries or max(entries[0][0], entries[-1][0]) <= highest:
+            # By priority the last is the highest; behind a fence law 6 judged the whole leaf.
+            return entries
+        admitted = [entry for entry in entries if entry[0] <= highest]
+        self.dropped["law 6"] += len(entries) - len(admitted)
+        return admitted
+
+    def _candidate(self, leaf_terms: LeafTerms, allocation: Allocation, adjusted: int) -> Candidate | None:
+        """*allocation* as a candidate, unless a filter drops it."""
+        kind = leaf_terms.kinds.get(allocation.shape)
+        if kind is None:
+            first_look = self._terms.kind(leaf_terms, allocation.shape)
+            if isinstance(first_look, str):
+                self.dropped[first_look] += 1
+                return None
+            kind = first_look
+        application = allocation.application
+        if allocation.preempted or allocation.released:
+            self.dropped["preempted" if allocation.preempted else "released"] += 1
+            return None
+        if application.application_id == self._own_application:
+            self.dropped["law 3"] += 1
+            return None
+        return (
+            adjusted, -allocation.created_ns, application.preempted_count, allocation.spec.key, allocation, kind,
+        )  # fmt: skip
 
 
-def outside(ask: Allocation, fence: Queue, root: Queue) -> int:
-    """How many allocations law 7 protects: those beyond the fence."""
-    inside = {id(leaf) for leaf in _leaves(fence)}
-    return sum(
-        len(app.allocations)
-        for leaf in _leaves(root)
-        if id(leaf) not in inside and leaf is not ask.queue
-        for app in leaf.applications.values()
-    )
-
-
-def _leaves(top: Queue) -> Iterator[Queue]:
-    """The leaves below *top* that use anything; in no order that matters."""
+def leaves_below(top: Queue) -> Iterator[Queue]:
+    """The leaves below *top*, or *top* itself, that hold anything; in no order that matters."""
     stack = [top]
     while stack:
         queue = stack.pop()
-        if queue.leaf:
-            if queue.applications:
+        if any(queue.used):
+            if queue.leaf:
                 yield queue
-        elif any(queue.used):
-            stack.extend(queue.children.values())
-
-
-def _gather_leaf(ask: Allocation, leaf_terms: LeafTerms, terms: Terms, found: Candidates) -> None:
-    """Sort the allocations of one leaf into candidates and dropped. The hot loop: one look-up and few tests each."""
-    kinds = leaf_terms.kinds
-    highest = leaf_terms.highest
-    fixed, offset = leaf_terms.adjusted
-    plain = found.by_class[0]
-    dropped = found.dropped
-    own_application = ask.application.application_id
-    for application in leaf_terms.leaf.applications.values():
-        if application.application_id == own_application:
-            dropped["law 3"] += len(application.allocations)
-            continue
-        earlier = application.preempted_count
-        for allocation in application.allocations.values():
-            kind = kinds.get(allocation.shape)
-            if kind is None:
-                first_look = terms.kind(leaf_terms, allocation.shape)
-                if isinstance(first_look, str):
-                    dropped[first_look] += 1
-                    continue
-                kind = first_look
-            spec = allocation.spec
-            priority = spec.priority
-            if highest is not None and priority > highest:
-                dropped["law 6"] += 1
-                continue
-            if allocation.preempted or allocation.released or spec.required_node:
-                dropped[_state_filter(allocation)] += 1
-                continue
-            node = allocation.node
-            if node is None:
-                continue
-            if spec.allow_preempt_self and not spec.originator:
-                buckets = plain
             else:
-                buckets = found.by_class[reluctance(allocation)]
-            adjusted = (priority if fixed is None else fixed) + offset
-            candidate = (adjusted, -allocation.created_ns, earlier, spec.key, allocation, kind)
-            bucket = buckets.get(node)
-            if bucket is None:
-                buckets[node] = [candidate]
-            else:
-                bucket.append(candidate)
+                stack.extend(queue.children.values())
 
 
-def _state_filter(allocation: Allocation) -> str:
-    if allocation.preempted:
-        return "preempted"
-    return "released" if allocation.released else "required node"
+def _allocations_of(leaf: Queue) -> int:
+    return sum(len(application.allocations) for application in leaf.applications.values())

@@ -10,9 +10,11 @@ from typing import Final
 
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
-from core.policies.preemption.candidates import Candidates, gather, outside
+from core.model.queues import Queue
+from core.policies.preemption.candidates import Candidates
 from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.fences import fence_root
+from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.needs import Needs
 from core.policies.preemption.plan import PreemptionPlan, PreemptionPredicate, Refusal
 from core.policies.preemption.predicates import Approval
@@ -24,12 +26,17 @@ KIND: Final = "guarantee"
 
 
 def plan(
-    view: PartitionView, ask: Allocation, *, predicate: PreemptionPredicate | None = None, now_ns: int
+    view: PartitionView,
+    ask: Allocation,
+    *,
+    predicate: PreemptionPredicate | None = None,
+    index: VictimIndex | None = None,
+    now_ns: int,
 ) -> PreemptionPlan | Refusal:
-    """Victims for *ask* and the node to reserve, or why nobody goes. Changes nothing.
+    """Victims for *ask* and the node to reserve, or why nobody goes. Changes nothing in *view*.
 
     The same state gives the same answer in whatever order maps hold their entries. *now_ns* only ages reservations
-    that would have to give way.
+    that would have to give way. *index* is the partition's: with it an attempt costs a fraction and decides the same.
     """
     names = view.types.names
     entitled = entitlement(ask, view.guarantee_mode, names)
@@ -40,22 +47,19 @@ def plan(
         return Refusal(Outcome.FENCED_AT_LEAF, f"no victim outside {fence.path} may help")
     needs = Needs(ask, fence, entitled)
     terms = Terms(ask, fence, entitled, needs)
-    candidates = gather(ask, fence, terms)
-    if not candidates.any():
-        candidates.dropped["law 7"] = outside(ask, fence, view.root)
-        return Refusal(Outcome.NO_CANDIDATES, f"below {fence.path}: {_counts(candidates.dropped)}")
+    candidates = Candidates(ask, fence, terms, index or VictimIndex())
     search = Search(view, ask, needs, terms, candidates, now_ns)
     extended = False
     if predicate is None:
         solution = search.best()
     else:
         solutions = search.all()
-        approved = Approval(ask, needs, terms.room, search, predicate).first(solutions)
+        approved = Approval(ask, needs, terms.room, candidates, predicate).first(solutions)
         if approved is None and solutions:
             return Refusal(Outcome.PREDICATE_REFUSED, f"{len(solutions)} nodes refused by the predicate")
         solution, extended = (None, False) if approved is None else approved
     if solution is None:
-        return Refusal(Outcome.NO_NODE, _no_node(view, candidates, search))
+        return _nobody(view, fence, candidates, search)
     return PreemptionPlan(
         kind=KIND,
         ask=ask,
@@ -69,13 +73,19 @@ def plan(
     )
 
 
-def _no_node(view: PartitionView, candidates: Candidates, search: Search) -> str:
-    """What became of the nodes: those without a candidate, those not usable, and those that stay too full."""
-    with_candidates = len({node for buckets in candidates.by_class for node in buckets})
-    search.verdicts["no candidate"] = len(view.nodes) - with_candidates
-    unsolved = with_candidates - sum(n for verdict, n in search.verdicts.items() if verdict != "no candidate")
-    search.verdicts["need left"] += unsolved
-    return f"nodes: {_counts(search.verdicts)}; allocations: {_counts(candidates.dropped)}"
+def _nobody(view: PartitionView, fence: Queue, candidates: Candidates, search: Search) -> Refusal:
+    """Why there is no solution: nobody may go at all, or those who may do not make room on any node."""
+    for ranking in candidates.by_class:
+        for _ in ranking:
+            pass
+    if not candidates.found:
+        candidates.dropped["law 7"] = candidates.outside(view.root)
+        return Refusal(Outcome.NO_CANDIDATES, f"below {fence.path}: {_counts(candidates.dropped)}")
+    search.verdicts["need left"] += len(view.nodes) - search.verdicts.total()
+    detail = (
+        f"nodes: {_counts(search.verdicts)}; candidates {candidates.found}, kept back: {_counts(candidates.dropped)}"
+    )
+    return Refusal(Outcome.NO_NODE, detail)
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -7,16 +7,10 @@ a pool; its class, the first two parts of the key, is what separates the pools a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from core.model.allocations import Allocation
+from core.policies.preemption.index import reluctance
 from core.policies.preemption.terms import Kind
-
-PLAIN: Final = 0
-ORIGINATORS: Final = 1
-OPTED_OUT: Final = 2
-OPTED_OUT_ORIGINATORS: Final = 3
-CLASSES: Final = (PLAIN, ORIGINATORS, OPTED_OUT, OPTED_OUT_ORIGINATORS)
 
 Candidate = tuple[int, int, int, str, Allocation, Kind]
 """(adjusted priority at the fence, -created, earlier preemptions of the application, key, allocation, kind)."""
@@ -24,12 +18,6 @@ Candidate = tuple[int, int, int, str, Allocation, Kind]
 SolutionKey = tuple[bool, bool, int, int, int, int, str]
 """(any opted out, any originator, victims, highest adjusted priority, -created of the oldest, -depth of the shallowest
 lowest common ancestor, node ID): the smallest is the best."""
-
-
-def reluctance(allocation: Allocation) -> int:
-    """The class of a victim: one that opted out goes after all others, an originator after the rest (law 1)."""
-    spec = allocation.spec
-    return (0 if spec.allow_preempt_self else OPTED_OUT) + (ORIGINATORS if spec.originator else PLAIN)
 
 
 def solution_key(victims: Sequence[Candidate], node_id: str) -> SolutionKey:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from core.model.allocations import Allocation
+from core.policies.preemption.candidates import Candidates
 from core.policies.preemption.needs import Needs
 from core.policies.preemption.order import Candidate, full_order, solution_key
 from core.policies.preemption.plan import PreemptionPredicate
-from core.policies.preemption.search import Search, Solution
+from core.policies.preemption.search import Solution
 
 
 class Approved(NamedTuple):
@@ -22,12 +24,17 @@ class Approval:
     """Asks *predicate* about one solution after another."""
 
     def __init__(
-        self, ask: Allocation, needs: Needs, room: list[int], search: Search, predicate: PreemptionPredicate
+        self,
+        ask: Allocation,
+        needs: Needs,
+        room: list[int],
+        candidates: Candidates,
+        predicate: PreemptionPredicate,
     ) -> None:
         self._ask = ask
         self._needs = needs
         self._room = room
-        self._search = search
+        self._candidates = candidates
         self._predicate = predicate
 
     def first(self, solutions: list[Solution]) -> Approved | None:
@@ -71,7 +78,7 @@ class Approval:
                 room[r] -= amount
         reserve: list[Candidate] = []
         taken = {victim[3] for victim in solution.victims}
-        for candidate in self._search.on_node(solution.node):
+        for candidate in chain.from_iterable(self._candidates.on_node(solution.node)):
             uses = candidate[5].uses
             if candidate[3] in taken or any(room[r] < amount for r, amount in uses):
                 continue

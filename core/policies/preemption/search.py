@@ -1,22 +1,25 @@
 """The node: which of them can be freed at what price, and which is the best (preemption.md B.6).
 
-Every node is judged by the key of its own solution. Nodes whose key cannot be better than the best one found, whatever
-their solution turns out to be, are not solved at all; that bound takes most of the work away and never changes the
-answer.
+Every node is judged by the key of its own solution. Candidates come in the order in which victims are taken, and each
+node's own walk advances as candidates of that node come by. So the moment a node is covered is also the moment from
+which all nodes not yet covered would need a victim at least as important and as old as the current one: once that is
+worse than the best solution, and no node could do with fewer victims, the search is over. The bound takes most of the
+work away and never changes the answer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
 from core.policies.preemption.candidates import Candidates
+from core.policies.preemption.index import CLASSES
 from core.policies.preemption.needs import Needs, in_the_way
-from core.policies.preemption.order import CLASSES, Candidate, SolutionKey, solution_key
-from core.policies.preemption.solve import Pool, Solver
+from core.policies.preemption.order import Candidate, SolutionKey, solution_key
+from core.policies.preemption.solve import Solver
 from core.policies.preemption.terms import Terms
 from core.policies.view import PartitionView
 
@@ -32,13 +35,32 @@ class Solution(NamedTuple):
     victims: tuple[Candidate, ...]
 
 
-class _Site(NamedTuple):
-    """A usable node that lacks room, and all that is needed if it is to be the one."""
+class _Site:
+    """A usable node that lacks room, all that is needed if it is to be the one, and the candidates seen there."""
 
-    node: Node
-    needs: list[int]
-    least: int
-    """No fewer victims than this can do."""
+    __slots__ = ("least", "left", "needs", "node", "pool", "solved")
+
+    def __init__(self, node: Node, needs: list[int], least: int) -> None:
+        self.node: Final = node
+        self.needs: Final = needs
+        self.least = least
+        """No fewer victims than this can do."""
+        self.left = needs.copy()
+        """Needs if all candidates seen so far left."""
+        self.pool: list[list[Candidate]] = [[] for _ in CLASSES]
+        self.solved = False
+
+    def add(self, level: int, candidate: Candidate) -> bool:
+        """Take note of *candidate*; whether those seen would be enough if the laws let them all go."""
+        self.pool[level].append(candidate)
+        left = self.left
+        for i, amount in candidate[5].gains:
+            left[i] -= amount
+        return max(left) <= 0
+
+    @property
+    def order(self) -> tuple[int, str]:
+        return (self.least, self.node.node_id)
 
 
 class Search:
@@ -50,13 +72,14 @@ class Search:
         self._view = view
         self._ask = ask
         self._needs = needs
-        self._by_class = candidates.by_class
+        self._candidates = candidates
         self._solver = Solver(terms.room)
         self._now_ns = now_ns
         self._most = terms.most()
+        self._gains = [gains for shape in candidates.shapes() if (gains := terms.gains(shape))]
         self._largest = [0] * len(needs.types)
         """By need, the most one candidate can contribute."""
-        for gains in terms.gains.values():
+        for gains in self._gains:
             for i, amount in gains:
                 self._largest[i] = max(self._largest[i], amount)
         self._sites: dict[Node, _Site | None] = {}
@@ -65,69 +88,91 @@ class Search:
 
     def best(self) -> Solution | None:
         """The solution with the smallest key of all nodes."""
-        best = self._best_with_room()
-        solved: set[Node] = set()
+        best = next(iter(self._with_room()), None)
         for level in CLASSES:
             if best is not None and best.key[:2] < MILDEST[level]:
                 break
-            for bound, site in self._order(level, solved):
-                if best is not None and bound > best.key[:5]:
-                    break
-                victims = self._solver.solve(site.needs, self._pool(site.node, level))
-                if victims is None:
-                    continue
-                solved.add(site.node)
-                key = solution_key(victims, site.node.node_id)
-                if best is None or key < best.key:
-                    best = Solution(key, site.node, tuple(victims))
+            best = self._best_of(level, best)
         return best
 
     def all(self) -> list[Solution]:
         """The solution of every node, best first: for when a predicate has the last word."""
-        found = self._all_with_room()
-        solved: set[Node] = set()
-        for level in CLASSES:
-            for _, site in self._order(level, solved):
-                victims = self._solver.solve(site.needs, self._pool(site.node, level))
+        found = self._with_room()
+        for node in self._view.nodes.values():
+            site = self._site(node)
+            if site is None:
+                continue
+            pool = self._candidates.on_node(node)
+            for level in CLASSES:
+                victims = self._solver.solve(site.needs, pool[: level + 1]) if pool[level] else None
                 if victims is not None:
-                    solved.add(site.node)
-                    found.append(Solution(solution_key(victims, site.node.node_id), site.node, tuple(victims)))
+                    found.append(_solution(node, victims))
+                    break
         return sorted(found, key=lambda solution: solution.key)
-
-    def on_node(self, node: Node) -> list[Candidate]:
-        """All candidates on *node*, in B.5 order."""
-        return [candidate for buckets in self._by_class for candidate in sorted(buckets.get(node, ()))]
 
     def cancelled(self, node: Node) -> tuple[Reservation, ...]:
         """The reservations that give way if *node*, which is usable, is the one."""
         return in_the_way(node, self._ask, self._now_ns) or ()
 
-    def _pool(self, node: Node, level: int) -> Pool:
-        return [buckets.get(node, []) for buckets in self._by_class[: level + 1]]
-
-    def _order(self, level: int, solved: set[Node]) -> Iterator[tuple[tuple[bool, bool, int, int, int], _Site]]:
-        """Nodes to be solved with the classes up to *level*, each with a bound no key of its solution is below.
-
-        A node without candidates of the class *level* was judged with the milder ones already.
-        """
-        opted_out, originator = MILDEST[level]
-        bounds: list[tuple[int, int, int, str, _Site]] = []
-        for node in self._by_class[level]:
-            site = self._site(node)
-            if site is None or node in solved:
+    def _best_of(self, level: int, best: Solution | None) -> Solution | None:
+        """The better of *best* and what nodes can do with the classes up to *level*, which the milder could not."""
+        blocked: dict[Node, _Site] = {}
+        """Nodes where there are enough candidates, but law 2 does not let the first of them go together."""
+        for candidate in self._candidates.by_class[level]:
+            if best is not None and best.key[:2] == MILDEST[level] and candidate[:2] > best.key[3:5]:
+                return self._with_fewer(level, best, blocked)
+            node = candidate[4].node
+            site = None if node is None else self._site(node)
+            if site is None or site.solved or not site.add(level, candidate):
                 continue
-            # With the lowest of all priorities come only victims of that priority, the youngest of them at best.
-            first = min(min(buckets[node]) for buckets in self._by_class[: level + 1] if node in buckets)
-            bounds.append((site.least, first[0], first[1], node.node_id, site))
-        bounds.sort()
-        for least, priority, created, _, site in bounds:
-            yield (opted_out, originator, least, priority, created), site
+            victims = self._solver.first_come(site.needs, site.pool[: level + 1])
+            if victims is None:
+                blocked[site.node] = site
+            else:
+                site.solved = True
+                blocked.pop(site.node, None)
+                best = _better(best, _solution(site.node, victims))
+        for site in sorted(blocked.values(), key=lambda site: site.order):
+            victims = self._solver.exact(site.needs, site.pool[: level + 1])
+            if victims is not None:
+                site.solved = True
+                best = _better(best, _solution(site.node, victims))
+        return best
+
+    def _with_fewer(self, level: int, best: Solution, blocked: dict[Node, _Site]) -> Solution:
+        """The better of *best* and what is left when every further candidate is worse than its victims.
+
+        Nodes not covered yet can only win by fewer victims; blocked ones may also have a solution among the
+        candidates seen.
+        """
+        open_sites: Iterable[_Site] = blocked.values()
+        if best.key[2] > 1:
+            sites = (self._site(node) for node in self._view.nodes.values())
+            open_sites = [
+                site
+                for site in sites
+                if site is not None and not site.solved and (site.node in blocked or self._may_need_less(site, best))
+            ]
+        for site in sorted(open_sites, key=lambda site: site.order):
+            if site.least > best.key[2] or (site.least == best.key[2] and site.node not in blocked):
+                continue
+            victims = self._solver.solve(site.needs, self._candidates.on_node(site.node, level))
+            if victims is not None:
+                best = _better(best, _solution(site.node, victims))
+        return best
+
+    def _may_need_less(self, site: _Site, best: Solution) -> bool:
+        """Whether fewer victims than those of *best* could cover the site; sharpens its bound."""
+        if site.least == 1 and not any(_cover(gains, site.needs) for gains in self._gains):
+            site.least = 2
+        return site.least < best.key[2]
 
     def _site(self, node: Node) -> _Site | None:
-        if node in self._sites:
+        try:
             return self._sites[node]
-        site = self._sites[node] = self._new_site(node)
-        return site
+        except KeyError:
+            site = self._sites[node] = self._new_site(node)
+            return site
 
     def _new_site(self, node: Node) -> _Site | None:
         if in_the_way(node, self._ask, self._now_ns) is None:
@@ -151,37 +196,40 @@ class Search:
             return "not schedulable"
         return "reserved" if node.could_hold(self._ask.shape.pairs) else "too small"
 
-    def _roomy(self) -> list[Node]:
-        """Usable nodes that hold the ask as they are, by ID; only the queues stand in the way there."""
+    def _with_room(self) -> list[Solution]:
+        """Nodes that hold the ask as they are, only the queues stand in the way: victims from wherever they run.
+
+        The victims are the same for all of them; best first, that is by ID.
+        """
         if not self._needs.anywhere():
             return []
         pairs = self._ask.shape.pairs
         roomy = [node for node in self._view.nodes.values() if node.fits(pairs)]
-        return sorted(
-            (node for node in roomy if in_the_way(node, self._ask, self._now_ns) is not None),
-            key=lambda node: node.node_id,
-        )
-
-    def _victims_anywhere(self) -> list[Candidate] | None:
-        """Victims from wherever they run, for a node that has room: the same for all such nodes."""
-        if any(amount > most for amount, most in zip(self._needs.base, self._most, strict=True)):
-            return None
-        pool: list[list[Candidate]] = []
-        for buckets in self._by_class:
-            pool.append([candidate for bucket in buckets.values() for candidate in bucket])
-            if buckets:
-                victims = self._solver.solve(self._needs.base, pool)
-                if victims is not None:
-                    return victims
-        return None
-
-    def _best_with_room(self) -> Solution | None:
-        solutions = self._all_with_room()
-        return solutions[0] if solutions else None
-
-    def _all_with_room(self) -> list[Solution]:
-        roomy = self._roomy()
+        roomy = [node for node in roomy if in_the_way(node, self._ask, self._now_ns) is not None]
         victims = self._victims_anywhere() if roomy else None
         if victims is None:
             return []
-        return [Solution(solution_key(victims, node.node_id), node, tuple(victims)) for node in roomy]
+        return sorted((_solution(node, victims) for node in roomy), key=lambda solution: solution.key)
+
+    def _victims_anywhere(self) -> list[Candidate] | None:
+        if any(amount > most for amount, most in zip(self._needs.base, self._most, strict=True)):
+            return None
+        for level in CLASSES:
+            victims = self._solver.solve(self._needs.base, self._candidates.by_class[: level + 1])
+            if victims is not None:
+                return victims
+        return None
+
+
+def _solution(node: Node, victims: list[Candidate]) -> Solution:
+    return Solution(solution_key(victims, node.node_id), node, tuple(victims))
+
+
+def _better(best: Solution | None, other: Solution) -> Solution:
+    return other if best is None or other.key < best.key else best
+
+
+def _cover(gains: Iterable[tuple[int, int]], needs: list[int]) -> bool:
+    """Whether one victim with these *gains* meets all *needs*."""
+    amounts = dict(gains)
+    return all(amounts.get(i, 0) >= amount for i, amount in enumerate(needs))

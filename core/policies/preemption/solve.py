@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from heapq import heapify, heappop
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
-from core.policies.preemption.order import CLASSES, OPTED_OUT, ORIGINATORS, PLAIN, Candidate
+from core.policies.preemption.index import CLASSES
+from core.policies.preemption.order import Candidate
 from core.policies.preemption.terms import Kind
 
 STEPS_PER_NODE: Final = 10_000
 STEPS_PER_ATTEMPT: Final = 50_000
 """All exact searches of one attempt together: nodes that all just fail must not stop the core for seconds."""
 
-SUBSETS: Final = ((PLAIN,), (PLAIN, ORIGINATORS), (PLAIN, OPTED_OUT), CLASSES)
-"""Pools to be searched exactly, in the order in which their solutions compare."""
+SUBSETS: Final = ((0,), (0, 1), (0, 2), CLASSES)
+"""Classes to be searched exactly together, in the order in which their solutions compare."""
 
-LARGE: Final = 64
-"""From this size on a pool is put in order one by one: the first few victims usually do."""
-
-Pool = Sequence[list[Candidate]]
-"""Candidates by class (:data:`core.policies.preemption.order.CLASSES`, harsher ones left out), unsorted inside."""
+Pool = Sequence[Iterable[Candidate]]
+"""Candidates by class, each class in B.5 order; harsher classes left out."""
 
 
 class Solver:
@@ -37,18 +35,19 @@ class Solver:
 
     def solve(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
         """Victims out of *pool*, in B.5 order, that cover *needs* within law 2; ``None``: there are none."""
-        taken = self._first_come(needs, _in_order(pool))
-        if taken is None:
-            taken = self._exact(needs, pool)
-        return None if taken is None else without_spare(needs, taken)
+        taken = self.first_come(needs, pool)
+        return self.exact(needs, pool) if taken is None else taken
 
-    def _first_come(self, needs: list[int], pool: Iterable[Candidate]) -> list[Candidate] | None:
-        """Walk *pool* once and take whoever lowers an unmet need and may leave (step 1)."""
+    def first_come(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
+        """Walk *pool* once and take whoever lowers an unmet need and may leave, then drop the superfluous (1, 3).
+
+        It stops at the first success: candidates further on cannot change the result.
+        """
         left = needs.copy()
         room = self._room.copy()
         unmet = sum(1 for amount in left if amount > 0)
         taken: list[Candidate] = []
-        for candidate in pool:
+        for candidate in chain.from_iterable(pool):
             kind = candidate[5]
             for i, _ in kind.gains:
                 if left[i] > 0:
@@ -68,15 +67,15 @@ class Solver:
                 else:
                     left[i] -= amount
             if not unmet:
-                return taken
+                return without_spare(needs, taken)
         return None
 
-    def _exact(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
+    def exact(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
         """The victims with the smallest solution key, within the step budget (step 2)."""
         steps = min(STEPS_PER_NODE, self._left)
         before: list[Candidate] = []
         for classes in SUBSETS:
-            part = [candidate for c in classes if c < len(pool) for candidate in sorted(pool[c])]
+            part = [candidate for c in classes if c < len(pool) for candidate in pool[c]]
             if len(part) == len(before):
                 continue
             before = part
@@ -107,18 +106,6 @@ def without_spare(needs: list[int], victims: list[Candidate]) -> list[Candidate]
             for i, amount in gains:
                 left[i] += amount
     return kept
-
-
-def _in_order(pool: Pool) -> Iterator[Candidate]:
-    """The candidates of *pool* in B.5 order, no more of it worked out than is asked for."""
-    for bucket in pool:
-        if len(bucket) < LARGE:
-            yield from sorted(bucket)
-        else:
-            heap = bucket.copy()
-            heapify(heap)
-            while heap:
-                yield heappop(heap)
 
 
 def _fits(room: list[int], kind: Kind) -> bool:

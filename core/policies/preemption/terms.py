@@ -68,9 +68,8 @@ class Terms:
         self._room_depth: list[int] = []
         self._room_above: list[int | None] = []
         """By room: the next room of the same type up the tree."""
-        self.kinds: list[Kind] = []
-        self.gains: dict[tuple[Shape, frozenset[Queue]], Pairs] = {}
-        """What each shape met so far contributes, by the scopes it comes from."""
+        self._kinds = 0
+        self._gains_of: dict[tuple[Shape, frozenset[Queue]], Pairs] = {}
         self._scopes = frozenset(scope for scope in needs.scopes if scope is not None)
         self._ask = ask
         self._fence = fence
@@ -122,7 +121,23 @@ class Terms:
             terms.blocked[shape] = found
         else:
             terms.kinds[shape] = found
-            self.kinds.append(found)
+            self._kinds += 1
+        return found
+
+    def gains(self, shape: Shape, scopes: frozenset[Queue] | None = None) -> Pairs:
+        """(need, amount) for what *shape* contributes from a leaf below *scopes*; nothing: it has no asked type.
+
+        No *scopes*: what it contributes at most, wherever it is.
+        """
+        scopes = self._scopes if scopes is None else scopes
+        found = self._gains_of.get((shape, scopes))
+        if found is None:
+            amounts = dict(shape.pairs)
+            found = self._gains_of[shape, scopes] = tuple(
+                (i, amounts[t])
+                for i, (t, scope) in enumerate(zip(self._needs.types, self._needs.scopes, strict=True))
+                if t in amounts and (scope is None or scope in scopes)
+            )
         return found
 
     def most(self) -> list[int]:
@@ -162,7 +177,7 @@ class Terms:
         return total
 
     def _new_kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
-        gains = self._gains(shape, terms.scopes)
+        gains = self.gains(shape, terms.scopes)
         if not gains:
             return "type"
         inherited = terms.inherited
@@ -175,19 +190,7 @@ class Terms:
                 if room[r] < amount:
                     return "law 2"
                 uses.append((r, amount))
-        return Kind(len(self.kinds), terms.common.depth, gains, tuple(uses))
-
-    def _gains(self, shape: Shape, scopes: frozenset[Queue]) -> Pairs:
-        """(need, amount) for what *shape* contributes from a leaf below *scopes*; nothing: it has no asked type."""
-        found = self.gains.get((shape, scopes))
-        if found is None:
-            amounts = dict(shape.pairs)
-            found = self.gains[shape, scopes] = tuple(
-                (i, amounts[t])
-                for i, (t, scope) in enumerate(zip(self._needs.types, self._needs.scopes, strict=True))
-                if t in amounts and (scope is None or scope in scopes)
-            )
-        return found
+        return Kind(self._kinds, terms.common.depth, gains, tuple(uses))
 
     def _lineage_rooms(self, lineage: tuple[Queue, ...]) -> dict[int, tuple[int, ...]]:
         """The rooms on a path, by type."""

@@ -1,0 +1,86 @@
+"""The demo: a core as child process, from its start to its orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from shim_mock import demo
+from shim_mock.demo import CoreFailed, running_core
+from shim_mock.generate import generate_trace
+
+SERVING = """
+import pathlib, signal, sys
+pathlib.Path(sys.argv[-1]).write_text("127.0.0.1:7\\n", encoding="utf-8")
+signal.sigwait([signal.SIGTERM])
+sys.exit({status})
+"""
+ROOT = Path(__file__).parents[3]
+BLOCK = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let *script* stand in for the core."""
+    monkeypatch.setattr(demo, "SERVE", ("-c", script))
+
+
+async def test_the_core_is_stopped_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address comes from the ready file; afterwards the core gets SIGTERM and ends with 0."""
+    pretend(monkeypatch, BLOCK + SERVING.format(status=0))
+    async with running_core(tmp_path / "core.log") as address:
+        assert address == "127.0.0.1:7"
+
+
+async def test_a_core_that_ends_badly_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that stops with another status fails the demo even if everything else went well."""
+    pretend(monkeypatch, BLOCK + SERVING.format(status=4))
+    with pytest.raises(CoreFailed, match="stopped with status 4"):
+        async with running_core(tmp_path / "core.log"):
+            pass
+
+
+async def test_a_core_that_does_not_start_is_told_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that ends before it serves fails at once, naming status and log."""
+    pretend(monkeypatch, "import sys; sys.exit('no port')")
+    with pytest.raises(CoreFailed, match=r"status 1 before it served; see .*core\.log"):
+        async with running_core(tmp_path / "core.log"):
+            pass
+    assert "no port" in (tmp_path / "core.log").read_text(encoding="utf-8")
+
+
+async def test_a_core_that_ignores_the_signal_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that does not stop in time is reported, and does not outlive the demo."""
+    pretend(monkeypatch, BLOCK + SERVING.format(status=0).replace("SIGTERM", "SIGUSR1"))
+    monkeypatch.setattr(demo, "STOP_S", 0.3)
+    with pytest.raises(CoreFailed, match=r"did not stop within 0\.3 s"):
+        async with running_core(tmp_path / "core.log"):
+            pass
+
+
+async def test_the_demo_passes_on_a_small_trace(tmp_path: Path) -> None:
+    """From the command line, against the real core: latency work gets its guarantee, and the picture is drawn."""
+    generate_trace(tmp_path / "trace", nodes=10, pods=100)
+    arguments = ["-m", "shim_mock", "demo", "--trace", str(tmp_path / "trace"), "--out", str(tmp_path / "out")]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *arguments),
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "COLUMNS": "200"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    text = output.decode()
+    assert process.returncode == 0, text
+    assert "PASSED" in text
+    assert (tmp_path / "out" / "utilisation.svg").exists()
+
+
+async def test_keep_waits_for_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With keep the core runs on until Ctrl-C, which ends the wait and stops the core in order."""
+    pretend(monkeypatch, BLOCK + SERVING.format(status=0))
+    loop = asyncio.get_running_loop()
+    async with running_core(tmp_path / "core.log", wait_for_interrupt=True):
+        loop.call_later(0.3, signal.raise_signal, signal.SIGINT)
