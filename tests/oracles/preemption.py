@@ -185,9 +185,7 @@ class Oracle:
                 if t in queue.max and self.projected(queue, t) + amount - queue.max[t] > total:
                     found.add(("queue", t, queue.path))
             if t in self.entitled:
-                inside = sum(
-                    dict(v.shape.pairs).get(t, 0) for v in victims if self.entitled[t] in v.queue.lineage()
-                )
+                inside = sum(dict(v.shape.pairs).get(t, 0) for v in victims if self.entitled[t] in v.queue.lineage())
                 if self.swap(t) > inside:
                     found.add(("guarantee", t, ""))
         return found

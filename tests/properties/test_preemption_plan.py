@@ -21,6 +21,7 @@ from tests.unit.policies.preemption.world import NOW_NS, World
 PATHS = ("p", "q", "p.a", "p.b", "p.x", "p.x.c", "p.x.d", "q.e", "q.f")
 LEAVES = ("p.a", "p.b", "p.x.c", "p.x.d", "q.e", "q.f")
 
+
 def clusters() -> st.SearchStrategy[Case]:
     """Clusters by seed: what makes preemption possible at all has to be likely, and drawing must cost little."""
     return st.integers(0, 2**32).map(lambda seed: random_case(random.Random(seed)))
@@ -34,7 +35,8 @@ def random_case(rng: random.Random) -> Case:
     """
     flavour = rng.choice(["full", "full", "roomy", "shared"])
     nodes = tuple(
-        (f"n{at}", amounts(rng, 12, 16) if flavour == "roomy" else amounts(rng, 4, 9)) for at in range(rng.randint(1, 3))
+        (f"n{at}", amounts(rng, 12, 16) if flavour == "roomy" else amounts(rng, 4, 9))
+        for at in range(rng.randint(1, 3))
     )
     steps = tuple(
         Step(TaskCase(rng.choice(LEAVES), f"ask{at}", amounts(rng, 1, 4), tick=9, priority=1), Expected())
@@ -190,9 +192,11 @@ def test_predicate_is_content_and_nobody_goes_for_nothing(case: Case, wanted: se
 
     def predicate(_: Allocation, node: Node, victims: tuple[Allocation, ...], start: int) -> int | None:
         keys = [victim.key for victim in victims]
-        return next((i for i in range(start, len(keys)) if gone_enough(node, set(keys[: i + 1]))), None) if (
-            victims
-        ) else (0 if gone_enough(node, set()) else None)
+        return (
+            next((i for i in range(start, len(keys)) if gone_enough(node, set(keys[: i + 1]))), None)
+            if (victims)
+            else (0 if gone_enough(node, set()) else None)
+        )
 
     result = guarantee.plan(world, ask, predicate=predicate, now_ns=NOW_NS)
     if isinstance(result, Refusal):

@@ -78,6 +78,7 @@ class Candidates:
     def on_node(self, node: Node, level: int = CLASSES[-1]) -> list[list[Candidate]]:
         """The candidates on *node* up to the class *level*, by class, in order."""
         pool: list[list[Candidate]] = [[] for _ in range(level + 1)]
+        uncounted: Counter[str] = Counter()
         for allocation in node.allocations.values():
             leaf_terms = self._leaf_terms.get(allocation.queue)
             if leaf_terms is None or allocation.spec.required_node:
@@ -85,7 +86,8 @@ class Candidates:
             c = reluctance(allocation)
             if c > level or (leaf_terms.highest is not None and allocation.priority > leaf_terms.highest):
                 continue
-            candidate = self._candidate(leaf_terms, allocation, leaf_terms.adjusted.of(allocation.priority))
+            adjusted = leaf_terms.adjusted.of(allocation.priority)
+            candidate = self._candidate(leaf_terms, allocation, adjusted, uncounted)
             if candidate is not None:
                 pool[c].append(candidate)
         for part in pool:
@@ -118,7 +120,7 @@ class Candidates:
             while heap and heap[0][0] == priority and heap[0][1] == age:
                 _, _, number, at = heap[0]
                 leaf_terms, entries = sources[number]
-                candidate = self._candidate(leaf_terms, entries[at][3], priority)
+                candidate = self._candidate(leaf_terms, entries[at][3], priority, self.dropped)
                 if candidate is not None:
                     equals.append(candidate)
                 at += 1
@@ -140,21 +142,23 @@ class Candidates:
         self.dropped["law 6"] += len(entries) - len(admitted)
         return admitted
 
-    def _candidate(self, leaf_terms: LeafTerms, allocation: Allocation, adjusted: int) -> Candidate | None:
-        """*allocation* as a candidate, unless a filter drops it."""
+    def _candidate(
+        self, leaf_terms: LeafTerms, allocation: Allocation, adjusted: int, dropped: Counter[str]
+    ) -> Candidate | None:
+        """*allocation* as a candidate; ``None``, and counted in *dropped*, if a filter keeps it back."""
         kind = leaf_terms.kinds.get(allocation.shape)
         if kind is None:
             first_look = self._terms.kind(leaf_terms, allocation.shape)
             if isinstance(first_look, str):
-                self.dropped[first_look] += 1
+                dropped[first_look] += 1
                 return None
             kind = first_look
         application = allocation.application
         if allocation.preempted or allocation.released:
-            self.dropped["preempted" if allocation.preempted else "released"] += 1
+            dropped["preempted" if allocation.preempted else "released"] += 1
             return None
         if application.application_id == self._own_application:
-            self.dropped["law 3"] += 1
+            dropped["law 3"] += 1
             return None
         return (
             adjusted, -allocation.created_ns, application.preempted_count, allocation.spec.key, allocation, kind,

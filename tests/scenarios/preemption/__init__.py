@@ -1,0 +1,1 @@
+"""Preemption through the whole engine: worked cases, timers, handshakes, cycles."""
