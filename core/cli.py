@@ -98,11 +98,12 @@ def status(
     grpc: Address = DEFAULT_ADDRESS,
     partition: Annotated[str, typer.Option(help="Only this partition; empty means all.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print kornel.v1.GetStatusResponse as JSON.")] = False,
+    audit: Annotated[bool, typer.Option(help="Check the books too; stops scheduling for as long as it takes.")] = False,
     timeout: Timeout = client.DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show partitions and queues of a core. Exits 1 when none answers."""
     try:
-        found = client.fetch_status(grpc, partition, timeout)
+        found = client.fetch_status(grpc, partition, timeout, audit=audit)
     except client.CoreUnreachable as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error

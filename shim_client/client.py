@@ -336,10 +336,15 @@ class ShimClient:
         except grpc.aio.AioRpcError as error:
             raise _call_failed("ValidateConfiguration", error) from error
 
-    async def status(self, partition: str = "", *, omit_queues: bool = False) -> status_pb2.GetStatusResponse:
-        """How the core and its partitions are doing (``kornel.v1``). *partition* empty: all of them."""
+    async def status(
+        self, partition: str = "", *, omit_queues: bool = False, audit: bool = False
+    ) -> status_pb2.GetStatusResponse:
+        """How the core and its partitions are doing (``kornel.v1``). *partition* empty: all of them.
+
+        *audit*: have the core check its books too, which stops scheduling for as long as that takes.
+        """
         stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
-        request = status_pb2.GetStatusRequest(partition=partition, omit_queues=omit_queues)
+        request = status_pb2.GetStatusRequest(partition=partition, omit_queues=omit_queues, audit=audit)
         try:
             return await stub.GetStatus(request, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:

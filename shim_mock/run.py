@@ -186,6 +186,6 @@ class _Run:
         """The core's view at the end. None: it does not tell."""
         try:
             await self._client.flush()
-            return await self._client.status()
+            return await self._client.status(audit=True)
         except CallFailed:
             return None

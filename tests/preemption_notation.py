@@ -5,7 +5,7 @@ A file holds cases; a case is a line ``case NAME`` or ``case NAME like OTHER`` a
     queues   p{G=10 M=20} · p.v{G=c:5,m:1 fence} · p.a        dotted below root; ``root{...}`` sets the root
     nodes    n1=10 n2=c:2,m:8                                 n1..n3=5 means three nodes
     running  p.v: v1 5@n1 t1 p9 X O ds, v2..v4 1@n2 t2..t4    may be repeated
-    reserved n1 61m p.h: h1 4 p0                              n1 is held for 61 minutes for ask h1; ``triggered``, ``ds``
+    reserved n1 61m p.h: h1 4 p0                              n1 held for 61 minutes for h1; ``triggered``, ``ds``
     change   p2{off=1}                                        with ``like``: amends queues of the other case
     mode     strict
     predicate v2 v3                                           passes only once all of these are gone
@@ -15,8 +15,8 @@ A file holds cases; a case is a line ``case NAME`` or ``case NAME like OTHER`` a
 
 A queue's braces take G and M (guaranteed, max), a preemption policy (``fence``, ``disabled``, ``default``),
 ``pfence`` and ``off=`` (priority fence and offset), ``app=`` (the ID of its one application, else its own path).
-Amounts without a type are of type ``f``. ``t`` is the tick of creation (higher: younger), ``p`` the priority, ``X`` opted
-out, ``O`` originator, ``ds`` bound to its required node. Each ``ask`` is followed by what is expected of it; asks run
+Amounts without a type are of type ``f``. ``t`` is the tick of creation (higher: younger), ``p`` the priority, ``X``
+opted out, ``O`` originator, ``ds`` bound to its required node. Each ``ask`` is followed by what is expected of it; asks run
 one after the other while the victims of the earlier ones are still leaving. ``like`` takes over all lines of another
 case whose first word does not occur in the new one; ``ask``, ``call`` and ``expect`` belong together.
 """
@@ -123,7 +123,8 @@ def parse(text: str) -> list[Case]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str, Lines]]:
-    name, like, lines = "", "", []
+    name, like = "", ""
+    lines: Lines = []
     for raw in text.splitlines():
         line = raw.split("#", 1)[0].strip()
         if not line:
@@ -272,8 +273,8 @@ def _marked(task: TaskCase, marks: list[str]) -> TaskCase:
                 task = replace(task, required_node=True)
             case "triggered":
                 task = replace(task, triggered=True)
-            case _ if re.fullmatch(r"p[-−]?\d+", mark):
-                task = replace(task, priority=int(mark[1:].replace("−", "-")))
+            case _ if re.fullmatch(r"p-?\d+", mark):
+                task = replace(task, priority=int(mark[1:]))
             case _:
                 raise ValueError(f"unknown mark {mark!r}")
     return task

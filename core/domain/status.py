@@ -37,6 +37,7 @@ class PartitionStatus(NamedTuple):
     law_checks: int
     law_violations: int
     invariant_violations: int
+    """Books that do not add up; 0 when nobody asked for the audit."""
     preemption_attempts: int
     preemptions: int
     queues: tuple[QueueStatus, ...]

@@ -108,9 +108,9 @@ class Engine:
         ]
         return min(heads, default=None)
 
-    def status(self) -> EngineStatus:
-        """The whole core in plain values; audits the books, so not for the hot path."""
-        described = tuple(status.describe(state) for state in self._partitions.values())
+    def status(self, *, audited: bool = False) -> EngineStatus:
+        """The whole core in plain values. *audited*: check the books too, which takes time in a large cluster."""
+        described = tuple(status.describe(state, audited=audited) for state in self._partitions.values())
         return EngineStatus(self.rm_id, self._checksum, described)
 
     def partition(self, name: str) -> PartitionState | None:

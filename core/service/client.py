@@ -31,12 +31,15 @@ def check_health(address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
     return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 
 
-def fetch_status(address: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> GetStatusResponse:
-    """The state of the core. Raises :class:`CoreUnreachable`."""
+def fetch_status(
+    address: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, *, audit: bool = False
+) -> GetStatusResponse:
+    """The state of the core, its books checked with *audit*. Raises :class:`CoreUnreachable`."""
     options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
     with grpc.insecure_channel(address, options) as channel:
         try:
-            return StatusServiceStub(channel).GetStatus(GetStatusRequest(partition=partition), timeout=timeout_s)
+            request = GetStatusRequest(partition=partition, audit=audit)
+            return StatusServiceStub(channel).GetStatus(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise _unreachable(address, error) from error
 

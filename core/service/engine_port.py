@@ -44,5 +44,5 @@ class EnginePort(Protocol):
     def next_wakeup_ns(self) -> int | None:
         """When :meth:`cycle` next has work by the passing of time alone."""
 
-    def status(self) -> EngineStatus:
-        """The whole core in plain values."""
+    def status(self, *, audited: bool = False) -> EngineStatus:
+        """The whole core in plain values. *audited*: check the books too, which takes time."""

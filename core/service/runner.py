@@ -129,9 +129,9 @@ class PartitionRunner:
         await self._put(_Call(command, answer))
         return await answer
 
-    def status(self) -> EngineStatus:
+    def status(self, *, audited: bool = False) -> EngineStatus:
         """The engine as of now; no slice or command is under way when anybody else runs."""
-        return self._engine.status()
+        return self._engine.status(audited=audited)
 
     def stop(self) -> None:
         """Take nothing more, finish what is queued, and let :meth:`run` return."""

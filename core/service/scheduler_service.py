@@ -121,7 +121,9 @@ class SchedulerService:
                     raise OtherManagerOnStream(
                         f"{stream.kind} for {request.rmID!r} on a stream that is bound to {rm_id!r}"
                     )
-                for command in commands_of(request):
+                for number, command in enumerate(commands_of(request)):
+                    if number:
+                        await asyncio.sleep(0)  # A long request is read piece by piece, and others get their turn.
                     await self._runner.submit(stream, command)
                 await self._switchboard.room(stream)
         except ShuttingDown:

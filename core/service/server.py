@@ -198,7 +198,7 @@ class KornelServer:
             self._logger.warning("a health watcher does not read, it was not told of a change")
 
     def _log_summary(self) -> None:
-        partitions = self._runner.status().partitions
+        partitions = self._runner.status(audited=True).partitions
         self._logger.info(
             "stopped",
             law_checks=sum(partition.law_checks for partition in partitions),

@@ -25,7 +25,7 @@ class StatusService:
         return {"GetStatus": unary(pb.GetStatusRequest, self._get, self._logger)}
 
     async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
-        status = self._runner.status()
+        status = self._runner.status(audited=request.audit)
         partitions = sorted(status.partitions, key=lambda partition: partition.name)
         if request.partition:
             wanted = full_partition_name(status.rm_id, request.partition)

@@ -27,9 +27,10 @@ def _partition(partition: PartitionStatus) -> Iterator[str]:
     yield f"  total {_amounts(partition.total)}"
     yield (
         f"  preemption: {partition.preemption_triggered} of {partition.preemption_attempts} attempts triggered;"
-        f" {partition.law_violations} of {partition.law_checks} law checks failed;"
-        f" {partition.invariant_violations} accounting checks failed"
+        f" {partition.law_violations} of {partition.law_checks} law checks failed"
     )
+    if partition.invariant_violations:
+        yield f"  {partition.invariant_violations} accounting checks failed"
     if partition.queues:
         yield ""
         yield from _table(

@@ -42,7 +42,7 @@ async def test_case(case: Case) -> None:
         result = await run_case(
             case, core.address, MovedClock(core.clock), Settings(deadline_s=deadline_s, settle_s=SETTLE_S)
         )
-        status = core.server._runner.status()
+        status = core.server._runner.status(audited=True)
     verdict = judged(result, GAPS)
     assert verdict.verdict in (Verdict.PASS, Verdict.GAP), f"{case.number} {case.title}: {verdict.reason}"
     assert not result.reason or verdict.verdict is Verdict.GAP, "nothing was left unlooked at"

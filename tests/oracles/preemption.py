@@ -17,6 +17,12 @@ from core.policies.view import PartitionView
 
 HOUR_NS = 3600 * 10**9
 
+LARGEST_POOL = 12
+
+
+class TooLarge(Exception):
+    """Trying every subset of this pool would take too long."""
+
 
 class Oracle:
     """One ask's question to one state."""
@@ -215,6 +221,8 @@ class Oracle:
     def exact(self, node: Node, pool: list[Allocation]) -> list[Allocation]:
         if self.unmet(node, pool):
             return []
+        if len(pool) > LARGEST_POOL:
+            raise TooLarge
         solutions = [
             list(victims)
             for count in range(1, len(pool) + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -13,8 +14,9 @@ from core import laws
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.policies.preemption import guarantee
+from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.plan import PreemptionPlan, Refusal
-from tests.oracles.preemption import Oracle
+from tests.oracles.preemption import Oracle, TooLarge
 from tests.preemption_notation import Amounts, Case, Expected, QueueCase, ReservationCase, Step, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World
 
@@ -79,9 +81,9 @@ def random_queue(rng: random.Random, path: str, asking: set[str], flavour: str) 
 
 
 def random_tasks(rng: random.Random, nodes: tuple[tuple[str, Amounts], ...]) -> Iterator[TaskCase]:
-    """Tasks until the first that does not fit, or nine of them."""
+    """About as many tasks as fit."""
     free = {node: dict(capacity) for node, capacity in nodes}
-    for at in range(9):
+    for at in range(max(9, 4 * len(nodes))):
         size = amounts(rng, 1, 4)
         fitting = [n for n in free if all(free[n].get(t, 0) >= amount for t, amount in size.items())]
         if not fitting:
@@ -94,7 +96,7 @@ def random_tasks(rng: random.Random, nodes: tuple[tuple[str, Amounts], ...]) -> 
             f"v{at}",
             size,
             node,
-            rng.randint(0, 5),
+            rng.randint(0, max(5, len(nodes))),
             rng.choice([0, 0, 0, 0, 1, 2]),
             opted_out=rng.random() < 0.25,
             originator=rng.random() < 0.25,
@@ -117,14 +119,24 @@ def shown(result: PreemptionPlan | Refusal) -> tuple[str, list[str]] | str:
 @settings(max_examples=600, deadline=None)
 @given(clusters())
 def test_same_as_obvious_version(case: Case) -> None:
-    """Node, victims and their order, or the outcome, are those of the version without short cuts."""
+    """Node, victims and their order, or the outcome, are those of the version without short cuts.
+
+    An index kept while asks come and victims leave changes nothing.
+    """
     world = World.of(case)
+    index = VictimIndex()
     for step in case.steps:
         ask = world.ask(step.ask)
-        result = guarantee.plan(world, ask, now_ns=NOW_NS)
-        assert shown(result) == Oracle(world, ask, NOW_NS).plan()
+        result = guarantee.plan(world, ask, index=index, now_ns=NOW_NS)
+        with suppress(TooLarge):
+            assert shown(result) == Oracle(world, ask, NOW_NS).plan()
+        assert shown(result) == shown(guarantee.plan(world, ask, now_ns=NOW_NS))
         if isinstance(result, PreemptionPlan):
             world.apply(result)
+            if len(result.victims) > 1:
+                for victim in result.victims:
+                    world.remove(victim)
+                world.start(ask)
 
 
 @settings(max_examples=150, deadline=None)
@@ -138,7 +150,8 @@ def test_lawful_and_minimal(case: Case) -> None:
         result = guarantee.plan(world, ask, now_ns=NOW_NS)
         assert fingerprint(world) == before
         if isinstance(result, PreemptionPlan):
-            assert laws.check_exhaustive(world, result) == ()
+            check = laws.check_exhaustive if len(world.allocations) < 10 else laws.check
+            assert check(world, result) == ()
             assert fingerprint(world) == before
             world.apply(result)
 

@@ -108,8 +108,10 @@ class Candidates:
         for leaf_terms, ranked in self._leaves:
             adjusted = leaf_terms.adjusted
             entries = (ranked.by_priority if adjusted.fixed is None else ranked.by_age())[c]
-            if leaf_terms.highest is not None:
-                entries = self._below(entries, leaf_terms.highest)
+            highest = leaf_terms.highest
+            # By priority the last entry has the highest; by age any may.
+            if highest is not None and entries and (adjusted.fixed is not None or entries[-1][0] > highest):
+                entries = self._below(entries, highest)
             if entries:
                 heap.append((adjusted.of(entries[0][0]), entries[0][1], len(sources), 0))
                 sources.append((leaf_terms, entries))
@@ -135,9 +137,6 @@ class Candidates:
 
     def _below(self, entries: list[Ranked], highest: int) -> list[Ranked]:
         """Those up to the priority *highest*; law 6 protects the others."""
-        if not entries or max(entries[0][0], entries[-1][0]) <= highest:
-            # By priority the last is the highest; behind a fence law 6 judged the whole leaf.
-            return entries
         admitted = [entry for entry in entries if entry[0] <= highest]
         self.dropped["law 6"] += len(entries) - len(admitted)
         return admitted

@@ -26,19 +26,25 @@ class GetStatusRequest(_message.Message):
 
     PARTITION_FIELD_NUMBER: _builtins.int
     OMIT_QUEUES_FIELD_NUMBER: _builtins.int
+    AUDIT_FIELD_NUMBER: _builtins.int
     partition: _builtins.str
     """Partition to tell about, as "[rm_id]name" or as bare name. Empty: all of them."""
     omit_queues: _builtins.bool
     """Leave the queues out, for callers that ask often."""
+    audit: _builtins.bool
+    """Reckon all books again from the records they are the sum of, and tell in invariant_violations how many differ.
+    Costs time in proportion to everything the core holds, during which nothing is scheduled: for tests and doubts.
+    """
     def __init__(
         self,
         *,
         partition: _builtins.str = ...,
         omit_queues: _builtins.bool = ...,
+        audit: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["omit_queues", b"omit_queues", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit", b"audit", "omit_queues", b"omit_queues", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -133,7 +139,7 @@ class PartitionStatus(_message.Message):
     law_violations: _builtins.int
     """Plans refused because they broke a law. Anything above 0 is a bug of the core."""
     invariant_violations: _builtins.int
-    """Accounting checks that failed, since the core started. Anything above 0 is a bug of the core."""
+    """Books that do not add up; 0 unless the request asked for the audit. Anything above 0 is a bug of the core."""
     preemption_attempts: _builtins.int
     """How often the core looked for victims, since it started."""
     preemption_triggered: _builtins.int

@@ -86,5 +86,5 @@ class FakeEngine:
     def next_wakeup_ns(self) -> int | None:
         return self.wakeup_ns
 
-    def status(self) -> EngineStatus:
+    def status(self, *, audited: bool = False) -> EngineStatus:
         return EngineStatus(self.rm_id, "", ())
