@@ -16,9 +16,9 @@ A file holds cases; a case is a line ``case NAME`` or ``case NAME like OTHER`` a
 A queue's braces take G and M (guaranteed, max), a preemption policy (``fence``, ``disabled``, ``default``),
 ``pfence`` and ``off=`` (priority fence and offset), ``app=`` (the ID of its one application, else its own path).
 Amounts without a type are of type ``f``. ``t`` is the tick of creation (higher: younger), ``p`` the priority, ``X``
-opted out, ``O`` originator, ``ds`` bound to its required node. Each ``ask`` is followed by what is expected of it; asks run
-one after the other while the victims of the earlier ones are still leaving. ``like`` takes over all lines of another
-case whose first word does not occur in the new one; ``ask``, ``call`` and ``expect`` belong together.
+opted out, ``O`` originator, ``ds`` bound to its required node. Each ``ask`` is followed by what is expected of it;
+asks run one after the other while the victims of the earlier ones are still leaving. ``like`` takes over all lines of
+another case whose first word does not occur in the new one; ``ask``, ``call`` and ``expect`` belong together.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from core.partition.waiting import park_below_quota, park_for_node, park_without
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
 
-ATTEMPT_COST: Final = 100
+ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
 
 

@@ -196,12 +196,14 @@ class PartitionRunner:
 
     def _call(self, call: _Call) -> None:
         try:
-            self._apply(call.command)  # What a registration lets go of is nobody's to hear (DB-4).
+            effects = self._apply(call.command)
             checksum = load(call.command.config).checksum
             change = ConfigurationChange(checksum != self._checksum, checksum)
             self._checksum = checksum
             if isinstance(call.command, RegisterManager):
-                self._start_afresh()
+                self._start_afresh()  # What a registration lets go of is nobody's to hear (DB-4).
+            else:
+                self._hand_over(effects)
         except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
             self._metrics.commands_refused += 1
             if not self._engine.rm_id:

@@ -198,7 +198,11 @@ class KornelServer:
             self._logger.warning("a health watcher does not read, it was not told of a change")
 
     def _log_summary(self) -> None:
-        partitions = self._runner.status(audited=True).partitions
+        try:
+            partitions = self._runner.status(audited=True).partitions
+        except Exception as error:  # A damaged engine must not keep the process from ending.
+            self._logger.error("stopped, without a summary of the engine", exc_info=error, **self._metrics.as_dict())
+            return
         self._logger.info(
             "stopped",
             law_checks=sum(partition.law_checks for partition in partitions),

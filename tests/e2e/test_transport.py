@@ -506,6 +506,23 @@ class TestOtherServices:
         assert first.checksum == again.checksum == status.configuration_checksum
         assert "root.b" in [queue.path for queue in status.partitions[0].queues]
 
+    async def test_configuration_update_that_drops_a_partition(self, core: Core) -> None:
+        """Applications of a partition that is no longer listed turn Failing, and their stream says so (5.4)."""
+        gpu = (
+            CONFIG
+            + "  - name: gpu\n    queues:\n      - name: root\n        submitacl: '*'\n        queues: [{name: a}]\n"
+        )
+        await core.register(config=gpu)
+        stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
+        async with Conversation.open(core.scheduler.UpdateApplication()) as applications:
+            await applications.send(application_request("app", partition="gpu"))
+            assert (await applications.receive()).accepted[0].applicationID == "app"
+            await stub.UpdateConfiguration(
+                configuration_pb2.UpdateConfigurationRequest(rm_id="rm-1", config=CONFIG), timeout=PATIENCE_S
+            )
+            (updated,) = (await applications.receive()).updated
+        assert (updated.state, updated.message) == ("Failing", "PartitionRemoved")
+
     async def test_configuration_update_refused(self, reg: Core) -> None:
         """A bad text is INVALID_ARGUMENT with its problems in the trailing metadata, and changes nothing (case 17)."""
         stub = configuration_pb2_grpc.ConfigurationServiceStub(reg.channel)
@@ -598,8 +615,8 @@ class TestShutdown:
                 await nodes.send(node_request(create("n1")))
                 await until(lambda: core.metrics.messages_received == 1, "the node to arrive")
                 stopping = asyncio.create_task(core.server.stop())
-                code, _ = await nodes.end()
-                assert code is Code.UNAVAILABLE
+                code, details = await nodes.end()
+                assert (code, details) == (Code.UNAVAILABLE, "the core is shutting down")
                 assert [entry.nodeID for response in nodes.got for entry in response.accepted] == ["n1"]
                 assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
                 await asyncio.wait_for(stopping, PATIENCE_S)

@@ -58,10 +58,6 @@ class _Site:
             left[i] -= amount
         return max(left) <= 0
 
-    @property
-    def order(self) -> tuple[int, str]:
-        return (self.least, self.node.node_id)
-
 
 class Search:
     """One attempt's look at the nodes."""
@@ -117,12 +113,20 @@ class Search:
     def _best_of(self, level: int, best: Solution | None) -> Solution | None:
         """The better of *best* and what nodes can do with the classes up to *level*, which the milder could not."""
         blocked: dict[Node, _Site] = {}
-        """Nodes where there are enough candidates, but law 2 does not let the first of them go together."""
+        """Nodes with enough candidates so far, but law 2 does not let the first of them go together."""
+        fewer_than = 0
+        """Once set, only nodes that may do with fewer victims than this count any more: *hopeful*."""
+        hopeful: set[Node] = set()
         for candidate in self._candidates.by_class[level]:
             if best is not None and best.key[:2] == MILDEST[level] and candidate[:2] > best.key[3:5]:
-                return self._with_fewer(level, best, blocked)
+                # As many victims as the best has, this one among them, would be worse.
+                if fewer_than != best.key[2]:
+                    fewer_than = best.key[2]
+                    hopeful = self._hopeful(fewer_than)
+                if not hopeful:
+                    break
             node = candidate[4].node
-            site = None if node is None else self._site(node)
+            site = None if node is None or (fewer_than and node not in hopeful) else self._site(node)
             if site is None or site.solved or not site.add(level, candidate):
                 continue
             victims = self._solver.first_come(site.needs, site.pool[: level + 1])
@@ -132,40 +136,31 @@ class Search:
                 site.solved = True
                 blocked.pop(site.node, None)
                 best = _better(best, _solution(site.node, victims))
-        for site in sorted(blocked.values(), key=lambda site: site.order):
-            victims = self._solver.exact(site.needs, site.pool[: level + 1])
+        return self._best_of_blocked(level, best, blocked.values())
+
+    def _hopeful(self, fewer_than: int) -> set[Node]:
+        """Nodes that may do with fewer victims than *fewer_than* and have no solution yet."""
+        if fewer_than == 1:
+            return set()
+        sites = (self._site(node) for node in self._view.nodes.values())
+        return {site.node for site in sites if site is not None and not site.solved and self._least(site) < fewer_than}
+
+    def _least(self, site: _Site) -> int:
+        """No fewer victims than this can do; sharper than the first estimate, which looked at each type alone."""
+        if site.least == 1 and not any(_cover(gains, site.needs) for gains in self._gains):
+            site.least = 2
+        return site.least
+
+    def _best_of_blocked(self, level: int, best: Solution | None, blocked: Iterable[_Site]) -> Solution | None:
+        """The better of *best* and what an exact search finds on the *blocked* nodes."""
+        for site in sorted(blocked, key=lambda site: (site.least, site.node.node_id)):
+            if best is not None and (*MILDEST[level], site.least) > best.key[:3]:
+                continue
+            victims = self._solver.solve(site.needs, self._candidates.on_node(site.node, level))
             if victims is not None:
                 site.solved = True
                 best = _better(best, _solution(site.node, victims))
         return best
-
-    def _with_fewer(self, level: int, best: Solution, blocked: dict[Node, _Site]) -> Solution:
-        """The better of *best* and what is left when every further candidate is worse than its victims.
-
-        Nodes not covered yet can only win by fewer victims; blocked ones may also have a solution among the
-        candidates seen.
-        """
-        open_sites: Iterable[_Site] = blocked.values()
-        if best.key[2] > 1:
-            sites = (self._site(node) for node in self._view.nodes.values())
-            open_sites = [
-                site
-                for site in sites
-                if site is not None and not site.solved and (site.node in blocked or self._may_need_less(site, best))
-            ]
-        for site in sorted(open_sites, key=lambda site: site.order):
-            if site.least > best.key[2] or (site.least == best.key[2] and site.node not in blocked):
-                continue
-            victims = self._solver.solve(site.needs, self._candidates.on_node(site.node, level))
-            if victims is not None:
-                best = _better(best, _solution(site.node, victims))
-        return best
-
-    def _may_need_less(self, site: _Site, best: Solution) -> bool:
-        """Whether fewer victims than those of *best* could cover the site; sharpens its bound."""
-        if site.least == 1 and not any(_cover(gains, site.needs) for gains in self._gains):
-            site.least = 2
-        return site.least < best.key[2]
 
     def _site(self, node: Node) -> _Site | None:
         try:

@@ -24,7 +24,7 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Effect, NodeAccepted, PreemptionDecided
+from core.domain.effects import ApplicationUpdated, Effect, NodeAccepted, PreemptionDecided
 from core.domain.reasons import Outcome
 from core.service.clock import SECOND_NS, ManualClock
 from core.service.garbage import GarbageKeeper
@@ -282,6 +282,18 @@ async def test_configuration_changes_are_told_from_repetitions() -> None:
         assert (await r.runner.call(RegisterManager("rm-1", text))).changed
         assert not (await r.runner.call(UpdateConfiguration("rm-1", text))).changed
         assert (await r.runner.call(UpdateConfiguration("rm-1", text + "# x\n"))).changed
+
+
+async def test_a_configuration_update_may_have_something_to_say() -> None:
+    """Applications of a partition that a new configuration drops report it: those responses are sent (5.4, 5.2)."""
+    failing = ApplicationUpdated("app", "Failing", 1, "PartitionRemoved")
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        r.engine.answers[UpdateConfiguration] = lambda command: [failing]
+        await r.runner.call(UpdateConfiguration("rm-1"))
+        stream = r.board.open(Kind.APPLICATION)
+        r.board.bind(stream, "rm-1")
+        assert r.drain(stream) == [failing]
 
 
 async def test_a_bug_in_a_command_is_answered_reported_and_survived() -> None:

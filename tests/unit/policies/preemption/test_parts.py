@@ -1,0 +1,329 @@
+"""The parts of the planner on their own: fences, adjusted priorities, entitlement, needs, the search for victims."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.domain.reasons import Outcome
+from core.domain.settings import GuaranteeMode
+from core.model.allocations import Allocation
+from core.policies.preemption import guarantee
+from core.policies.preemption.entitlement import Entitlement, entitlement
+from core.policies.preemption.fences import fence_root
+from core.policies.preemption.index import VictimIndex
+from core.policies.preemption.needs import Needs
+from core.policies.preemption.order import Candidate
+from core.policies.preemption.plan import PreemptionPlan, Refusal
+from core.policies.preemption.priorities import adjustment
+from core.policies.preemption.solve import Solver
+from core.policies.preemption.terms import Kind
+from tests.preemption_notation import Case, TaskCase, parse
+from tests.unit.policies.preemption.world import NOW_NS, World
+
+
+def case_of(text: str) -> Case:
+    return parse(f"case x\n{text}")[0]
+
+
+def world_and_ask(text: str) -> tuple[World, Allocation]:
+    case = case_of(text)
+    world = World.of(case)
+    return world, world.ask(case.steps[0].ask)
+
+
+@pytest.mark.parametrize(
+    ("queues", "ask", "fence"),
+    [
+        ("p · p.a", "p.a: 1", "root"),
+        ("p{fence} · p.a", "p.a: 1", "root.p"),
+        ("p{fence} · p.a{fence}", "p.a: 1", "root.p.a"),
+        ("root{fence} · p · p.a", "p.a: 1", "root"),
+        ("p{disabled} · p.a", "p.a: 1", "root"),
+        ("p{M=4} · p.a", "p.a: 4", "root"),
+        ("p{M=4} · p.a", "p.a: 5", "root.p.a"),
+        ("p{M=9} · p.a{M=4} · p.x", "p.a: 5", "root.p.a"),
+        ("p{M=c:0} · p.a", "p.a: 5", "root"),
+        ("p{M=0} · p.a", "p.a: 1", "root.p.a"),
+    ],
+)
+def test_fence_root(queues: str, ask: str, fence: str) -> None:
+    """The lowest fence, policy or exceeded effective max; a max on other types, or just reached, is none."""
+    _, waiting = world_and_ask(f"queues {queues}\nnodes n1=c:9,f:9\nask {ask}")
+    assert fence_root(waiting).path == fence
+
+
+def test_max_fence_counts_victims_in_flight_as_gone_and_claims_as_used() -> None:
+    """What leaves makes room below a max, what is claimed fills it."""
+    text = "queues p{M=8} · p.a · p.v\nnodes n1=20\nrunning p.v: v1 4@n1, v2 4@n1\nask p.a: 4"
+    world, ask = world_and_ask(text)
+    assert fence_root(ask).path == "root.p"
+    for queue in world.queues["p.v"].lineage():
+        queue.preempting[0] += 4
+    assert fence_root(ask).path == "root"
+    for queue in world.queues["p.a"].lineage():
+        queue.claimed[0] += 4
+    assert fence_root(ask).path == "root.p"
+
+
+@pytest.mark.parametrize(
+    ("queues", "seen_at_root", "seen_at_p"),
+    [
+        ("p · p.a", 7, 7),
+        ("p{off=10} · p.a{off=-1}", 16, 6),
+        ("p{pfence off=3} · p.a{off=5}", 3, 12),
+        ("p{off=1} · p.a{pfence off=5}", 6, 5),
+        ("root{off=99} · p · p.a", 7, 7),
+    ],
+)
+def test_adjusted_priority(queues: str, seen_at_root: int, seen_at_p: int) -> None:
+    """Offsets add up, a fence puts its own in their place, and the queue that looks has no say itself."""
+    world = World.of(case_of(f"queues {queues}\nnodes n1=1"))
+    leaf = world.queues["p.a"]
+    assert adjustment(leaf, world.root).of(7) == seen_at_root
+    assert adjustment(leaf, world.queues["p"]).of(7) == seen_at_p
+    assert adjustment(leaf, leaf).of(7) == 7
+
+
+def test_adjusted_priority_is_not_clamped() -> None:
+    """Beyond the ends of an int32 priorities still compare."""
+    world = World.of(case_of("queues a{off=2147483647}\nnodes n1=1"))
+    assert adjustment(world.queues["a"], world.root).of(10) == 2**31 + 9
+
+
+@pytest.mark.parametrize(
+    ("queues", "used", "ask", "mode", "expected"),
+    [
+        ("p · p.a", 0, 1, "reach", Outcome.NO_GUARANTEE),
+        ("p · p.a{G=c:4}", 0, 1, "reach", Outcome.NO_GUARANTEE),
+        ("p · p.a{G=4}", 0, 5, "reach", Outcome.ASK_EXCEEDS_GUARANTEE),
+        ("p · p.a{G=4}", 4, 1, "reach", Outcome.NOT_UNDER_GUARANTEE),
+        ("p · p.a{G=4}", 3, 4, "reach", {}),
+        ("p · p.a{G=4}", 3, 4, "strict", Outcome.NOT_UNDER_GUARANTEE),
+        ("p · p.a{G=4}", 3, 1, "strict", {}),
+        ("p{G=4} · p.a", 5, 2, "reach", {"f": 3}),
+        ("p{G=4} · p.a", 3, 2, "strict", {"f": 1}),
+        ("p{G=1} · p.a{G=4}", 3, 2, "reach", {}),
+    ],
+)
+def test_entitlement(queues: str, used: int, ask: int, mode: str, expected: Outcome | dict[str, int]) -> None:
+    """The lowest guarantee of each type decides; one that is spent further up may be swapped for."""
+    text = f"queues {queues}\nnodes n1=c:9,f:9\nask p.a: {ask}"
+    if used:
+        text += f"\nrunning p.a: a1 {used}@n1"
+    world, waiting = world_and_ask(text)
+    result = entitlement(waiting, GuaranteeMode(mode), world.types.names)
+    if isinstance(expected, Outcome):
+        assert isinstance(result, Refusal)
+        assert result.outcome is expected
+        assert result.detail
+    else:
+        assert isinstance(result, Entitlement)
+        assert {world.types.names[t]: amount for t, amount in result.swaps.items()} == expected
+
+
+def test_needs_take_the_largest_of_what_lacks() -> None:
+    """Node and queues are made room on by the same victims: the larger shortage counts, negative room included."""
+    world, ask = world_and_ask(
+        "queues p{M=10} · p.v · p.a{G=5}\nnodes n1=6 n2=20\nrunning p.v: v1 4@n1, v2 6@n2\nask p.a: 5"
+    )
+    entitled = entitlement(ask, GuaranteeMode.REACH, world.types.names)
+    assert isinstance(entitled, Entitlement)
+    needs = Needs(ask, fence_root(ask), entitled)
+    assert needs.base == [5]
+    assert needs.on(world.nodes["n1"]) == [5]
+    world.nodes["n1"].occupy("foreign", ((0, 7),))
+    assert needs.on(world.nodes["n1"]) == [10]
+
+
+def candidates(*sizes: int, rooms: tuple[tuple[int, int], ...] = ()) -> list[Candidate]:
+    """Victims of one type in order; *rooms* gives by position the room that the victim draws on, and how much."""
+    _, ask = world_and_ask("queues a\nnodes n1=1\nask a: 1")
+    drawn = dict(rooms)
+    return [
+        (0, at, 0, f"v{at}", ask, Kind(at, 0, ((0, size),), ((drawn[at], size),) if at in drawn else ()))
+        for at, size in enumerate(sizes)
+    ]
+
+
+def keys(victims: list[Candidate] | None) -> list[str] | None:
+    return None if victims is None else [victim[3] for victim in victims]
+
+
+@pytest.mark.parametrize(
+    ("need", "sizes", "expected"),
+    [
+        (3, (1, 1, 1, 5), ["v0", "v1", "v2"]),
+        (5, (1, 1, 1, 5), ["v3"]),
+        (4, (1, 2, 3), ["v0", "v2"]),
+        (9, (1, 2, 3), None),
+    ],
+)
+def test_first_come_and_prune(need: int, sizes: tuple[int, ...], expected: list[str] | None) -> None:
+    """Victims are taken in order until they are enough; then the superfluous go back, the most protected first."""
+    assert keys(Solver([]).solve([need], [candidates(*sizes)])) == expected
+
+
+def test_exact_search_finds_what_the_order_hides() -> None:
+    """Taking the first spends the room that law 2 leaves; the second alone is enough and fits."""
+    pool = candidates(2, 3, rooms=((0, 0), (1, 0)))
+    assert keys(Solver([4]).solve([3], [pool])) == ["v1"]
+
+
+def test_exact_search_prefers_milder_classes_to_fewer_victims() -> None:
+    """Two opted-out tasks rather than an opted-out originator, as solutions compare."""
+    spent = candidates(2, 3, 2, 1, rooms=((0, 0), (1, 0), (2, 0), (3, 0)))
+    plain, originator, opted_out, small = spent
+    pool = [[plain], [originator], [opted_out, small], []]
+    assert keys(Solver([3]).solve([3], pool)) == ["v0", "v3"]
+
+
+def test_exact_search_gives_up_within_its_budget() -> None:
+    """A pool of many different sizes without a solution costs a bounded number of steps."""
+    pool = candidates(*range(100, 160, 2), rooms=tuple((at, 0) for at in range(30)))
+    assert Solver([1001]).solve([1001], [pool]) is None
+
+
+def test_index_notices_every_change_of_a_leaf() -> None:
+    """Allocations that come, go or change their size are seen by the next attempt; nothing has to be announced."""
+    world, _ = world_and_ask("queues v\nnodes n1=9\nrunning v: v1 1@n1 t1, v2 1@n1 t2\nask v: 1")
+    leaf = world.queues["v"]
+    index = VictimIndex()
+    before = index.of(leaf)
+    assert [entry[2] for entry in before.by_priority[0]] == ["v2", "v1"]
+    assert index.of(leaf) is before
+    world.run(TaskCase("v", "v3", {"f": 1}, "n1", tick=3))
+    assert [entry[2] for entry in index.of(leaf).by_priority[0]] == ["v3", "v2", "v1"]
+    world.remove(world.allocations["v2"])
+    assert [entry[2] for entry in index.of(leaf).by_priority[0]] == ["v3", "v1"]
+    shape = world.types.shape(world.allocations["v1"].shape.resources)
+    assert index.of(leaf).shapes == {shape}
+    index.keep_only(set())
+    assert index.of(leaf) is not before
+
+
+def test_equal_age_is_settled_by_earlier_preemptions() -> None:
+    """Of two tasks alike in all else goes the one whose application lost fewer before (K15)."""
+    world, ask = world_and_ask("queues v · a{G=1}\nnodes n1=2\nask a: 1")
+    first = world.run(TaskCase("v", "v1", {"f": 1}, "n1"), "first")
+    world.run(TaskCase("v", "v2", {"f": 1}, "n1"), "second")
+    first.application.preempted_count = 1
+    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    assert isinstance(result, PreemptionPlan)
+    assert [victim.key for victim in result.victims] == ["v2"]
+
+
+def test_equal_solutions_are_settled_by_nearness() -> None:
+    """Of two victims alike goes the one of the nearer queue, whatever its node is called (K5)."""
+    world, ask = world_and_ask(
+        "queues p · p.a{G=1} · p.v · w\nnodes n1=1 n2=1\nrunning w: w1 1@n1\nrunning p.v: v1 1@n2\nask p.a: 1"
+    )
+    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    assert isinstance(result, PreemptionPlan)
+    assert result.node.node_id == "n2"
+
+
+def test_plan_shows_its_numbers() -> None:
+    """A plan names what had to be freed, the fence, and each victim's priority as the fence sees it."""
+    world, ask = world_and_ask(
+        "queues p{M=8} · p.v{off=2} · p.a{G=5}\nnodes n1=8\nrunning p.v: v1 6@n1 p-1\nask p.a: 5 p9"
+    )
+    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    assert isinstance(result, PreemptionPlan)
+    assert result.fence.path == "root.p"
+    assert result.needs == {"node": {"f": 3}, "queue": {"f": 3}}
+    assert result.adjusted == (1,)
+
+
+def test_refusal_counts_what_each_filter_kept_back() -> None:
+    """Nobody may go: the refusal says how many stayed for which reason."""
+    world, ask = world_and_ask(
+        """queues p · p.a{G=1 app=one} · p.v · p.w{disabled} · p.x{G=3} · p.y{app=one} · p.z
+        nodes n1=c:1,f:12
+        running p.v: v1 1@n1 p1, v2 1@n1, v3 1@n1, v4 1@n1 ds
+        running p.w: w1 1@n1
+        running p.x: x1 3@n1
+        running p.y: y1 1@n1
+        running p.z: z1 c:1@n1
+        ask p.a: 1"""
+    )
+    world.allocations["v2"].released = True
+    world.allocations["v3"].preempted = True
+    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    assert isinstance(result, Refusal)
+    assert result.outcome is Outcome.NO_CANDIDATES
+    for part in (
+        "law 6 1",
+        "released 1",
+        "preempted 1",
+        "required node 1",
+        "disabled 1",
+        "law 2 1",
+        "law 3 1",
+        "type 1",
+    ):
+        assert part in result.detail
+
+
+@pytest.mark.parametrize(
+    ("problem", "verdict"), [("drained", "not schedulable"), ("small", "too small"), ("reserved", "reserved")]
+)
+def test_refusal_says_what_is_wrong_with_the_nodes(problem: str, verdict: str) -> None:
+    """No node will do: the refusal counts them by reason."""
+    world, ask = world_and_ask("queues v · a{G=4} · h\nnodes n1=4\nrunning v: v1 2@n1, v2 2@n1\nask a: 4")
+    node = world.nodes["n1"]
+    match problem:
+        case "drained":
+            node.schedulable = False
+        case "small":
+            node.resize([3])
+        case "reserved":
+            world.reserve(world.ask(TaskCase("h", "h1", {"f": 1})), node, NOW_NS)
+    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    assert isinstance(result, Refusal)
+    assert result.outcome is Outcome.NO_NODE
+    assert f"{verdict} 1" in result.detail
+
+
+def test_own_reservation_is_kept() -> None:
+    """A node that the ask already holds may be chosen, and nothing is cancelled there."""
+    world, ask = world_and_ask("queues v · a{G=4}\nnodes n1=4\nrunning v: v1 4@n1\nask a: 4")
+    world.reserve(ask, world.nodes["n1"], NOW_NS)
+    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    assert isinstance(result, PreemptionPlan)
+    assert result.cancelled == ()
+
+
+def test_predicate_refuses_every_node() -> None:
+    """Solutions that no predicate accepts are no solutions."""
+    world, ask = world_and_ask("queues v · a{G=4}\nnodes n1=4 n2=4\nrunning v: v1 4@n1, v2 4@n2\nask a: 4")
+    result = guarantee.plan(world, ask, predicate=lambda *question: None, now_ns=NOW_NS)
+    assert isinstance(result, Refusal)
+    assert result.outcome is Outcome.PREDICATE_REFUSED
+
+
+def test_predicate_chooses_another_node() -> None:
+    """The best node refused, the next best is taken."""
+    world, ask = world_and_ask("queues v · a{G=4}\nnodes n1=4 n2=4\nrunning v: v1 4@n1 t1, v2 4@n2 t2\nask a: 4")
+    result = guarantee.plan(
+        world,
+        ask,
+        predicate=lambda _, node, victims, start: start if node.node_id == "n1" else None,
+        now_ns=NOW_NS,
+    )
+    assert isinstance(result, PreemptionPlan)
+    assert result.node.node_id == "n1"
+
+
+def test_predicate_without_victims_on_the_node_is_the_ordinary_check() -> None:
+    """Where the node has room and the victims run elsewhere, the node is asked about as it is."""
+    world, ask = world_and_ask("queues p{M=4} · p.v · p.a{G=4}\nnodes n0=4 n1=4\nrunning p.v: v1 4@n1\nask p.a: 4")
+    questions: list[tuple[str, int, int]] = []
+
+    def predicate(_: Allocation, node: object, victims: tuple[Allocation, ...], start: int) -> int | None:
+        questions.append((repr(node), len(victims), start))
+        return 0
+
+    result = guarantee.plan(world, ask, predicate=predicate, now_ns=NOW_NS)
+    assert isinstance(result, PreemptionPlan)
+    assert questions == [("Node(n0)", 0, -1)]
+    assert (result.node.node_id, [victim.key for victim in result.victims]) == ("n0", ["v1"])
