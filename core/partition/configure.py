@@ -113,10 +113,13 @@ def _clean_periodically(state: PartitionState, at_ns: int) -> None:
 
 def _clean(state: PartitionState) -> None:
     """Remove drained and dynamic queues that are empty, children first (scheduling.md 19)."""
+    before = len(state.queues)
     for queue in sorted(state.queues.values(), key=lambda q: -q.depth):
         removable = queue.parent is not None and (queue.draining or not queue.managed)
         if removable and not queue.applications and not queue.children:
             _drop(state, queue)
+    if len(state.queues) != before:
+        state.victim_index.keep_only({queue for queue in state.queues.values() if queue.leaf})
 
 
 def _drop(state: PartitionState, queue: Queue) -> None:

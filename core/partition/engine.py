@@ -55,7 +55,8 @@ class Engine:
     def __init__(self) -> None:
         self.rm_id: str = ""
         """The registered manager; empty: nobody."""
-        self._checksum = ""
+        self.checksum: str = ""
+        """Of the configuration in force; empty while nobody is registered."""
         self._outbox: list[Effect] = []
         """Answers not yet handed over, shared by all partitions so that they keep their order."""
         self._partitions: dict[str, PartitionState] = {}
@@ -111,7 +112,7 @@ class Engine:
     def status(self, *, audited: bool = False) -> EngineStatus:
         """The whole core in plain values. *audited*: check the books too, which takes time in a large cluster."""
         described = tuple(status.describe(state, audited=audited) for state in self._partitions.values())
-        return EngineStatus(self.rm_id, self._checksum, described)
+        return EngineStatus(self.rm_id, self.checksum, described)
 
     def partition(self, name: str) -> PartitionState | None:
         """The state of partition *name* (full form), to look at."""
@@ -135,21 +136,21 @@ class Engine:
                 Fault.OTHER_MANAGER, f"resource manager {self.rm_id!r} is registered; only one is served"
             )
         self.rm_id = ""
-        self._checksum = ""
+        self.checksum = ""
         self._partitions = {}
         self._outbox.clear()
         configuration = load(command.config)
         for partition in configuration.partitions:
             name = full_partition_name(command.rm_id, partition.name)
             self._partitions[name] = configure.build(name, partition, now_ns, self._outbox)
-        self._checksum = configuration.checksum
+        self.checksum = configuration.checksum
         self.rm_id = command.rm_id
 
     def _configure(self, command: UpdateConfiguration, now_ns: int) -> None:
         """Replace the queue configuration, whole or not at all (protocol.md 5.4)."""
         self._require(command.rm_id, "UpdateConfiguration")
         configuration = load(command.config)
-        if configuration.checksum == self._checksum:
+        if configuration.checksum == self.checksum:
             return
         listed = {full_partition_name(self.rm_id, p.name): p for p in configuration.partitions}
         self._refuse_obstacles(configuration)
@@ -164,7 +165,7 @@ class Engine:
                 self._partitions[name] = configure.build(name, partition, now_ns, self._outbox)
             else:
                 configure.update(running, partition)
-        self._checksum = configuration.checksum
+        self.checksum = configuration.checksum
 
     def _refuse_obstacles(self, configuration: Configuration) -> None:
         found = [

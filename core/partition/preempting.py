@@ -92,7 +92,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
     ask.last_attempt_ns = now_ns
     state.preemption_attempts += 1
-    result = guarantee.plan(state, ask, now_ns=now_ns)
+    result = guarantee.plan(state, ask, index=state.victim_index, now_ns=now_ns)
     if isinstance(result, PreemptionPlan):
         refusal = _unlawful(state, result)
         if refusal is None:

@@ -16,6 +16,7 @@ from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
+from core.policies.preemption.index import VictimIndex
 from core.policies.queue_order import queue_key
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class PartitionState:
 
         self.attempts_left: Final[dict[Queue, int]] = {}
         self.pass_began_ns = 0
+        self.victim_index: Final = VictimIndex()
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0

@@ -29,6 +29,10 @@ class EnginePort(Protocol):
         """The registered resource manager; empty: none."""
 
     @property
+    def checksum(self) -> str:
+        """Of the configuration in force; empty while nobody is registered."""
+
+    @property
     def preemption_interval_ns(self) -> int | None:
         """How often :meth:`preempt` wants to be called; ``None``: never."""
 

@@ -17,7 +17,6 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.config.loader import load
 from core.config.problems import ConfigError
 from core.domain.commands import (
     Command,
@@ -111,7 +110,6 @@ class PartitionRunner:
         self._wake = asyncio.Event()
         self._stopping = False
         self._damaged = False
-        self._checksum = ""
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
 
@@ -196,10 +194,10 @@ class PartitionRunner:
 
     def _call(self, call: _Call) -> None:
         try:
+            before = self._engine.checksum
             effects = self._apply(call.command)
-            checksum = load(call.command.config).checksum
-            change = ConfigurationChange(checksum != self._checksum, checksum)
-            self._checksum = checksum
+            checksum = self._engine.checksum
+            change = ConfigurationChange(checksum != before, checksum)
             if isinstance(call.command, RegisterManager):
                 self._start_afresh()  # What a registration lets go of is nobody's to hear (DB-4).
             else:

@@ -172,7 +172,7 @@ class ConfigurationProblems(_message.Message):
     PROBLEMS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigurationProblem]:
-        """Everything found, errors and warnings, in the order of the text."""
+        """Errors and warnings in the order of the text, from the first on."""
 
     def __init__(
         self,

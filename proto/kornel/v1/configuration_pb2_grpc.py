@@ -56,7 +56,8 @@ class ConfigurationServiceServicer:
 
         INVALID_ARGUMENT when the configuration has at least one problem of severity ERROR: nothing of the request is applied,
         extra_config included. The status message lists the problems as text, and the trailing metadata entry
-        "kornel-problems-bin" holds them all as a serialized ConfigurationProblems message.
+        "kornel-problems-bin" holds the first of them, as many as trailing metadata can carry, as a serialized
+        ConfigurationProblems message. ValidateConfiguration returns them all.
         FAILED_PRECONDITION when rm_id is not registered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

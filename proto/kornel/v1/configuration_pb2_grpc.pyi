@@ -38,7 +38,8 @@ class ConfigurationServiceStub:
 
     INVALID_ARGUMENT when the configuration has at least one problem of severity ERROR: nothing of the request is applied,
     extra_config included. The status message lists the problems as text, and the trailing metadata entry
-    "kornel-problems-bin" holds them all as a serialized ConfigurationProblems message.
+    "kornel-problems-bin" holds the first of them, as many as trailing metadata can carry, as a serialized
+    ConfigurationProblems message. ValidateConfiguration returns them all.
     FAILED_PRECONDITION when rm_id is not registered.
     """
     ValidateConfiguration: _grpc.UnaryUnaryMultiCallable[_configuration_pb2.ValidateConfigurationRequest, _configuration_pb2.ValidateConfigurationResponse]
@@ -56,7 +57,8 @@ class ConfigurationServiceAsyncStub(ConfigurationServiceStub):
 
     INVALID_ARGUMENT when the configuration has at least one problem of severity ERROR: nothing of the request is applied,
     extra_config included. The status message lists the problems as text, and the trailing metadata entry
-    "kornel-problems-bin" holds them all as a serialized ConfigurationProblems message.
+    "kornel-problems-bin" holds the first of them, as many as trailing metadata can carry, as a serialized
+    ConfigurationProblems message. ValidateConfiguration returns them all.
     FAILED_PRECONDITION when rm_id is not registered.
     """
     ValidateConfiguration: _aio.UnaryUnaryMultiCallable[_configuration_pb2.ValidateConfigurationRequest, _configuration_pb2.ValidateConfigurationResponse]  # type: ignore[assignment]
@@ -77,7 +79,8 @@ class ConfigurationServiceServicer(metaclass=_abc_1.ABCMeta):
 
         INVALID_ARGUMENT when the configuration has at least one problem of severity ERROR: nothing of the request is applied,
         extra_config included. The status message lists the problems as text, and the trailing metadata entry
-        "kornel-problems-bin" holds them all as a serialized ConfigurationProblems message.
+        "kornel-problems-bin" holds the first of them, as many as trailing metadata can carry, as a serialized
+        ConfigurationProblems message. ValidateConfiguration returns them all.
         FAILED_PRECONDITION when rm_id is not registered.
         """
 

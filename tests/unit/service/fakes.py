@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from core.config.loader import checksum
 from core.domain.commands import (
     AllocationSpec,
     Command,
@@ -34,6 +35,7 @@ class FakeEngine:
     """Accepts everything and places asks in order of arrival, *budget* per cycle, once it is told so by ``placing``."""
 
     rm_id: str = ""
+    checksum: str = ""
     preemption_interval_ns: int | None = None
     wakeup_ns: int | None = None
     placing: bool = True
@@ -55,9 +57,11 @@ class FakeEngine:
                 if self.rm_id not in {"", command.rm_id}:
                     raise CommandRefused(Fault.OTHER_MANAGER, f"{self.rm_id} is registered")
                 self.rm_id = command.rm_id
+                self.checksum = checksum(command.config)
                 self.pending.clear()
                 return []
             case UpdateConfiguration():
+                self.checksum = checksum(command.config)
                 return []
             case UpdateNodes():
                 return [NodeAccepted(n.node_id) for n in command.nodes if n.action == NodeAction.CREATE]
