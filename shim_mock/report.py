@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.status import Status
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from shim_mock.clock import SimulatedClock
@@ -20,25 +20,32 @@ from shim_mock.run import RunResult
 REFRESH_S: Final = 0.2
 SHOWN: Final = 10
 GIB: Final = 2**30
-UNITS: Final = {"memory": "memory, GiB"}
+DIVISORS: Final = {"vcore": 1_000, "memory": GIB, "gpu_milli": 1_000}
+UNITS: Final = {"memory": "GiB", "gpu_milli": "gpu"}
 
 
 class LiveLine:
-    """One line that follows a run; nothing where the output is no terminal."""
+    """A progress bar that follows a run, placed against asked; nothing where the output is no terminal."""
 
     def __init__(self, console: Console, name: str) -> None:
-        self._name = name
-        self._status = Status(escape(name), console=console)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task(escape(name), total=None, figures="")
         self._shown_s = 0.0
 
     def __enter__(self) -> Self:
-        self._status.start()
+        self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._status.stop()
+        self._progress.stop()
 
     def update(self, cluster: SimulatedCluster, clock: SimulatedClock) -> None:
         """Show the state of *cluster*, not more often than a reader can follow."""
@@ -49,9 +56,12 @@ class LiveLine:
         root = cluster.accounts.queues.get("root")
         if root is not None:
             placed = sum(len(account.latencies_s) for account in cluster.accounts.queues.values())
-            self._status.update(
-                f"{escape(self._name)}: {now_s:.0f} s, {placed} placed, {root.waiting} waiting, "
-                f"{root.unsubmitted} to come, {root.preempted} preempted"
+            self._progress.update(
+                self._task,
+                completed=placed,
+                total=placed + root.waiting + root.unsubmitted,
+                figures=f"{now_s:.0f} s, {placed} placed, {root.waiting} waiting, {root.unsubmitted} to come, "
+                f"{root.preempted} preempted",
             )
 
 
@@ -76,12 +86,13 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def amount_text(kind: str, amount: int) -> str:
-    """*amount* for people: vcore in cores, memory in GiB, other types as they are."""
-    if kind == "vcore":
-        return f"{amount / 1000:,.1f}"
-    if kind == "memory":
-        return f"{amount / GIB:,.1f}"
-    return f"{amount:,}"
+    """*amount* for people: vcore in cores, memory in GiB, gpu_milli in GPUs, other types as they are.
+
+    A decimal is shown only where it can matter, so that a table of a large cluster fits a terminal.
+    """
+    divisor = DIVISORS.get(kind, 1)
+    whole = amount / divisor
+    return f"{whole:,.1f}" if divisor > 1 and whole < 1_000 else f"{whole:,.0f}"
 
 
 def _queue_table(result: RunResult) -> Table:
@@ -90,8 +101,11 @@ def _queue_table(result: RunResult) -> Table:
     told = {queue.path: queue for partition in partitions for queue in partition.queues}
     table = Table(title="queues, as the core sees them" if told else "queues, as the cluster sees them")
     table.add_column("queue", no_wrap=True)
-    for column in ("type", "guaranteed", "max", "used", "pending", "tasks preempted"):
-        table.add_column(column, justify="left" if column == "type" else "right")
+    for column in ("type", "guaranteed", "max", "used", "pending", "preempted"):
+        # A number cut short would be a wrong number: headers may wrap, cells may not.
+        table.add_column(
+            column, justify="left" if column == "type" else "right", min_width=5 if column == "type" else 7
+        )
     for path, account in result.cluster.accounts.queues.items():
         queue = told.get(path)
         guaranteed = queue.guaranteed if queue is not None else account.limits.guaranteed
