@@ -118,7 +118,11 @@ def config_check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Queue configuration to read.")],
 ) -> None:
     """Tell what is wrong with a queue configuration. Exits 0 for nothing, 1 for warnings only, 2 for errors."""
-    configuration = _check(file, _read(file))
+    text = _read(file)
+    if not text:
+        typer.echo(f"{file}: empty, so the built-in default holds")
+        return
+    configuration = _check(file, text)
     typer.echo(f"{file}: checksum {configuration.checksum}")
     if configuration.warnings:
         raise typer.Exit(EXIT_FAILED)

@@ -22,8 +22,8 @@ Entry = TypeVar("Entry", bound=Message)
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
 
-# Statuses after which the same stream, opened again, can be expected to work. OK is one of them: a core that
-# shuts down in order ends its streams with it.
+# Statuses after which the same stream, opened again, can be expected to work. OK is one of them: it
+# ends a stream whose other side was closed.
 TRANSIENT: Final = frozenset(
     {
         grpc.StatusCode.OK,

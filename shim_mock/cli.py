@@ -176,7 +176,7 @@ def _scenario_path(text: str) -> Path:
     """The file *text*, or the built-in scenario of that name if there is no such file."""
     path = Path(text)
     builtin = _builtin_folder() / f"{text}.yaml"
-    return builtin if not path.exists() and path.name == text and builtin.exists() else path
+    return builtin if not path.is_file() and path.name == text and builtin.exists() else path
 
 
 def _exit(play: Callable[[Console], Coroutine[None, None, bool]]) -> None:

@@ -18,6 +18,8 @@ from shim_mock.cluster import SimulatedCluster
 from shim_mock.run import RunResult
 
 REFRESH_S: Final = 0.2
+LOG_EVERY_S: Final = 10.0
+"""How often a line says how far the run is where no bar can be drawn."""
 SHOWN: Final = 10
 GIB: Final = 2**30
 DIVISORS: Final = {"vcore": 1_000, "memory": GIB, "gpu_milli": 1_000}
@@ -25,7 +27,7 @@ UNITS: Final = {"memory": "GiB", "gpu_milli": "gpu"}
 
 
 class LiveLine:
-    """A progress bar that follows a run, placed against asked; nothing where the output is no terminal."""
+    """A progress bar that follows a run, placed against asked; a line now and then where the output is no terminal."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._progress = Progress(
@@ -36,6 +38,9 @@ class LiveLine:
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task(escape(name), total=None, figures="")
+        self._console = console
+        self._name = name
+        self._every_s = REFRESH_S if console.is_terminal else LOG_EVERY_S
         self._shown_s = 0.0
 
     def __enter__(self) -> Self:
@@ -50,19 +55,21 @@ class LiveLine:
     def update(self, cluster: SimulatedCluster, clock: SimulatedClock) -> None:
         """Show the state of *cluster*, not more often than a reader can follow."""
         now_s = clock.real_s
-        if now_s - self._shown_s < REFRESH_S:
+        if now_s - self._shown_s < self._every_s:
             return
         self._shown_s = now_s
         root = cluster.accounts.queues.get("root")
         if root is not None:
             placed = sum(len(account.latencies_s) for account in cluster.accounts.queues.values())
-            self._progress.update(
-                self._task,
-                completed=placed,
-                total=placed + root.waiting + root.unsubmitted,
-                figures=f"{now_s:.0f} s, {placed} placed, {root.waiting} waiting, {root.unsubmitted} to come, "
-                f"{root.preempted} preempted",
+            figures = (
+                f"{now_s:.0f} s, {placed} placed, {root.waiting} waiting, {root.unsubmitted} to come, "
+                f"{root.preempted} preempted"
             )
+            if self._console.is_terminal:
+                asked = placed + root.waiting + root.unsubmitted
+                self._progress.update(self._task, completed=placed, total=asked, figures=figures)
+            else:
+                self._console.print(f"{escape(self._name)}: {figures}", highlight=False, soft_wrap=True)
 
 
 def print_report(console: Console, result: RunResult, *, picture: Path | None) -> None:

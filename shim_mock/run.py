@@ -53,7 +53,7 @@ async def run_scenario(
 
     Raises the errors of :mod:`shim_client`: CoreUnreachable, RegistrationRefused, and what ends a stream.
     """
-    client = ShimClient(address, RM_ID, generation=scenario.generation, connect_s=connect_s)
+    client = ShimClient(address, RM_ID, generation=scenario.generation, connect_s=connect_s, reconnect_s=connect_s)
     async with client:
         await client.register(config=scenario.config, version="shim-mock")
         run = _Run(scenario, client, progress)

@@ -6,6 +6,7 @@ from kornel.v1 import status_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.partition_names import full_partition_name
+from core.domain.resources import Resources, clamp
 from core.domain.status import PartitionStatus, QueueStatus
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
@@ -47,7 +48,7 @@ def _partition(partition: PartitionStatus, *, with_queues: bool) -> pb.Partition
         pending_ask_count=partition.asks,
         allocation_count=partition.allocations,
         reservation_count=partition.reservations,
-        total=dict(partition.capacity),
+        total=_amounts(partition.capacity),
         law_checks=partition.law_checks,
         law_violations=partition.law_violations,
         invariant_violations=partition.invariant_violations,
@@ -62,13 +63,18 @@ def _queue(queue: QueueStatus) -> pb.QueueStatus:
         path=queue.path,
         leaf=queue.leaf,
         state="Draining" if queue.draining else "Active",
-        guaranteed=dict(queue.guaranteed),
-        max=dict(queue.max),
-        used=dict(queue.used),
-        pending=dict(queue.pending),
-        preempting=dict(queue.preempting),
+        guaranteed=_amounts(queue.guaranteed),
+        max=_amounts(queue.max),
+        used=_amounts(queue.used),
+        pending=_amounts(queue.pending),
+        preempting=_amounts(queue.preempting),
         preempted_allocations=queue.preempted_allocations,
-        preempted=dict(queue.preempted),
+        preempted=_amounts(queue.preempted),
         application_count=queue.applications,
         priority=queue.priority,
     )
+
+
+def _amounts(resources: Resources) -> dict[str, int]:
+    """*resources* as the wire can carry them: the books are exact, the sum of two quantities may be none (2.2)."""
+    return {name: clamp(amount) for name, amount in resources.items()}

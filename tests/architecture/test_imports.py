@@ -28,9 +28,9 @@ SHELL = ("core.service", "core.cli", "core.__main__")
 """Where the outside world is allowed: clock, network, logging, tasks."""
 
 OUTSIDE_WORLD = {
-    "asyncio", "concurrent", "datetime", "grpc", "logging", "multiprocessing", "os", "pathlib", "queue", "random",
-    "secrets", "select", "selectors", "signal", "socket", "ssl", "structlog", "subprocess", "tempfile", "threading",
-    "time", "uuid", "uvloop",
+    "asyncio", "concurrent", "datetime", "grpc", "http", "io", "logging", "multiprocessing", "os", "pathlib",
+    "queue", "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "ssl", "structlog",
+    "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid", "uvloop",
 }  # fmt: skip
 
 WIRE_ONLY = ("shim_client", "shim_mock", "conformance")

@@ -495,6 +495,16 @@ class TestOtherServices:
         code, _ = await refused(stub.GetStatus(status_pb2.GetStatusRequest(partition="gpu")))
         assert code is Code.NOT_FOUND
 
+    async def test_status_saturates_sums_beyond_64_bits(self, reg: Core) -> None:
+        """Two nodes of the largest quantity add up to the largest quantity, not to an error (scheduling.md 2.2)."""
+        largest = 2**63 - 1
+        async with Conversation.open(reg.scheduler.UpdateNode()) as nodes:
+            await nodes.send(node_request(create("n1", vcore=largest), create("n2", vcore=largest)))
+            await nodes.receive()
+        status = await status_of(reg)
+        assert status.partitions[0].total["vcore"] == largest
+        assert status.partitions[0].queues[0].max["vcore"] == largest
+
     async def test_configuration_update(self, reg: Core) -> None:
         """A valid text replaces the queues, the same text changes nothing, both answer the checksum (case 15)."""
         stub = configuration_pb2_grpc.ConfigurationServiceStub(reg.channel)
