@@ -23,8 +23,8 @@ class Allocation:
     """
 
     __slots__ = (
-        "application", "arrival", "bound_ns", "claim_ns", "created_ns", "group", "last_attempt_ns", "missed",
-        "node", "outcome", "preempted", "preempted_ns", "preemptor", "rearm_ns", "rearms", "released", "reservation",
+        "application", "arrival", "bound_ns", "created_ns", "group", "last_attempt_ns", "missed",
+        "node", "outcome", "preempted", "preemptor", "rearm_ns", "rearms", "released", "reservation",
         "shape", "spec", "triggered", "victims",
     )  # fmt: skip
 
@@ -45,12 +45,10 @@ class Allocation:
         """Its release was announced to the shim for another reason than preemption."""
         self.preempted = False
         """Marked as a victim; stays booked until its exit is confirmed."""
-        self.preempted_ns = 0
         self.preemptor: Allocation | None = None
         """For a marked victim: the ask it makes room for."""
         self.triggered = False
         """As an ask: it has preempted and waits for its victims to leave."""
-        self.claim_ns = 0
         self.victims: dict[str, Allocation] = {}
         """As a triggered ask: victims not yet confirmed gone."""
         self.rearm_ns = 0

@@ -27,7 +27,7 @@ class Queue:
     """
 
     __slots__ = (
-        "_lineage", "_priorities", "applications", "ceilings", "children", "claimed", "completed", "depth", "draining",
+        "_lineage", "_priorities", "applications", "ceilings", "children", "claimed", "depth", "draining",
         "fair_terms", "guaranteed", "leaf", "managed", "max", "name", "order", "parent", "parked", "path", "pending",
         "preempted_count", "preempted_total", "preempting", "priority", "properties", "used", "waiting",
     )  # fmt: skip
@@ -65,7 +65,6 @@ class Queue:
         self.claimed: Vector = [0] * width
         self.waiting = 0
         """Number of pending asks below."""
-        self.completed = 0
         self.preempted_count = 0
         self.preempted_total: Vector = [0] * width
         """Everything ever taken from this queue by preemption."""

@@ -12,7 +12,7 @@ from core.domain.resources import NOTHING
 from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.model.nodes import Node
-from core.model.shapes import TooManyTypes
+from core.model.shapes import Shape, TooManyTypes
 from core.partition import ledger, lifecycle, placement, preempting, removal
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
@@ -26,8 +26,11 @@ def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> Allocati
 
     Returns the rejection instead of answering it: rejections leave after the request's last entry.
     """
-    refused = _refuse(state, spec) or _take(state, spec, now_ns)
-    return reject(spec, refused) if refused is not None else None
+    refused = _refuse(state, spec) or _refuse_shape(state, spec)
+    if refused is not None:
+        return reject(spec, refused)
+    _take(state, spec, now_ns)
+    return None
 
 
 def reject(spec: AllocationSpec, reason: str) -> AllocationRejected:
@@ -102,15 +105,12 @@ def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
     return None
 
 
-def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> str | None:
+def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
     """Apply an entry that nothing speaks against."""
-    try:
-        shape = state.types.shape(spec.resources or NOTHING)
-    except TooManyTypes as error:
-        return f"{Rejection.INVALID_RESOURCE}: {error}"
+    shape = state.types.shape(spec.resources or NOTHING)
     if spec.foreign:
-        _occupy(state, spec)
-        return None
+        _occupy(state, spec, shape)
+        return
     application = state.applications[spec.application_id]
     request = state.requests.get(spec.key)
     if request is None:
@@ -125,19 +125,18 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> str | Non
             lifecycle.ask_added(state, application, now_ns)
             ledger.ask_appears(state, request)
             preempting.watch(state, request)
-        return None
+        return
     if request.shape is not shape:
         ledger.reshape(state, request, shape)
     if spec.node_id and request.pending:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
-    return None
 
 
-def _occupy(state: PartitionState, spec: AllocationSpec) -> None:
+def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape) -> None:
     """Foreign load: booked on its node, moved when the node changed, never answered (protocol.md 9, DB-8)."""
     _vacate(state, spec.key)
     node = state.nodes[spec.node_id]
-    node.occupy(spec.key, state.types.shape(spec.resources or NOTHING).pairs)
+    node.occupy(spec.key, shape.pairs)
     state.foreign[spec.key] = node
     state.node_order.refresh(node)
 

@@ -27,7 +27,7 @@ def ask_appears(state: PartitionState, ask: Allocation) -> None:
             queue.parent.order.mark(queue)
     application.asks[ask.key] = ask
     application.ask_appears(ask.priority)
-    enqueue(state, ask)
+    enqueue(ask)
 
 
 def ask_leaves(state: PartitionState, ask: Allocation) -> None:
@@ -35,12 +35,9 @@ def ask_leaves(state: PartitionState, ask: Allocation) -> None:
     application = ask.application
     pairs = ask.shape.pairs
     dequeue(state, ask)
-    for t, amount in pairs:
-        application.pending[t] -= amount
+    _unbook(application.pending, pairs)
     for queue in application.queue.lineage():
-        pending = queue.pending
-        for t, amount in pairs:
-            pending[t] -= amount
+        _unbook(queue.pending, pairs)
         queue.waiting -= 1
         if queue.parent is not None:
             queue.parent.order.mark(queue)
@@ -61,9 +58,7 @@ def charge(state: PartitionState, allocation: Allocation, node: Node, now_ns: in
     _book(application.placeholder if allocation.spec.placeholder else application.real, pairs)
     application.queue.order.mark(application)
     for queue in application.queue.lineage():
-        used = queue.used
-        for t, amount in pairs:
-            used[t] += amount
+        _book(queue.used, pairs)
         if queue.parent is not None:
             queue.parent.order.mark(queue)
     state.allocation_count += 1
@@ -83,7 +78,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     _unbook(application.placeholder if allocation.spec.placeholder else application.real, pairs)
     application.queue.order.mark(application)
     if allocation.preempted:
-        unmark(state, allocation)
+        unmark(allocation)
     for queue in application.queue.lineage():
         _unbook(queue.used, pairs)
         if queue.parent is not None:
@@ -93,10 +88,9 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     node_gained(state, node)
 
 
-def mark(state: PartitionState, victim: Allocation, preemptor: Allocation | None, now_ns: int) -> None:
+def mark(victim: Allocation, preemptor: Allocation) -> None:
     """*victim* was told to leave: its amount counts as preempting until it is gone (preemption.md B.7)."""
     victim.preempted = True
-    victim.preempted_ns = now_ns
     victim.preemptor = preemptor
     victim.application.preempted_count += 1
     for queue in victim.queue.lineage():
@@ -105,17 +99,16 @@ def mark(state: PartitionState, victim: Allocation, preemptor: Allocation | None
         queue.preempted_count += 1
 
 
-def unmark(state: PartitionState, victim: Allocation) -> None:
+def unmark(victim: Allocation) -> None:
     """*victim* left, however it did."""
     victim.preempted = False
     for queue in victim.queue.lineage():
         _unbook(queue.preempting, victim.shape.pairs)
 
 
-def claim(ask: Allocation, now_ns: int) -> None:
+def claim(ask: Allocation) -> None:
     """*ask* preempted: what it is about to use is spoken for on its path (preemption.md 0.1)."""
     ask.triggered = True
-    ask.claim_ns = now_ns
     for queue in ask.queue.lineage():
         _book(queue.claimed, ask.shape.pairs)
 
@@ -146,7 +139,7 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
                 queue.parent.order.mark(queue)
         request.shape = shape
         if group is not None and reserved is None:
-            enqueue(state, request)
+            enqueue(request)
         state.stirred = True
         return
     application, node = request.application, request.node

@@ -109,5 +109,4 @@ def leave(state: PartitionState, application: Application) -> None:
     """Free the ID and the place in the queue; the record lives on only in its expiry timer."""
     if state.applications.get(application.application_id) is application:
         del state.applications[application.application_id]
-    if application.queue.applications.pop(application.application_id, None) is not None:
-        application.queue.completed += 1
+    application.queue.applications.pop(application.application_id, None)

@@ -147,9 +147,9 @@ def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     for reservation in plan.cancelled:
         placement.unreserve(state, reservation, requeue=True)
     for victim in plan.victims:
-        ledger.mark(state, victim, ask, now_ns)
+        ledger.mark(victim, ask)
         ask.victims[victim.key] = victim
-    ledger.claim(ask, now_ns)
+    ledger.claim(ask)
     message = f"preempted for ask {ask.key} of application {ask.application.application_id}"
     state.effects.extend(
         Released(

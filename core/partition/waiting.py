@@ -17,7 +17,7 @@ from core.partition.state import PartitionState
 _UNSERVED = frozenset({AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED})
 
 
-def enqueue(state: PartitionState, ask: Allocation) -> None:
+def enqueue(ask: Allocation) -> None:
     """Put a pending, unreserved *ask* with its equals."""
     application = ask.application
     key = (ask.shape, ask.spec.required_node)

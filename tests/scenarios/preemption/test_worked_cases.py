@@ -132,7 +132,7 @@ class Stage:
         ask = self.state.requests[holder.key]
         placement.reserve(self.state, ask, self.state.nodes[node], since_ns)
         if holder.triggered:
-            ledger.claim(ask, since_ns)
+            ledger.claim(ask)
         self.state.stirred = False
 
     def decide(self, ask: TaskCase) -> Expected:
