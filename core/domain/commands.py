@@ -156,7 +156,70 @@ class UpdateAllocations:
     releases: tuple[ReleaseSpec, ...] = ()
 
 
-Command = RegisterManager | UpdateConfiguration | UpdateNodes | UpdateApplications | UpdateAllocations
+@dataclass(frozen=True, slots=True)
+class UnregisterManager:
+    """Forget the manager and everything it reported, silently."""
+
+    rm_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttachCallbacks:
+    """From now on somebody answers questions of these kinds, or wants to be told of these things (protocol.md 13).
+
+    Replaces an earlier attachment. No answer within ``timeout_ns`` counts as a refusal for now.
+    """
+
+    rm_id: str
+    predicates: bool = False
+    preemption_predicates: bool = False
+    scheduling_states: bool = False
+    events: bool = False
+    timeout_ns: int = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class DetachCallbacks:
+    """Nobody answers any more: every open question counts as not asked, and everything is allowed."""
+
+    rm_id: str
+
+
+class PredicatesAnswer(NamedTuple):
+    """``refused``: (node ID, reason); nodes not named may be used."""
+
+    question: int
+    refused: tuple[tuple[str, str], ...] = ()
+
+
+class PreemptionPredicatesAnswer(NamedTuple):
+    """``index`` of the last victim that has to go; meaningless unless ``success``."""
+
+    question: int
+    success: bool
+    index: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCallbacks:
+    """Answers to questions. Those to unknown or expired questions are ignored."""
+
+    rm_id: str
+    predicates: tuple[PredicatesAnswer, ...] = ()
+    preemption_predicates: tuple[PreemptionPredicatesAnswer, ...] = ()
+
+
+Command = (
+    RegisterManager
+    | UnregisterManager
+    | UpdateConfiguration
+    | UpdateNodes
+    | UpdateApplications
+    | UpdateAllocations
+    | AttachCallbacks
+    | DetachCallbacks
+    | AnswerCallbacks
+)
 
 
 class Fault(IntEnum):

@@ -101,7 +101,52 @@ class PreemptionDecided(NamedTuple):
     victims: tuple[VictimRecord, ...]
 
 
+class PredicatesAsked(NamedTuple):
+    """May *key* run on these nodes? The preferred one comes first. ``allocate``: as in protocol.md 13."""
+
+    question: int
+    partition: str
+    application_id: str
+    key: str
+    node_ids: tuple[str, ...]
+    allocate: bool
+
+
+class PreemptionPredicatesAsked(NamedTuple):
+    """Would *key* run on the node if victims left? Arguments: protocol.md 2.6, 13."""
+
+    question: int
+    partition: str
+    application_id: str
+    key: str
+    node_id: str
+    victims: tuple[str, ...]
+    start_index: int
+
+
+class SchedulingFailed(NamedTuple):
+    """An ask that quotas allow was tried and found no room: a reason to add nodes (scheduling.md 16)."""
+
+    application_id: str
+    key: str
+    reason: str
+
+
+class EventRecorded(NamedTuple):
+    """One entry of the event history (protocol.md 14). The numbers are those of ``si.v1.EventRecord``'s enums."""
+
+    type: int
+    object_id: str
+    reference_id: str
+    change: int
+    detail: int
+    at_ns: int
+    resources: Resources | None
+    message: str
+
+
+CallbackEffect = PredicatesAsked | PreemptionPredicatesAsked | SchedulingFailed | EventRecorded
 AllocationEffect = Allocated | Released | AllocationRejected
 ApplicationEffect = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
 NodeEffect = NodeAccepted | NodeRejected
-Effect = AllocationEffect | ApplicationEffect | NodeEffect | PreemptionDecided
+Effect = AllocationEffect | ApplicationEffect | NodeEffect | CallbackEffect | PreemptionDecided

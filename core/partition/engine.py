@@ -19,6 +19,7 @@ from core.domain.commands import (
     Fault,
     NodeAction,
     RegisterManager,
+    UnregisterManager,
     UpdateAllocations,
     UpdateApplications,
     UpdateConfiguration,
@@ -62,6 +63,7 @@ class Engine:
         self._partitions: dict[str, PartitionState] = {}
         self._handlers: dict[type, Callable[..., None]] = {
             RegisterManager: self._register,
+            UnregisterManager: self._unregister,
             UpdateConfiguration: self._configure,
             UpdateNodes: self._update_nodes,
             UpdateApplications: self._update_applications,
@@ -135,16 +137,23 @@ class Engine:
             raise CommandRefused(
                 Fault.OTHER_MANAGER, f"resource manager {self.rm_id!r} is registered; only one is served"
             )
-        self.rm_id = ""
-        self.checksum = ""
-        self._partitions = {}
-        self._outbox.clear()
+        self._forget()
         configuration = load(command.config)
         for partition in configuration.partitions:
             name = full_partition_name(command.rm_id, partition.name)
             self._partitions[name] = configure.build(name, partition, now_ns, self._outbox)
         self.checksum = configuration.checksum
         self.rm_id = command.rm_id
+
+    def _unregister(self, command: UnregisterManager, _now_ns: int) -> None:
+        self._require(command.rm_id, "UnregisterResourceManager")
+        self._forget()
+
+    def _forget(self) -> None:
+        self.rm_id = ""
+        self.checksum = ""
+        self._partitions = {}
+        self._outbox.clear()
 
     def _configure(self, command: UpdateConfiguration, now_ns: int) -> None:
         """Replace the queue configuration, whole or not at all (protocol.md 5.4)."""

@@ -124,6 +124,7 @@ class PartitionStatus(_message.Message):
     PREEMPTION_ATTEMPTS_FIELD_NUMBER: _builtins.int
     PREEMPTION_TRIGGERED_FIELD_NUMBER: _builtins.int
     QUEUES_FIELD_NUMBER: _builtins.int
+    USERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"[rm_id]name"."""
     node_count: _builtins.int
@@ -152,6 +153,10 @@ class PartitionStatus(_message.Message):
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueStatus]:
         """All queues, parents before their children, children by name. Empty if the request leaves them out."""
 
+    @_builtins.property
+    def users(self) -> _containers.RepeatedCompositeFieldContainer[Global___UserStatus]:
+        """Users that hold something, by name."""
+
     def __init__(
         self,
         *,
@@ -167,14 +172,67 @@ class PartitionStatus(_message.Message):
         preemption_attempts: _builtins.int = ...,
         preemption_triggered: _builtins.int = ...,
         queues: _abc.Iterable[Global___QueueStatus] | None = ...,
+        users: _abc.Iterable[Global___UserStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "invariant_violations", b"invariant_violations", "law_checks", b"law_checks", "law_violations", b"law_violations", "name", b"name", "node_count", b"node_count", "pending_ask_count", b"pending_ask_count", "preemption_attempts", b"preemption_attempts", "preemption_triggered", b"preemption_triggered", "queues", b"queues", "reservation_count", b"reservation_count", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "invariant_violations", b"invariant_violations", "law_checks", b"law_checks", "law_violations", b"law_violations", "name", b"name", "node_count", b"node_count", "pending_ask_count", b"pending_ask_count", "preemption_attempts", b"preemption_attempts", "preemption_triggered", b"preemption_triggered", "queues", b"queues", "reservation_count", b"reservation_count", "total", b"total", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionStatus: _TypeAlias = PartitionStatus  # noqa: Y015
+
+@_typing.final
+class UserStatus(_message.Message):
+    """A user in a partition at one moment. Amounts are in base units."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class UsedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    USER_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    APPLICATION_COUNT_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    """Name of the user."""
+    application_count: _builtins.int
+    """Applications of the user that hold something."""
+    @_builtins.property
+    def used(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Held by all applications of the user. A missing type is 0."""
+
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        used: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        application_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_count", b"application_count", "used", b"used", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UserStatus: _TypeAlias = UserStatus  # noqa: Y015
 
 @_typing.final
 class QueueStatus(_message.Message):
@@ -373,3 +431,138 @@ class QueueStatus(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueueStatus: _TypeAlias = QueueStatus  # noqa: Y015
+
+@_typing.final
+class ExplainAskRequest(_message.Message):
+    """Which ask to explain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ALLOCATION_KEY_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Its partition, as "[rm_id]name" or as bare name. Empty: "default"."""
+    allocation_key: _builtins.str
+    """Its key."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        allocation_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_key", b"allocation_key", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainAskRequest: _TypeAlias = ExplainAskRequest  # noqa: Y015
+
+@_typing.final
+class ExplainAskResponse(_message.Message):
+    """What the core knows about an ask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    application_id: _builtins.str
+    """Its application."""
+    queue: _builtins.str
+    """Full path of its queue."""
+    state: _builtins.str
+    """"Pending", "Reserved", "Held" (waits for the answer to a question), "Replacing" or "Allocated"."""
+    node_id: _builtins.str
+    """Node it runs on, is reserved on or is held for. Empty: none."""
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___AskFailure]:
+        """What kept it from being placed so far, the most recent first."""
+
+    def __init__(
+        self,
+        *,
+        application_id: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        state: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        failures: _abc.Iterable[Global___AskFailure] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "failures", b"failures", "node_id", b"node_id", "queue", b"queue", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainAskResponse: _TypeAlias = ExplainAskResponse  # noqa: Y015
+
+@_typing.final
+class AskFailure(_message.Message):
+    """One reason, and how often it came up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    LAST_NS_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """Constant text, or what the shim answered."""
+    count: _builtins.int
+    """How often."""
+    last_ns: _builtins.int
+    """When it came up last, Unix time in nanoseconds."""
+    def __init__(
+        self,
+        *,
+        message: _builtins.str = ...,
+        count: _builtins.int = ...,
+        last_ns: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "last_ns", b"last_ns", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskFailure: _TypeAlias = AskFailure  # noqa: Y015
+
+@_typing.final
+class GetStateDumpRequest(_message.Message):
+    """No choice so far."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetStateDumpRequest: _TypeAlias = GetStateDumpRequest  # noqa: Y015
+
+@_typing.final
+class GetStateDumpResponse(_message.Message):
+    """The dump."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JSON_FIELD_NUMBER: _builtins.int
+    json: _builtins.str
+    """A JSON object."""
+    def __init__(
+        self,
+        *,
+        json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["json", b"json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetStateDumpResponse: _TypeAlias = GetStateDumpResponse  # noqa: Y015

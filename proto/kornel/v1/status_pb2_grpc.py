@@ -40,6 +40,16 @@ class StatusServiceStub:
                 request_serializer=kornel_dot_v1_dot_status__pb2.GetStatusRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_status__pb2.GetStatusResponse.FromString,
                 _registered_method=True)
+        self.ExplainAsk = channel.unary_unary(
+                '/kornel.v1.StatusService/ExplainAsk',
+                request_serializer=kornel_dot_v1_dot_status__pb2.ExplainAskRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_status__pb2.ExplainAskResponse.FromString,
+                _registered_method=True)
+        self.GetStateDump = channel.unary_unary(
+                '/kornel.v1.StatusService/GetStateDump',
+                request_serializer=kornel_dot_v1_dot_status__pb2.GetStateDumpRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_status__pb2.GetStateDumpResponse.FromString,
+                _registered_method=True)
 
 
 class StatusServiceServicer:
@@ -54,6 +64,21 @@ class StatusServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainAsk(self, request, context):
+        """Why an ask waits, and what it waits for. NOT_FOUND for an ask or allocation that the core does not know.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetStateDump(self, request, context):
+        """Everything that helps to understand a core, the shim's own state included, as one JSON object. For people and bug
+        reports: what it holds may change. Takes time in a large cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_StatusServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -61,6 +86,16 @@ def add_StatusServiceServicer_to_server(servicer, server):
                     servicer.GetStatus,
                     request_deserializer=kornel_dot_v1_dot_status__pb2.GetStatusRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_status__pb2.GetStatusResponse.SerializeToString,
+            ),
+            'ExplainAsk': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainAsk,
+                    request_deserializer=kornel_dot_v1_dot_status__pb2.ExplainAskRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_status__pb2.ExplainAskResponse.SerializeToString,
+            ),
+            'GetStateDump': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStateDump,
+                    request_deserializer=kornel_dot_v1_dot_status__pb2.GetStateDumpRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_status__pb2.GetStateDumpResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -91,6 +126,60 @@ class StatusService:
             '/kornel.v1.StatusService/GetStatus',
             kornel_dot_v1_dot_status__pb2.GetStatusRequest.SerializeToString,
             kornel_dot_v1_dot_status__pb2.GetStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainAsk(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.StatusService/ExplainAsk',
+            kornel_dot_v1_dot_status__pb2.ExplainAskRequest.SerializeToString,
+            kornel_dot_v1_dot_status__pb2.ExplainAskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStateDump(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.StatusService/GetStateDump',
+            kornel_dot_v1_dot_status__pb2.GetStateDumpRequest.SerializeToString,
+            kornel_dot_v1_dot_status__pb2.GetStateDumpResponse.FromString,
             options,
             channel_credentials,
             insecure,

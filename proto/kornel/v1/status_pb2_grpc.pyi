@@ -37,6 +37,12 @@ class StatusServiceStub:
     """A consistent picture of each partition: no command and no scheduling slice runs while it is taken. OK, with empty
     fields, before any RM has registered. NOT_FOUND for an unknown partition.
     """
+    ExplainAsk: _grpc.UnaryUnaryMultiCallable[_status_pb2.ExplainAskRequest, _status_pb2.ExplainAskResponse]
+    """Why an ask waits, and what it waits for. NOT_FOUND for an ask or allocation that the core does not know."""
+    GetStateDump: _grpc.UnaryUnaryMultiCallable[_status_pb2.GetStateDumpRequest, _status_pb2.GetStateDumpResponse]
+    """Everything that helps to understand a core, the shim's own state included, as one JSON object. For people and bug
+    reports: what it holds may change. Takes time in a large cluster.
+    """
 
 @_typing.type_check_only
 class StatusServiceAsyncStub(StatusServiceStub):
@@ -46,6 +52,12 @@ class StatusServiceAsyncStub(StatusServiceStub):
     GetStatus: _aio.UnaryUnaryMultiCallable[_status_pb2.GetStatusRequest, _status_pb2.GetStatusResponse]  # type: ignore[assignment]
     """A consistent picture of each partition: no command and no scheduling slice runs while it is taken. OK, with empty
     fields, before any RM has registered. NOT_FOUND for an unknown partition.
+    """
+    ExplainAsk: _aio.UnaryUnaryMultiCallable[_status_pb2.ExplainAskRequest, _status_pb2.ExplainAskResponse]  # type: ignore[assignment]
+    """Why an ask waits, and what it waits for. NOT_FOUND for an ask or allocation that the core does not know."""
+    GetStateDump: _aio.UnaryUnaryMultiCallable[_status_pb2.GetStateDumpRequest, _status_pb2.GetStateDumpResponse]  # type: ignore[assignment]
+    """Everything that helps to understand a core, the shim's own state included, as one JSON object. For people and bug
+    reports: what it holds may change. Takes time in a large cluster.
     """
 
 class StatusServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -59,6 +71,24 @@ class StatusServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_status_pb2.GetStatusResponse, _abc.Awaitable[_status_pb2.GetStatusResponse]]:
         """A consistent picture of each partition: no command and no scheduling slice runs while it is taken. OK, with empty
         fields, before any RM has registered. NOT_FOUND for an unknown partition.
+        """
+
+    @_abc_1.abstractmethod
+    def ExplainAsk(
+        self,
+        request: _status_pb2.ExplainAskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_status_pb2.ExplainAskResponse, _abc.Awaitable[_status_pb2.ExplainAskResponse]]:
+        """Why an ask waits, and what it waits for. NOT_FOUND for an ask or allocation that the core does not know."""
+
+    @_abc_1.abstractmethod
+    def GetStateDump(
+        self,
+        request: _status_pb2.GetStateDumpRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_status_pb2.GetStateDumpResponse, _abc.Awaitable[_status_pb2.GetStateDumpResponse]]:
+        """Everything that helps to understand a core, the shim's own state included, as one JSON object. For people and bug
+        reports: what it holds may change. Takes time in a large cluster.
         """
 
 def add_StatusServiceServicer_to_server(servicer: StatusServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
