@@ -193,11 +193,11 @@ class PredicatesAnswer(NamedTuple):
 
 
 class PreemptionPredicatesAnswer(NamedTuple):
-    """``index`` of the last victim that has to go; meaningless unless ``success``."""
+    """``last``: index of the last victim that has to go; meaningless unless ``success``."""
 
     question: int
     success: bool
-    index: int = -1
+    last: int = -1
 
 
 @dataclass(frozen=True, slots=True)
