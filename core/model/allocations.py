@@ -23,7 +23,7 @@ class Allocation:
     """
 
     __slots__ = (
-        "application", "arrival", "bound_ns", "created_ns", "group", "last_attempt_ns", "missed",
+        "application", "arrival", "attempt_due", "bound_ns", "created_ns", "group", "last_attempt_ns", "missed",
         "node", "outcome", "preempted", "preemptor", "rearm_ns", "rearms", "released", "reservation",
         "shape", "spec", "triggered", "victims",
     )  # fmt: skip
@@ -55,6 +55,8 @@ class Allocation:
         """As a triggered ask: when it may preempt again; 0 while victims remain."""
         self.rearms = 0
         self.last_attempt_ns: int | None = None
+        self.attempt_due = False
+        """As a reserved ask that has not preempted: its next attempt to is due. Others are noted in their group."""
         self.outcome: Outcome | None = None
         """How the last attempt to preempt for this ask ended."""
         self.missed = 0
@@ -87,14 +89,18 @@ class Allocation:
 
 
 class Reservation:
-    """A node held for one pending ask since ``made_ns``."""
+    """A node kept free for one pending ask since ``made_ns``."""
 
-    __slots__ = ("ask", "made_ns", "node")
+    __slots__ = ("ask", "by_age", "made_ns", "node", "parked_at")
 
-    def __init__(self, ask: Allocation, node: Node, made_ns: int) -> None:
+    def __init__(self, ask: Allocation, node: Node, made_ns: int, *, by_age: bool = False) -> None:
         self.ask: Final = ask
         self.node: Final = node
         self.made_ns: Final = made_ns
+        self.by_age: Final = by_age
+        """Because the ask had waited, not because it preempted or must run here: counts as promised on its path."""
+        self.parked_at: Room | None = None
+        """As for an :class:`AskGroup`; room on its own node wakes it wherever it waits."""
 
 
 class AskGroup:
@@ -109,7 +115,7 @@ class AskGroup:
         self.number: Final = number
         self._heap: list[tuple[tuple[int, int, int], Allocation]] = []
         self.size = 0
-        self.parked_at: dict[AskGroup, None] | None = None
+        self.parked_at: Room | None = None
         """The waiting room this group sits in while nothing that could make it fit has changed; else ``None``."""
         self.due: dict[Allocation, None] = {}
         """Asks whose next attempt to preempt is due."""
@@ -137,3 +143,7 @@ class AskGroup:
     def asks(self) -> list[Allocation]:
         """All asks, in order. For reports; the hot path asks for :meth:`head` only."""
         return list(dict.fromkeys(ask for _, ask in sorted(self._heap, key=lambda e: e[0]) if ask.group is self))
+
+
+Room = dict[AskGroup | Reservation, None]
+"""A waiting room: who waits for the same thing, in order of arrival."""

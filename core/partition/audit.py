@@ -101,11 +101,13 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
     asks = [ask for application in applications for ask in application.asks.values()]
     marked = [a for a in allocations if a.preempted]
     claims = [ask for ask in asks if ask.triggered]
+    promises = [ask for ask in asks if ask.reservation is not None and ask.reservation.by_age]
     broken = [
         *_differs("I1", queue.path, "used", queue.used, _sum(state, allocations)),
         *_differs("I1", queue.path, "pending", queue.pending, _sum(state, asks)),
         *_differs("A.1-1", queue.path, "preempting", queue.preempting, _sum(state, marked)),
         *_differs("A.1-1", queue.path, "claimed", queue.claimed, _sum(state, claims)),
+        *_differs("I7", queue.path, "promised", queue.promised, _sum(state, promises)),
     ]
     if queue.waiting != len(asks):
         broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(asks)}"))

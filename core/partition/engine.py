@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from core.config.loader import load
-from core.config.model import Configuration
+from core.config.model import Configuration, PartitionConfig
 from core.domain.application_states import AppEvent
 from core.domain.commands import (
     AllocationSpec,
@@ -39,7 +39,7 @@ from core.partition import (
     preempting,
     status,
 )
-from core.partition.state import PartitionState
+from core.partition.state import RESERVATION_DELAY_NS, PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,9 @@ class CycleResult:
 class Engine:
     """All partitions of the one registered resource manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reservation_delay_ns: int | None = RESERVATION_DELAY_NS) -> None:
+        """*reservation_delay_ns*: age from which an ask without room may have a node kept free; ``None``: never."""
+        self._reservation_delay_ns = reservation_delay_ns
         self.rm_id: str = ""
         """The registered manager; empty: nobody."""
         self.checksum: str = ""
@@ -109,6 +111,7 @@ class Engine:
         heads = [
             heap[0][0] for state in self._partitions.values() for heap in (state.timers, state.attempts_due) if heap
         ]
+        heads += [s.reserving.due_ns for s in self._partitions.values() if s.reserving.due_ns is not None]
         return min(heads, default=None)
 
     def status(self, *, audited: bool = False) -> EngineStatus:
@@ -141,9 +144,13 @@ class Engine:
         configuration = load(command.config)
         for partition in configuration.partitions:
             name = full_partition_name(command.rm_id, partition.name)
-            self._partitions[name] = configure.build(name, partition, now_ns, self._outbox)
+            self._build(name, partition, now_ns)
         self.checksum = configuration.checksum
         self.rm_id = command.rm_id
+
+    def _build(self, name: str, config: PartitionConfig, now_ns: int) -> None:
+        state = self._partitions[name] = configure.build(name, config, now_ns, self._outbox)
+        state.reservation_delay_ns = self._reservation_delay_ns
 
     def _unregister(self, command: UnregisterManager, _now_ns: int) -> None:
         self._require(command.rm_id, "UnregisterResourceManager")
@@ -171,7 +178,7 @@ class Engine:
         for name, partition in listed.items():
             running = self._partitions.get(name)
             if running is None:
-                self._partitions[name] = configure.build(name, partition, now_ns, self._outbox)
+                self._build(name, partition, now_ns)
             else:
                 configure.update(running, partition)
         self.checksum = configuration.checksum

@@ -11,7 +11,7 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape, Vector
 from core.partition.state import PartitionState
-from core.partition.waiting import dequeue, enqueue, node_gained, queue_gained
+from core.partition.waiting import dequeue, enqueue, forget_reservation, node_gained, queue_gained
 from core.policies.queue_order import fair_terms
 
 
@@ -122,6 +122,28 @@ def unclaim(ask: Allocation) -> None:
         _unbook(queue.claimed, ask.shape.pairs)
 
 
+def promise(ask: Allocation) -> None:
+    """*ask* gets a node kept free because it waited: no more is promised than the quotas could ever grant."""
+    for queue in ask.queue.lineage():
+        _book(queue.promised, ask.shape.pairs)
+
+
+def unpromise(ask: Allocation) -> None:
+    """The node of *ask* is given back, or used."""
+    for queue in ask.queue.lineage():
+        _unbook(queue.promised, ask.shape.pairs)
+
+
+def promise_is_sound(ask: Allocation) -> bool:
+    """Whether *ask* would still fit under every max on its path if everything claimed and promised were placed."""
+    for queue in ask.queue.lineage():
+        used, claimed, promised, most = queue.used, queue.claimed, queue.promised, queue.max
+        for t, amount in ask.shape.pairs:
+            if t in most and used[t] + claimed[t] + promised[t] + amount > most[t]:
+                return False
+    return True
+
+
 def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
     """*request* changes its size in place, without any check (scheduling.md 14)."""
     before = request.shape
@@ -130,17 +152,22 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
     if request.node is None:
         group, reserved = request.group, request.reservation
         dequeue(state, request)
+        if reserved is not None:
+            forget_reservation(state, reserved)
         _exchange(request.application.pending, before.pairs, shape.pairs)
         for queue in request.queue.lineage():
             _exchange(queue.pending, before.pairs, shape.pairs)
             if request.triggered:
                 _exchange(queue.claimed, before.pairs, shape.pairs)
+            if reserved is not None and reserved.by_age:
+                _exchange(queue.promised, before.pairs, shape.pairs)
             if queue.parent is not None:
                 queue.parent.order.mark(queue)
         request.shape = shape
-        if group is not None and reserved is None:
+        if group is not None:
             enqueue(request)
-        state.stirred = True
+        if reserved is not None:
+            state.reserved_ready[reserved] = None
         return
     application, node = request.application, request.node
     request.shape = shape

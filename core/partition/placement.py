@@ -15,7 +15,7 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.partition import ledger, lifecycle
 from core.partition.state import PartitionState
-from core.partition.waiting import dequeue, enqueue, node_gained
+from core.partition.waiting import dequeue, enqueue, forget_reservation, look_again, node_gained
 
 RESERVATION_TIMEOUT_NS: Final = 3600 * 10**9
 
@@ -35,7 +35,7 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
         return NotPlaced(Unschedulable.QUEUE_QUOTA, full)
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
-        if node is not None and not _held_for_another_required(node) and node.fits(shape.pairs):
+        if node is not None and not held_for_another_required(node, ask) and node.fits(shape.pairs):
             return node
         return NotPlaced(Unschedulable.REQUIRED_NODE)
     if not shape.no_room:
@@ -65,28 +65,34 @@ def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int
     state.effects.append(Allocated(allocation.spec, node.node_id, allocation.shape.resources))
 
 
-def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> Reservation:
-    """Hold *node* for *ask*: nothing else is placed there (preemption.md A.1 no. 15)."""
+def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, by_age: bool = False) -> Reservation:
+    """Keep *node* for *ask*: nothing else is placed there (preemption.md A.1 no. 15)."""
     if ask.reservation is not None:
         unreserve(state, ask.reservation)
     dequeue(state, ask)
-    reservation = Reservation(ask, node, now_ns)
+    reservation = Reservation(ask, node, now_ns, by_age=by_age)
+    if by_age:
+        ledger.promise(ask)
     ask.reservation = reservation
     node.reservations[ask.key] = reservation
     state.reservations[ask.key] = reservation
     state.node_order.discard(node)
-    state.stirred = True
+    state.reserved_ready[reservation] = None
 
-    def look_again(_: int) -> None:
-        state.stirred = True
+    def wake_if_still_there(_: int) -> None:
+        if ask.reservation is reservation:
+            look_again(state, reservation)
 
-    state.at(now_ns + RESERVATION_TIMEOUT_NS, look_again)
+    state.at(now_ns + RESERVATION_TIMEOUT_NS, wake_if_still_there)
     return reservation
 
 
 def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool = False) -> None:
     """Give the node back; with *requeue* the ask goes back among its equals."""
     ask, node = reservation.ask, reservation.node
+    forget_reservation(state, reservation)
+    if reservation.by_age:
+        ledger.unpromise(ask)
     ask.reservation = None
     del node.reservations[ask.key]
     del state.reservations[ask.key]
@@ -97,5 +103,8 @@ def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool 
         enqueue(ask)
 
 
-def _held_for_another_required(node: Node) -> bool:
-    return any(reservation.ask.spec.required_node for reservation in node.reservations.values())
+def held_for_another_required(node: Node, ask: Allocation) -> bool:
+    """Whether some ask other than *ask* that must run on *node* has it reserved: nobody gets in front of it (9)."""
+    return any(
+        reservation.ask is not ask and reservation.ask.spec.required_node for reservation in node.reservations.values()
+    )

@@ -18,11 +18,13 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.partition import ledger, placement
 from core.partition.state import PartitionState
-from core.partition.waiting import activate
+from core.partition.waiting import activate, look_again
 from core.policies.application_order import application_key
 from core.policies.preemption import guarantee
 from core.policies.preemption.plan import PreemptionPlan, Refusal
 
+ATTEMPT_COST: Final = 200
+"""Decisions that one search for victims counts for in a slice's budget."""
 ATTEMPTS_PER_LEAF: Final = 10
 RETRY_NS: Final = 15 * 10**9
 """Least time between two attempts of one ask, and from the last victim's exit to re-arming."""
@@ -51,11 +53,14 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
     due = state.attempts_due
     while due and due[0][0] <= now_ns:
         ask = heappop(due)[2]
-        group = ask.group
-        if group is None or ask.triggered:
+        if ask.triggered or not ask.pending or state.requests.get(ask.key) is not ask:
             continue
-        group.due[ask] = None
-        activate(group)
+        if ask.group is not None:
+            ask.group.due[ask] = None
+            activate(ask.group)
+        elif ask.reservation is not None:
+            ask.attempt_due = True
+            look_again(state, ask.reservation)
 
 
 def begin_pass(state: PartitionState, now_ns: int) -> None:
@@ -89,6 +94,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
             _record(state, ask, now_ns, refused)
         return False
     leaf = ask.queue
+    ask.attempt_due = False
     state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
     ask.last_attempt_ns = now_ns
     state.preemption_attempts += 1
@@ -191,6 +197,14 @@ def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     if ask.reservation is not None:
         placement.unreserve(state, ask.reservation, requeue=True)
     _due_at(state, ask, now_ns)
+
+
+def give_up_reservation(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    """*ask* has had its node kept for too long in vain: back among its equals, free to try everything again."""
+    if ask.triggered:
+        rearm(state, ask, now_ns)
+    elif ask.reservation is not None:
+        placement.unreserve(state, ask.reservation, requeue=True)
 
 
 def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
