@@ -10,6 +10,8 @@ from core.domain.reasons import Outcome
 
 if TYPE_CHECKING:
     from core.model.applications import Application
+    from core.model.callbacks import Inquiry
+    from core.model.failures import FailureLog
     from core.model.nodes import Node
     from core.model.queues import Queue
     from core.model.shapes import Shape
@@ -23,9 +25,10 @@ class Allocation:
     """
 
     __slots__ = (
-        "application", "arrival", "attempt_due", "bound_ns", "created_ns", "group", "last_attempt_ns", "missed",
-        "node", "outcome", "preempted", "preemptor", "rearm_ns", "rearms", "released", "reservation",
-        "shape", "spec", "triggered", "victims",
+        "application", "arrival", "attempt_due", "bound_ns", "created_ns", "dialogue", "failures", "group", "held_on",
+        "inquiry", "last_attempt_ns", "missed", "node", "outcome", "pause_until_ns", "preempted", "preemptor", "rearm_ns",
+        "rearms", "refusals", "refused", "released", "reservation", "reserve_after_ns", "shape", "spec", "triggered",
+        "victims",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +62,22 @@ class Allocation:
         """As a reserved ask that has not preempted: its next attempt to is due. Others are noted in their group."""
         self.outcome: Outcome | None = None
         """How the last attempt to preempt for this ask ended."""
+        self.held_on: Node | None = None
+        """Where its amount is charged while the shim is asked whether it may run there; still pending to everybody."""
+        self.inquiry: Inquiry | None = None
+        """The open question whether and where it may run."""
+        self.refused: dict[str, str] | None = None
+        """Nodes the shim refused for it lately, with the reason."""
+        self.refusals = 0
+        """How often in a row it was refused everywhere: the pause before the next try grows with it."""
+        self.pause_until_ns = 0
+        """Refused everywhere, it is not tried before then unless another node gains room."""
+        self.reserve_after_ns = 0
+        """No node is reserved for it because of its age before then: the shim is being asked, or has refused one."""
+        self.dialogue: object = None
+        """As an ask that looks for victims: what the shim has said about them so far."""
+        self.failures: FailureLog | None = None
+        """Why it has not been placed."""
         self.missed = 0
         """How often in a row it was a candidate and was not placed (preemption.md F8)."""
 

@@ -12,7 +12,7 @@ from heapq import heappop
 from core.domain.reasons import Unschedulable
 from core.model.allocations import AskGroup
 from core.model.queues import Queue
-from core.partition import ledger, placement, preempting, reserved, reserving
+from core.partition import failing, ledger, placement, preempting, reserved, reserving, vetting
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.partition.waiting import park_below_quota, park_for_node, park_without_node
@@ -25,7 +25,7 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     preempting.collect_due(state, now_ns)
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
-    while budget > 0:
+    while budget > 0 and not state.callbacks.full:
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
         elif (group := first_group(state.root)) is not None:
@@ -34,7 +34,7 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
             budget -= reserving.step(state, now_ns)
         else:
             return False
-    return True
+    return budget <= 0
 
 
 def run_timers(state: PartitionState, now_ns: int) -> None:
@@ -62,10 +62,9 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     ask = group.head()
     found = placement.find_node(state, ask)
     if not isinstance(found, NotPlaced):
-        if ask.spec.required_node:
-            preempting.give_way(state, found, now_ns)
-        placement.bind(state, ask, found, now_ns)
+        vetting.place(state, ask, found, now_ns)
         return 1
+    failing.note_unplaced(ask, found.reason, now_ns)
     if found.reason is Unschedulable.REQUIRED_NODE and reserved.insist(state, ask, now_ns):
         return 1
     ask.missed += 1
@@ -74,7 +73,10 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         cost += preempting.ATTEMPT_COST
         if preempting.attempt_due(state, group, now_ns) or group.due:
             return cost
-    _set_aside(state, group, found, now_ns)
+    if found.reason is Unschedulable.REFUSED_BY_PREDICATE:
+        vetting.refused_everywhere(state, ask, now_ns)
+    else:
+        _set_aside(state, group, found, now_ns)
     return cost
 
 

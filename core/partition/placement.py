@@ -6,6 +6,7 @@ The allocation cycle, the reserved step and the preemption cycle all come throug
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from core.domain.effects import Allocated
@@ -36,10 +37,15 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
         if node is not None and not held_for_another_required(node, ask) and node.fits(shape.pairs):
+            if ask.refused is not None and node.node_id in ask.refused:
+                return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
             return node
         return NotPlaced(Unschedulable.REQUIRED_NODE)
     if not shape.no_room:
         node = state.node_order.first_fit(shape.pairs)
+        if node is not None and ask.refused is not None and node.node_id in ask.refused:
+            node = next(acceptable_nodes(state, ask), None)
+            return node if node is not None else NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
         if node is not None:
             return node
         shape.no_room = True
@@ -47,20 +53,32 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
     return NotPlaced(Unschedulable.NO_FITTING_NODE)
 
 
+def acceptable_nodes(state: PartitionState, ask: Allocation) -> Iterator[Node]:
+    """Open nodes in order that have room for *ask* and that the shim has not refused for it lately."""
+    refused = ask.refused or {}
+    return (node for node in state.node_order.fitting(ask.shape.pairs) if node.node_id not in refused)
+
+
 def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """Turn *ask* into an allocation on *node*: books, state of the application, answer to the shim."""
     if ask.reservation is not None:
         unreserve(state, ask.reservation)
-    if ask.triggered:
-        ledger.unclaim(ask)
+    ledger.unclaim(ask)
     ledger.ask_leaves(state, ask)
     place(state, ask, node, now_ns)
 
 
 def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """Book *allocation* on *node* without any check, and say so: its echo or its placement."""
-    allocation.missed = 0
     ledger.charge(state, allocation, node, now_ns)
+    announce(state, allocation, node, now_ns)
+
+
+def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
+    """*allocation* is on the books of *node*: let its application feel it, and tell the shim."""
+    allocation.missed = 0
+    allocation.refused = None
+    allocation.refusals = 0
     lifecycle.allocation_added(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
     state.effects.append(Allocated(allocation.spec, node.node_id, allocation.shape.resources))
 

@@ -16,7 +16,7 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation, AskGroup
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.partition import ledger, placement
+from core.partition import failing, ledger, placement
 from core.partition.state import PartitionState
 from core.partition.waiting import activate, look_again
 from core.policies.application_order import application_key
@@ -61,6 +61,8 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
         elif ask.reservation is not None:
             ask.attempt_due = True
             look_again(state, ask.reservation)
+        else:  # The shim is being asked about it, or has just refused it.
+            _due_at(state, ask, now_ns + PASS_NS)
 
 
 def begin_pass(state: PartitionState, now_ns: int) -> None:
@@ -89,6 +91,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Try to make room for *ask*; on success its victims are told to leave and a node is reserved for it."""
     refused = _precondition(state, ask, now_ns)
     if refused is not None:
+        failing.note_preemption(ask, refused, now_ns)
         if ask.outcome is not refused:
             ask.outcome = refused
             _record(state, ask, now_ns, refused)
@@ -107,6 +110,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
             state.attempts_left.pop(leaf, None)
             return True
         result = refusal
+    failing.note_preemption(ask, result.outcome, now_ns)
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
         _record(state, ask, now_ns, result.outcome, result.detail)

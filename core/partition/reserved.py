@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from core.model.allocations import Allocation, Reservation
-from core.partition import ledger, placement, preempting
+from core.partition import ledger, placement, preempting, vetting
 from core.partition.placement import RESERVATION_TIMEOUT_NS, NotPlaced
 from core.partition.reserving import turn
 from core.partition.state import PartitionState
@@ -48,28 +48,32 @@ def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
 
 
 def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
-    ask = reservation.ask
-    if ask.reservation is not reservation or not reservation.node.fits(ask.shape.pairs):
+    ask, node = reservation.ask, reservation.node
+    if ask.reservation is not reservation or ask.held_on is not None or not node.fits(ask.shape.pairs):
+        return
+    if ask.refused is not None and node.node_id in ask.refused:
         return
     if ledger.queue_path_admits(ask.queue, ask.shape.pairs) is None:
-        placement.bind(state, ask, reservation.node, now_ns)
+        vetting.place(state, ask, node, now_ns)
 
 
 def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
     """Any other node will do as well, unless one is required; nowhere at all, it waits, or gives up after an hour."""
     ask = reservation.ask
-    if ask.reservation is not reservation:
+    if ask.reservation is not reservation or ask.held_on is not None:
         return
     full = ledger.queue_path_admits(ask.queue, ask.shape.pairs)
     if full is None and not ask.spec.required_node:
         other = placement.find_node(state, ask)
         if not isinstance(other, NotPlaced):
-            placement.bind(state, ask, other, now_ns)
+            vetting.place(state, ask, other, now_ns)
             return
     if ask.attempt_due and state.preemption.enabled and preempting.attempt(state, ask, now_ns):
         return
     if now_ns - reservation.made_ns >= RESERVATION_TIMEOUT_NS and not ask.victims:
         preempting.give_up_reservation(state, ask, now_ns)
+    elif ask.refused is not None:
+        vetting.refused_everywhere(state, ask, now_ns)
     elif full is not None:
         park_below_quota(reservation, ask.shape, full)
     elif not ask.spec.required_node:

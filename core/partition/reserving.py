@@ -9,12 +9,13 @@ so nodes are given out in rounds, in scheduling order, instead of with every fai
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from core.model.allocations import Allocation, AskGroup
 from core.model.nodes import Node
 from core.model.shapes import Pairs, Shape
-from core.partition import ledger, placement
+from core.partition import inquiries, ledger, placement
 from core.partition.state import PartitionState
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
@@ -22,6 +23,8 @@ from core.policies.queue_order import queue_key
 PAUSE_NS: Final = 100 * 10**6
 """Least time between two rounds: the idle tick of the scheduling loop."""
 PAUSE_PER_GROUP_NS: Final = 100_000
+REFUSAL_PAUSE_NS: Final = 15 * 10**9
+"""From the shim's refusal of a node to be reserved to the next question for the same ask."""
 NODES_PER_UNIT: Final = 20
 """Nodes looked at that count for one decision in a slice's budget."""
 
@@ -65,20 +68,52 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
     """A node for the first ask of *group* that is old enough. False: there is no more to do for the group."""
     round_, delay_ns = state.reserving, state.reservation_delay_ns
     assert delay_ns is not None, "a round has begun, so reservations are made"
-    if group.parked_at is None or group.parked_at is not state.no_room.get(group.shape):
+    if not _waits_for_room(state, group):
         return False  # It was woken, and is tried like any other.
     for ask in group.asks():
         if now_ns - ask.created_ns <= delay_ns:
             round_.call(ask.created_ns + delay_ns + 1)
             continue
+        if now_ns < ask.reserve_after_ns:
+            round_.call(ask.reserve_after_ns)
+            continue
         if not ledger.promise_is_sound(ask):
             return False
         for node in round_.candidates[group.shape]:
             if node in state.node_order:
-                placement.reserve(state, ask, node, now_ns, by_age=True)
+                _reserve(state, ask, node, now_ns)
                 return True
         return False
     return False
+
+
+def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+    """Keep *node* for *ask*, at once or when the shim agrees; there is no second candidate (7.3)."""
+    callbacks = state.callbacks
+    if not callbacks.predicates:
+        placement.reserve(state, ask, node, now_ns, by_age=True)
+        return
+    ask.reserve_after_ns = now_ns + callbacks.timeout_ns + 1
+
+    def decide(refused: Mapping[str, str], at_ns: int) -> None:
+        if node.node_id in refused:
+            ask.reserve_after_ns = at_ns + REFUSAL_PAUSE_NS
+            state.reserving.call(ask.reserve_after_ns)
+            return
+        ask.reserve_after_ns = 0
+        open_to_it = node in state.node_order and node.could_hold(ask.shape.pairs)
+        if open_to_it and _waits_for_room(state, ask.group) and ledger.promise_is_sound(ask):
+            placement.reserve(state, ask, node, at_ns, by_age=True)
+
+    def drop() -> None:
+        ask.reserve_after_ns = 0
+
+    inquiries.ask_predicates(state, ask, (node.node_id,), decide, drop, now_ns, allocate=False)
+
+
+def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
+    """Whether no node has room for the asks of *group*, which is all that keeps them waiting."""
+    return group is not None and group.parked_at is not None and group.parked_at is state.no_room.get(group.shape)
 
 
 def _waiting(state: PartitionState) -> list[AskGroup]:

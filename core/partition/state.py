@@ -11,6 +11,7 @@ from core.domain.effects import Effect
 from core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties
 from core.model.allocations import Allocation, AskGroup, Reservation, Room
 from core.model.applications import Application
+from core.model.callbacks import Callbacks
 from core.model.node_order import NodeOrder
 from core.model.nodes import Node
 from core.model.queues import Queue
@@ -56,7 +57,12 @@ class PartitionState:
     """
 
     def __init__(
-        self, name: str, root_properties: QueueProperties, preemption: PreemptionConfig, effects: list[Effect]
+        self,
+        name: str,
+        root_properties: QueueProperties,
+        preemption: PreemptionConfig,
+        effects: list[Effect],
+        callbacks: Callbacks | None = None,
     ) -> None:
         self.name: Final = name
         self.types: Final = ResourceTypes(self._widen)
@@ -72,12 +78,17 @@ class PartitionState:
         """Where the load of other schedulers sits, by its key."""
         self.reservations: Final[dict[str, Reservation]] = {}
         self.effects: Final = effects
+        self.callbacks: Final = callbacks or Callbacks()
         self.allocation_count = 0
 
         self.no_room: Final[dict[Shape, Room]] = {}
         """Shapes that fit on no node as things stand, each with those who wait for one."""
         self.waiting_for_node: Final[dict[str, Room]] = {}
         """Groups that wait for room on the one node they require."""
+        self.held_count = 0
+        """Asks charged on a node while the shim is asked about it."""
+        self.refused: Final[dict[Shape, dict[Allocation, None]]] = {}
+        """Asks that the shim refused on every node with room; each comes back by itself after a pause."""
         self.reserved_ready: Final[dict[Reservation, None]] = {}
         """Reservations whose ask something may let be placed now."""
         self.reservation_delay_ns: int | None = RESERVATION_DELAY_NS

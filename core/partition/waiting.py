@@ -155,11 +155,39 @@ def node_gained(state: PartitionState, node: Node) -> None:
         _wake(state, waiting)
     if node not in state.node_order:
         return
+    if state.refused:
+        _offer_to_refused(state, node)
     if state.no_room and state.reservation_delay_ns is not None:
         state.reserving.call()
     for shape in [shape for shape in state.no_room if node.fits(shape.pairs)]:
         shape.no_room = False
         _wake(state, state.no_room.pop(shape))
+
+
+def park_refused(state: PartitionState, ask: Allocation) -> None:
+    """The shim refused *ask* on every node with room: it waits for another node, or for its pause to end."""
+    dequeue(state, ask)
+    state.refused.setdefault(ask.shape, {})[ask] = None
+
+
+def leave_refused(state: PartitionState, ask: Allocation) -> bool:
+    """Take *ask* out of those that were refused everywhere. Whether it was among them."""
+    asks = state.refused.get(ask.shape)
+    if asks is None or ask not in asks:
+        return False
+    del asks[ask]
+    if not asks:
+        del state.refused[ask.shape]
+    return True
+
+
+def _offer_to_refused(state: PartitionState, node: Node) -> None:
+    """A node with room again: those that were not refused on it may try."""
+    for shape in [shape for shape in state.refused if node.fits(shape.pairs)]:
+        for ask in list(state.refused[shape]):
+            if ask.refused is None or node.node_id not in ask.refused:
+                leave_refused(state, ask)
+                enqueue(ask)
 
 
 def queue_gained(state: PartitionState, queue: Queue) -> None:
