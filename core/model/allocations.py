@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from core.domain.commands import AllocationSpec
 from core.domain.reasons import Outcome
@@ -25,10 +25,10 @@ class Allocation:
     """
 
     __slots__ = (
-        "application", "arrival", "attempt_due", "bound_ns", "created_ns", "dialogue", "failures", "group", "held_on",
-        "inquiry", "last_attempt_ns", "missed", "node", "outcome", "pause_until_ns", "preempted", "preemptor", "rearm_ns",
-        "rearms", "refusals", "refused", "released", "reservation", "reserve_after_ns", "shape", "spec", "triggered",
-        "victims",
+        "application", "arrival", "attempt_due", "bound_ns", "created_ns", "dialogue", "failures", "group",
+        "held_on", "inquiry", "last_attempt_ns", "missed", "node", "outcome", "pause_until_ns", "preempted",
+        "preemptor", "rearm_ns", "rearms", "refusals", "refused", "released", "reservation", "reserve_after_ns",
+        "scale_up", "shape", "spec", "triggered", "victims",
     )  # fmt: skip
 
     def __init__(
@@ -74,8 +74,10 @@ class Allocation:
         """Refused everywhere, it is not tried before then unless another node gains room."""
         self.reserve_after_ns = 0
         """No node is reserved for it because of its age before then: the shim is being asked, or has refused one."""
-        self.dialogue: object = None
+        self.dialogue: Any = None
         """As an ask that looks for victims: what the shim has said about them so far."""
+        self.scale_up = False
+        """The shim was told that no node has room for it."""
         self.failures: FailureLog | None = None
         """Why it has not been placed."""
         self.missed = 0
@@ -125,7 +127,7 @@ class Reservation:
 class AskGroup:
     """The pending asks of one application that placement cannot tell apart: same shape, same required node."""
 
-    __slots__ = ("_heap", "application", "due", "number", "parked_at", "required_node", "shape", "size")
+    __slots__ = ("_heap", "application", "due", "number", "parked_at", "required_node", "scale_ups", "shape", "size")
 
     def __init__(self, application: Application, shape: Shape, required_node: str, number: int) -> None:
         self.application: Final = application
@@ -134,6 +136,8 @@ class AskGroup:
         self.number: Final = number
         self._heap: list[tuple[tuple[int, int, int], Allocation]] = []
         self.size = 0
+        self.scale_ups = 0
+        """How many of the asks the shim was told about as reasons to add nodes."""
         self.parked_at: Room | None = None
         """The waiting room this group sits in while nothing that could make it fit has changed; else ``None``."""
         self.due: dict[Allocation, None] = {}
@@ -143,12 +147,16 @@ class AskGroup:
         heappush(self._heap, (ask.order, ask))
         ask.group = self
         self.size += 1
+        if ask.scale_up:
+            self.scale_ups += 1
 
     def remove(self, ask: Allocation) -> None:
         """Take out *ask*; its heap entry is dropped when it surfaces."""
         ask.group = None
         self.due.pop(ask, None)
         self.size -= 1
+        if ask.scale_up:
+            self.scale_ups -= 1
         if not self.size:
             self._heap.clear()
 

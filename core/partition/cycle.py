@@ -12,7 +12,7 @@ from heapq import heappop
 from core.domain.reasons import Unschedulable
 from core.model.allocations import AskGroup
 from core.model.queues import Queue
-from core.partition import failing, ledger, placement, preempting, reserved, reserving, vetting
+from core.partition import backoff, failing, ledger, placement, preempting, reserved, reserving, vetting
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.partition.waiting import park_below_quota, park_for_node, park_without_node
@@ -87,4 +87,5 @@ def _set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: i
         park_for_node(state, group)
     else:
         park_without_node(state, group, group.shape)
+        backoff.count(state, group, now_ns)
         reserving.wait_for_age(state, group, now_ns)

@@ -36,6 +36,7 @@ from core.model.callbacks import Callbacks
 from core.partition import (
     allocation_intake,
     application_intake,
+    autoscaling,
     configure,
     cycle,
     inquiries,
@@ -165,6 +166,7 @@ class Engine:
     def _build(self, name: str, config: PartitionConfig, now_ns: int) -> None:
         state = self._partitions[name] = configure.build(name, config, now_ns, self._outbox, self._callbacks)
         state.reservation_delay_ns = self._reservation_delay_ns
+        autoscaling.start(state, now_ns)
 
     def _unregister(self, command: UnregisterManager, _now_ns: int) -> None:
         self._require(command.rm_id, "UnregisterResourceManager")
@@ -209,7 +211,7 @@ class Engine:
         if found:
             raise CommandRefused(Fault.INVALID_ARGUMENT, "; ".join(found))
 
-    def _attach(self, command: AttachCallbacks, _now_ns: int) -> None:
+    def _attach(self, command: AttachCallbacks, now_ns: int) -> None:
         """Somebody answers, and goes on doing so if the manager registers again (protocol.md 13)."""
         self._require(command.rm_id, "Attach")
         callbacks = self._callbacks
@@ -221,6 +223,7 @@ class Engine:
         callbacks.timeout_ns = command.timeout_ns
         for state in self._partitions.values():
             vetting.forgive_all(state)
+            autoscaling.start(state, now_ns)
 
     def _detach(self, command: DetachCallbacks, now_ns: int) -> None:
         self._attach(AttachCallbacks(command.rm_id), now_ns)

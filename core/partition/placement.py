@@ -77,6 +77,8 @@ def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int
 def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """*allocation* is on the books of *node*: let its application feel it, and tell the shim."""
     allocation.missed = 0
+    allocation.application.unschedulable = 0
+    allocation.dialogue = None
     allocation.refused = None
     allocation.refusals = 0
     lifecycle.allocation_added(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)

@@ -17,11 +17,12 @@ from core.model.allocations import Allocation, AskGroup
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.partition import failing, ledger, placement
+from core.partition.consulting import MOST_ROUNDS, Dialogue
 from core.partition.state import PartitionState
 from core.partition.waiting import activate, look_again
 from core.policies.application_order import application_key
 from core.policies.preemption import guarantee
-from core.policies.preemption.plan import PreemptionPlan, Refusal
+from core.policies.preemption.plan import AnswerPending, PreemptionPlan, Refusal
 
 ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
@@ -89,7 +90,7 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 
 def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Try to make room for *ask*; on success its victims are told to leave and a node is reserved for it."""
-    refused = _precondition(state, ask, now_ns)
+    refused = _precondition(state, ask, now_ns) if ask.dialogue is None else None
     if refused is not None:
         failing.note_preemption(ask, refused, now_ns)
         if ask.outcome is not refused:
@@ -98,10 +99,13 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         return False
     leaf = ask.queue
     ask.attempt_due = False
-    state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
-    ask.last_attempt_ns = now_ns
+    if ask.dialogue is None:
+        state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
+        ask.last_attempt_ns = now_ns
     state.preemption_attempts += 1
-    result = guarantee.plan(state, ask, index=state.victim_index, now_ns=now_ns)
+    result = _plan(state, ask, now_ns)
+    if result is None:
+        return False
     if isinstance(result, PreemptionPlan):
         refusal = _unlawful(state, result)
         if refusal is None:
@@ -116,6 +120,27 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         _record(state, ask, now_ns, result.outcome, result.detail)
     _due_at(state, ask, now_ns + RETRY_NS)
     return False
+
+
+def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
+    """Victims for *ask*, or why there are none. ``None``: the shim is being asked, and the attempt goes on after it."""
+    callbacks = state.callbacks
+    dialogue = ask.dialogue
+    if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
+        dialogue = Dialogue(state, ask)
+    ask.dialogue = None
+    if dialogue is None:
+        return guarantee.plan(state, ask, index=state.victim_index, now_ns=now_ns)
+    if dialogue.rounds == MOST_ROUNDS:
+        return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
+    if not dialogue.waits:
+        dialogue.begin_round(now_ns)
+        try:
+            return guarantee.plan(state, ask, predicate=dialogue, index=state.victim_index, now_ns=now_ns)
+        except AnswerPending:
+            pass
+    ask.dialogue = dialogue
+    return None
 
 
 def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
@@ -221,6 +246,7 @@ def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
 def forget(state: PartitionState, ask: Allocation) -> None:
     """*ask* is withdrawn: its claim and reservation go, its victims still leave (B.7)."""
     ledger.unclaim(ask)
+    ask.dialogue = None
     for victim in ask.victims.values():
         victim.preemptor = None
     ask.victims.clear()

@@ -47,6 +47,7 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     allocation.outcome = None
     allocation.last_attempt_ns = None
     allocation.rearms = 0
+    allocation.scale_up = False
     ledger.ask_appears(state, allocation)
     preempting.watch(state, allocation)
     return True

@@ -85,6 +85,8 @@ class PartitionState:
         """Shapes that fit on no node as things stand, each with those who wait for one."""
         self.waiting_for_node: Final[dict[str, Room]] = {}
         """Groups that wait for room on the one node they require."""
+        self.autoscaling = False
+        """Somebody is told every second which asks wait for a node."""
         self.held_count = 0
         """Asks charged on a node while the shim is asked about it."""
         self.refused: Final[dict[Shape, dict[Allocation, None]]] = {}

@@ -61,6 +61,9 @@ def activate(group: AskGroup) -> None:
     _leave_waiting_room(group)
     if application.state in _UNSERVED:
         return
+    if application.backoff_until_ns:
+        _park(group, application.backoff_room)
+        return
     application.order.add(group)
     queue: Queue = application.queue
     queue.order.add(application)
@@ -104,6 +107,19 @@ def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, sha
 def park_for_node(state: PartitionState, group: AskGroup) -> None:
     """*group* waits for room on the node it requires."""
     _park(group, state.waiting_for_node.setdefault(group.required_node, {}))
+
+
+def back_off(application: Application) -> None:
+    """Nothing of *application* is offered until :func:`end_back_off`."""
+    for group in list(application.groups.values()):
+        if group.parked_at is None:
+            _park(group, application.backoff_room)
+
+
+def end_back_off(application: Application) -> None:
+    for waiter in list(application.backoff_room):
+        if isinstance(waiter, AskGroup):
+            activate(waiter)
 
 
 def _park(waiter: AskGroup | Reservation, room: Room) -> None:
