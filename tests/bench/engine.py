@@ -30,7 +30,7 @@ def _engine(nodes: int, leaves: int, policy: str, sort: str = "fifo") -> Engine:
     config = (
         "partitions:\n  - name: default\n"
         f"    nodesortpolicy: {{type: {policy}}}\n"
-        f"    queues:\n      - name: root\n        queues:\n{queues}\n"
+        f"    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n{queues}\n"
     )
     engine = Engine()
     engine.apply(RegisterManager("bench", config), 0)

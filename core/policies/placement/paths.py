@@ -25,11 +25,11 @@ def path_flaw(path: str) -> str | None:
     elements = path.split(".")
     if len(elements) > MOST_LEVELS:
         return f"a path of {len(elements)} levels, {MOST_LEVELS} are the most"
+    lower = path.lower()
     for element in elements:
         if not is_queue_name(element):
             return f"{shown(element)} is no queue name"
-    if RECOVERY_QUEUE in path.lower() and path.lower() != RECOVERY_PATH:
-        if RECOVERY_QUEUE in path.lower().split("."):
+        if element.lower() == RECOVERY_QUEUE and lower != RECOVERY_PATH:
             return f"{RECOVERY_QUEUE} is reserved"
     return None
 
