@@ -12,7 +12,7 @@ from core.domain.names import RECOVERY_PATH, RECOVERY_QUEUE
 from core.domain.resources import Resources
 from core.domain.settings import QueueProperties
 from core.model.queues import DynamicTerms, Queue
-from core.model.shapes import TooManyTypes
+from core.model.shapes import MAX_TYPES
 from core.partition.state import PartitionState
 from core.partition.waiting import queue_gained
 from core.policies.placement.decide import Placed
@@ -98,10 +98,11 @@ def _with_limit(
 ) -> Mapping[int, int]:
     if wanted is None:
         return now
-    try:
-        return state.types.sparse(wanted) if wanted else template
-    except TooManyTypes:
-        return now
+    if not wanted:
+        return template
+    # Looked at beforehand: a limit that is not used must not use up what there is of types either.
+    new_types = sum(state.types.known(name) is None for name in wanted)
+    return now if len(state.types.names) + new_types > MAX_TYPES else state.types.sparse(wanted)
 
 
 def _create(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
