@@ -131,4 +131,5 @@ def _limit(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
     leaf.fair_terms = fair_terms(leaf)
     if leaf.parent is not None:
         leaf.parent.order.mark(leaf)
-    queue_gained(state, leaf)
+    if leaf.applications:
+        queue_gained(state, leaf)
