@@ -237,9 +237,7 @@ class _Reader:
             max=_amounts(resources["max"]),
         )
         amounts = [a for a in (template.guaranteed, template.max) if a is not None and a.values]
-        if not (template.max_applications or template.properties or amounts):
-            return None
-        return template
+        return template if template.max_applications or template.properties or amounts else None
 
     def limits(self, at: Field) -> list[DeclaredLimit]:
         limits = [self.limit(item) for item in at.items()]

@@ -25,7 +25,7 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
     if refused is not None:
         _reject(state, spec, refused, now_ns)
         return
-    placed = place(state.rules, state.queues, applicant)
+    placed = place(state.placement_rules, state.queues, applicant)
     if isinstance(placed, Unplaced):
         why = "; ".join(placed.outcomes)
         _reject(state, spec, f"{Rejection.NO_QUEUE}: queue {shown(spec.queue)}: {why}", now_ns)

@@ -48,7 +48,7 @@ def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
 def update(state: PartitionState, config: PartitionConfig) -> None:
     """Make the partition follow *config*, which :func:`obstacles` has no objection to."""
     listed = dict(_walk(config.root, "root"))
-    state.rules = compile_rules(config.placement_rules)
+    state.placement_rules = compile_rules(config.placement_rules)
     state.preemption = config.preemption
     weights = {state.types.index(name): weight for name, weight in config.node_sort.weights.items()}
     state.node_order.rebuild(NodeScore(config.node_sort.policy, weights), list(state.node_order))

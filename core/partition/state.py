@@ -36,7 +36,7 @@ class PartitionState:
         self.name: Final = name
         self.types: Final = ResourceTypes(self._widen)
         self.preemption = preemption
-        self.rules: tuple[Rule, ...] = compile_rules(())
+        self.placement_rules: tuple[Rule, ...] = compile_rules(())
         """How applications find their queue, in order."""
         self.queues: Final[dict[str, Queue]] = {}
         self.root: Final = self.new_queue("root", None, leaf=False, properties=root_properties)

@@ -43,12 +43,12 @@ def application(
 
 def place_in(state: PartitionState, spec: ApplicationSpec) -> str | None:
     """The path that *spec* is given; ``None``: no queue takes it."""
-    found = place(state.rules, state.queues, applicant_of(spec))
+    found = place(state.placement_rules, state.queues, applicant_of(spec))
     return found.path if isinstance(found, Placed) else None
 
 
 def outcomes(state: PartitionState, spec: ApplicationSpec) -> list[str]:
     """What came of each rule for *spec*, which no queue takes."""
-    found = place(state.rules, state.queues, applicant_of(spec))
+    found = place(state.placement_rules, state.queues, applicant_of(spec))
     assert not isinstance(found, Placed)
     return list(found.outcomes)
