@@ -112,7 +112,8 @@ def _decide(
         if node_id in refused:
             ask.refused = ask.refused or {}
             ask.refused[node_id] = refused[node_id]
-            note(ask, refused[node_id], now_ns)
+    for reason in dict.fromkeys(refused[node_id] for node_id in node_ids if node_id in refused):
+        note(ask, reason, now_ns)
     if node.node_id not in refused and _still_sound(state, ask, node):
         _settle(state, ask, now_ns)
         return
