@@ -11,7 +11,7 @@ Rules: protocol.md 1.1, 5, 15; DESIGN 2.1.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,8 +19,11 @@ from structlog.typing import FilteringBoundLogger
 
 from core.config.problems import ConfigError
 from core.domain.commands import (
+    AnswerCallbacks,
+    AttachCallbacks,
     Command,
     CommandRefused,
+    DetachCallbacks,
     Fault,
     RegisterManager,
     UpdateAllocations,
@@ -29,8 +32,11 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Effect, PreemptionDecided
+from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Outcome
-from core.domain.status import EngineStatus
+from core.domain.status import AskExplanation, EngineStatus
+from core.service.callback_board import CallbackBoard, CallbackStream
+from core.service.callback_wire import Subscription
 from core.service.clock import SECOND_NS, Clock, Timer
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
@@ -69,6 +75,24 @@ class _EndOfStream:
 
 
 @dataclass(frozen=True, slots=True)
+class _Attach:
+    stream: CallbackStream
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    stream: CallbackStream
+    command: AnswerCallbacks
+
+
+@dataclass(frozen=True, slots=True)
+class _Detach:
+    stream: CallbackStream
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigurationChange:
     """What a registration or configuration update put into force."""
 
@@ -82,8 +106,14 @@ class _Call:
     answer: asyncio.Future[ConfigurationChange]
 
 
+_Item = _FromStream | _EndOfStream | _Attach | _Answer | _Detach | _Call
+
+
 class PartitionRunner:
-    """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can."""
+    """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can.
+
+    ``callbacks`` absent: a board of its own, to which nobody attaches.
+    """
 
     def __init__(
         self,
@@ -94,20 +124,25 @@ class PartitionRunner:
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
         garbage: GarbageKeeper,
+        callbacks: CallbackBoard | None = None,
         on_damage: Callable[[bool], None] = lambda damaged: None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
         self._engine = engine
         self._switchboard = switchboard
+        self._callbacks = callbacks or CallbackBoard(clock=clock, metrics=metrics, logger=logger)
+        self._attachment: AttachCallbacks | None = None
+        """What the engine was told last of who answers questions."""
         self._clock = clock
         self._metrics = metrics
         self._logger = logger
         self._garbage = garbage
         self._on_damage = on_damage
         self._budget = budget
-        self._intake: asyncio.Queue[_FromStream | _EndOfStream | _Call] = asyncio.Queue(intake_limit)
+        self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._wake = asyncio.Event()
+        self._callbacks.on_change = self._wake.set
         self._stopping = False
         self._damaged = False
         self._next_preempt_ns: int | None = None
@@ -121,6 +156,18 @@ class PartitionRunner:
         """End *stream* once everything queued before is done, and its responses are sent."""
         await self._put(_EndOfStream(stream, error))
 
+    async def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
+        """Make *stream* the one that is asked. Waits while the queue is full. Raises :class:`ShuttingDown`."""
+        await self._put(_Attach(stream, subscription))
+
+    async def answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
+        """Queue answers that came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
+        await self._put(_Answer(stream, command))
+
+    async def detach(self, stream: CallbackStream, error: Exception | None) -> None:
+        """End *stream* once everything queued before is done."""
+        await self._put(_Detach(stream, error))
+
     async def call(self, command: RegisterManager | UpdateConfiguration) -> ConfigurationChange:
         """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`."""
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
@@ -130,6 +177,14 @@ class PartitionRunner:
     def status(self, *, audited: bool = False) -> EngineStatus:
         """The engine as of now; no slice or command is under way when anybody else runs."""
         return self._engine.status(audited=audited)
+
+    def explain(self, partition: str, key: str) -> AskExplanation | None:
+        """Where an ask of *partition* (bare or full name) stands now; ``None``: unknown."""
+        return self._engine.explain(full_partition_name(self._engine.rm_id, partition), key)
+
+    def extra_config(self) -> Mapping[str, str]:
+        """Extra settings in force."""
+        return self._engine.extra_config
 
     def stop(self) -> None:
         """Take nothing more, finish what is queued, and let :meth:`run` return."""
@@ -152,7 +207,7 @@ class PartitionRunner:
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
         self._turn_away()
 
-    async def _put(self, item: _FromStream | _EndOfStream | _Call) -> None:
+    async def _put(self, item: _Item) -> None:
         if self._stopping:
             raise ShuttingDown("the core is shutting down")
         await self._intake.put(item)
@@ -162,13 +217,22 @@ class PartitionRunner:
         """Apply what waits, up to one turn's worth. Returns the streams that end after this turn's slice."""
         ended: list[_EndOfStream] = []
         entries = 0
+        self._tell_who_listens()
         while entries < ENTRIES_PER_TURN and not self._intake.empty():
             item = self._intake.get_nowait()
             if isinstance(item, _FromStream):
                 entries += _size(item.command)
                 self._from_stream(item.stream, item.command)
+            elif isinstance(item, _Answer):
+                entries += len(item.command.predicates) + len(item.command.preemption_predicates)
+                self._answer(item.stream, item.command)
             elif isinstance(item, _EndOfStream):
                 ended.append(item)
+            elif isinstance(item, _Attach):
+                self._attach(item.stream, item.subscription)
+            elif isinstance(item, _Detach):
+                self._callbacks.finish(item.stream, item.error)
+                self._tell_who_listens()
             else:
                 self._call(item)
                 break  # What is decided under a new registration or configuration starts with a slice of its own.
@@ -179,11 +243,7 @@ class PartitionRunner:
         if stream.ending:
             return
         try:
-            if not command.rm_id or command.rm_id != self._engine.rm_id:
-                raise CommandRefused(
-                    Fault.UNKNOWN_MANAGER,
-                    f"{stream.kind}: resource manager {command.rm_id!r} is not registered",
-                )
+            self._require(command.rm_id, stream.kind)
             self._switchboard.bind(stream, command.rm_id)
             effects = self._apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
@@ -191,6 +251,46 @@ class PartitionRunner:
             self._switchboard.finish(stream, error, flush=False)
         else:
             self._hand_over(effects)
+
+    def _attach(self, stream: CallbackStream, subscription: Subscription) -> None:
+        if stream.ending:
+            return
+        try:
+            self._require(subscription.attachment.rm_id, "AttachRequest")
+        except CommandRefused as refusal:
+            self._metrics.commands_refused += 1
+            self._callbacks.finish(stream, refusal)
+        else:
+            self._callbacks.attach(stream, subscription)
+            self._tell_who_listens()
+
+    def _answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
+        if stream.ending:
+            return
+        try:
+            self._hand_over(self._apply(command))
+        except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
+            self._metrics.commands_refused += 1
+            self._callbacks.finish(stream, error)
+
+    def _tell_who_listens(self) -> None:
+        """Attach the engine to the stream that is asked now, if that is another one than before."""
+        wanted = self._callbacks.attachment
+        if wanted is self._attachment:
+            return
+        self._attachment = wanted
+        rm_id = self._engine.rm_id
+        if not rm_id:
+            return  # With its manager the engine has forgotten who answers.
+        try:
+            self._hand_over(self._apply(DetachCallbacks(rm_id) if wanted is None else wanted))
+        except (CommandRefused, EngineFault) as error:
+            self._metrics.commands_refused += 1
+            self._callbacks.finish_all(error)
+
+    def _require(self, rm_id: str, what: str) -> None:
+        if not rm_id or rm_id != self._engine.rm_id:
+            raise CommandRefused(Fault.UNKNOWN_MANAGER, f"{what}: resource manager {rm_id!r} is not registered")
 
     def _call(self, call: _Call) -> None:
         try:
@@ -211,9 +311,11 @@ class PartitionRunner:
         else:
             if not call.answer.done():
                 call.answer.set_result(change)
+        self._callbacks.settled(self._engine.rm_id, self._engine.extra_config)
 
     def _start_afresh(self) -> None:
         self._switchboard.registered(self._engine.rm_id)
+        self._callbacks.start_afresh()
         self._next_preempt_ns = None
         if self._damaged:
             self._damaged = False
@@ -268,6 +370,7 @@ class PartitionRunner:
                 self._metrics.preemption_decisions += 1
                 self._log_preemption(effect)
         self._switchboard.deliver(effects)
+        self._callbacks.deliver(effects)
 
     def _log_preemption(self, decided: PreemptionDecided) -> None:
         log = self._logger.info if decided.outcome is Outcome.TRIGGERED else self._logger.debug

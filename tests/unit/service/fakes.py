@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from core.config.loader import checksum
 from core.domain.commands import (
     AllocationSpec,
+    AnswerCallbacks,
+    AttachCallbacks,
     Command,
     CommandRefused,
+    DetachCallbacks,
     Fault,
     NodeAction,
     RegisterManager,
@@ -21,7 +24,7 @@ from core.domain.commands import (
 )
 from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted
 from core.domain.resources import NOTHING
-from core.domain.status import EngineStatus
+from core.domain.status import AskExplanation, EngineStatus
 
 
 @dataclass
@@ -36,6 +39,8 @@ class FakeEngine:
 
     rm_id: str = ""
     checksum: str = ""
+    extra_config: dict[str, str] = field(default_factory=dict)
+    asks: dict[tuple[str, str], AskExplanation] = field(default_factory=dict)
     preemption_interval_ns: int | None = None
     wakeup_ns: int | None = None
     placing: bool = True
@@ -58,10 +63,14 @@ class FakeEngine:
                     raise CommandRefused(Fault.OTHER_MANAGER, f"{self.rm_id} is registered")
                 self.rm_id = command.rm_id
                 self.checksum = checksum(command.config)
+                self.extra_config = dict(command.extra_config)
                 self.pending.clear()
                 return []
             case UpdateConfiguration():
                 self.checksum = checksum(command.config)
+                self.extra_config = dict(command.extra_config)
+                return []
+            case AttachCallbacks() | DetachCallbacks() | AnswerCallbacks():
                 return []
             case UpdateNodes():
                 return [NodeAccepted(n.node_id) for n in command.nodes if n.action == NodeAction.CREATE]
@@ -92,3 +101,6 @@ class FakeEngine:
 
     def status(self, *, audited: bool = False) -> EngineStatus:
         return EngineStatus(self.rm_id, "", ())
+
+    def explain(self, partition: str, key: str) -> AskExplanation | None:
+        return self.asks.get((partition, key))
