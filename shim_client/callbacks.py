@@ -129,13 +129,17 @@ class CallbackAttachment:
         self._room = asyncio.Event()
         self._notices: asyncio.Queue[Coroutine[Any, Any, None]] = asyncio.Queue(NOTICES_WAITING)
         self._registered_again = asyncio.Event()
-        self._attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._settled = asyncio.Event()
+        """The core has said whether it takes up the subscription."""
+        self._refusal: ShimClientError | None = None
         self._running = asyncio.create_task(self._run(), name=f"callbacks of {rm_id}")
         self._noticing = asyncio.create_task(self._notice(), name=f"notices of {rm_id}")
 
     async def attached(self) -> None:
         """Return once the core has taken up the subscription. Raises why it never will."""
-        await asyncio.shield(self._attached)
+        await self._settled.wait()
+        if self._refusal is not None:
+            raise self._refusal
 
     def registered(self) -> None:
         """The RM has registered: a stream that was given up can be opened again."""
@@ -153,7 +157,6 @@ class CallbackAttachment:
         await asyncio.wait(remaining)
         while not self._notices.empty():
             self._notices.get_nowait().close()
-        self._attached.cancel()
 
     async def _run(self) -> None:
         while not self._answers.closed:
@@ -162,8 +165,9 @@ class CallbackAttachment:
                 await self._make_stream().run()
             except ShimClientError as error:
                 self._give_up_questions()
-                if not self._attached.done():
-                    self._attached.set_exception(_refusal(error))
+                if not self._settled.is_set():
+                    self._refusal = _refusal(error)
+                    self._settled.set()
                     return
                 _LOGGER.warning("callbacks of %s are detached until it registers again: %s", self._rm_id, error)
                 await self._registered_again.wait()
@@ -206,8 +210,7 @@ class CallbackAttachment:
     async def _hear(self, response: pb.AttachResponse) -> None:
         if response.HasField("attached"):
             self.timeout_s = response.attached.timeout_ms / 1000
-            if not self._attached.done():
-                self._attached.set_result(None)
+            self._settled.set()
         questions: list[Coroutine[Any, Any, None]] = [
             self._judge(
                 question.question_id,

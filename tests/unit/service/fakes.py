@@ -22,7 +22,7 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted
+from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted, PredicatesAsked
 from core.domain.resources import NOTHING
 from core.domain.status import AskExplanation, EngineStatus
 
@@ -104,3 +104,53 @@ class FakeEngine:
 
     def explain(self, partition: str, key: str) -> AskExplanation | None:
         return self.asks.get((partition, key))
+
+
+@dataclass
+class AskingEngine(FakeEngine):
+    """Asks whether n1 will do before it places anything, while somebody answers; places what was not refused."""
+
+    attached: AttachCallbacks | None = None
+    asked: dict[int, AllocationSpec] = field(default_factory=dict)
+    refused: list[tuple[int, tuple[tuple[str, str], ...]]] = field(default_factory=list)
+    script: deque[list[Effect]] = field(default_factory=deque)
+    """Effects of the coming slices, instead of questions."""
+    _number: int = 0
+
+    def apply(self, command: Command, now_ns: int) -> list[Effect]:
+        match command:
+            case AttachCallbacks():
+                self.attached = command
+            case DetachCallbacks():
+                self.attached = None
+            case AnswerCallbacks():
+                self.applied.append((now_ns, command))
+                return self._answered(command)
+        return super().apply(command, now_ns)
+
+    def cycle(self, now_ns: int, budget: int) -> FakeSlice:
+        if self.script:
+            self.cycles.append(now_ns)
+            return FakeSlice(self.script.popleft(), more=bool(self.script))
+        if self.attached is None or not self.attached.predicates:
+            return super().cycle(now_ns, budget)
+        effects: list[Effect] = []
+        while self.pending and len(effects) < budget:
+            spec = self.pending.popleft()
+            self._number += 1
+            self.asked[self._number] = spec
+            nodes = ("n1", "n2")
+            effects.append(
+                PredicatesAsked(self._number, spec.partition, spec.application_id, spec.key, nodes, allocate=True)
+            )
+        return FakeSlice(effects, more=bool(self.pending))
+
+    def _answered(self, command: AnswerCallbacks) -> list[Effect]:
+        effects: list[Effect] = []
+        for number, refused in command.predicates:
+            spec = self.asked.pop(number, None)
+            if spec is not None and not refused:
+                effects.append(Allocated(spec, "n1", spec.resources or NOTHING))
+            elif spec is not None:
+                self.refused.append((number, refused))
+        return effects
