@@ -9,9 +9,10 @@ here.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -378,6 +379,28 @@ class ShimClient:
             return await stub.GetStatus(request, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise _call_failed("GetStatus", error) from error
+
+    async def state_dump(self) -> dict[str, Any]:
+        """Everything that helps to understand the core, this shim's own state included (``kornel.v1``)."""
+        stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
+        try:
+            answer = await stub.GetStateDump(status_pb2.GetStateDumpRequest(), timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise _call_failed("GetStateDump", error) from error
+        dump: dict[str, Any] = json.loads(answer.json)
+        return dump
+
+    async def explain_ask(self, key: str, partition: str = "") -> status_pb2.ExplainAskResponse:
+        """Where an ask stands and what kept it from being placed (``kornel.v1``).
+
+        Raises CallFailed for an ask that the core does not know.
+        """
+        stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
+        request = status_pb2.ExplainAskRequest(partition=partition, allocation_key=key)
+        try:
+            return await stub.ExplainAsk(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise _call_failed("ExplainAsk", error) from error
 
     def _open_channel(self) -> grpc.aio.Channel:
         if self._channel is None:

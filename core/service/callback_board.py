@@ -30,7 +30,7 @@ from core.service.event_feed import EventFeed
 from core.service.metrics import ServiceMetrics
 
 QUESTIONS_PER_MESSAGE: Final = 1_000
-NAMES_PER_MESSAGE: Final = 50_000
+NAMES_PER_MESSAGE: Final = 20_000
 """Node IDs and victims in one message, a single question left aside: about 1 MB, within the 4 MiB a client takes."""
 
 NOTICES_PER_MESSAGE: Final = 1_000
