@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
@@ -20,10 +21,8 @@ from structlog.typing import FilteringBoundLogger
 from core.config.problems import ConfigError
 from core.domain.commands import (
     AnswerCallbacks,
-    AttachCallbacks,
     Command,
     CommandRefused,
-    DetachCallbacks,
     Fault,
     RegisterManager,
     UpdateAllocations,
@@ -36,6 +35,7 @@ from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Outcome
 from core.domain.status import AskExplanation, EngineStatus
 from core.service.callback_board import CallbackBoard, CallbackStream
+from core.service.callback_link import CallbackLink
 from core.service.callback_wire import Subscription
 from core.service.clock import SECOND_NS, Clock, Timer
 from core.service.engine_port import EnginePort
@@ -75,21 +75,11 @@ class _EndOfStream:
 
 
 @dataclass(frozen=True, slots=True)
-class _Attach:
-    stream: CallbackStream
-    subscription: Subscription
+class _Turn:
+    """Something of a callback stream that has to wait for its turn."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    stream: CallbackStream
-    command: AnswerCallbacks
-
-
-@dataclass(frozen=True, slots=True)
-class _Detach:
-    stream: CallbackStream
-    error: Exception | None
+    act: Callable[[], None]
+    entries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +96,7 @@ class _Call:
     answer: asyncio.Future[ConfigurationChange]
 
 
-_Item = _FromStream | _EndOfStream | _Attach | _Answer | _Detach | _Call
+_Item = _FromStream | _EndOfStream | _Turn | _Call
 
 
 class PartitionRunner:
@@ -132,8 +122,7 @@ class PartitionRunner:
         self._engine = engine
         self._switchboard = switchboard
         self._callbacks = callbacks or CallbackBoard(clock=clock, metrics=metrics, logger=logger)
-        self._attachment: AttachCallbacks | None = None
-        """What the engine was told last of who answers questions."""
+        self._link = CallbackLink(engine, self._callbacks, self._carry_out, metrics)
         self._clock = clock
         self._metrics = metrics
         self._logger = logger
@@ -158,15 +147,16 @@ class PartitionRunner:
 
     async def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
         """Make *stream* the one that is asked. Waits while the queue is full. Raises :class:`ShuttingDown`."""
-        await self._put(_Attach(stream, subscription))
+        await self._put(_Turn(partial(self._link.attach, stream, subscription)))
 
     async def answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
         """Queue answers that came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
-        await self._put(_Answer(stream, command))
+        answers = len(command.predicates) + len(command.preemption_predicates)
+        await self._put(_Turn(partial(self._link.answer, stream, command), answers))
 
     async def detach(self, stream: CallbackStream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done."""
-        await self._put(_Detach(stream, error))
+        await self._put(_Turn(partial(self._link.detach, stream, error)))
 
     async def call(self, command: RegisterManager | UpdateConfiguration) -> ConfigurationChange:
         """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`."""
@@ -217,22 +207,17 @@ class PartitionRunner:
         """Apply what waits, up to one turn's worth. Returns the streams that end after this turn's slice."""
         ended: list[_EndOfStream] = []
         entries = 0
-        self._tell_who_listens()
+        self._link.follow()
         while entries < ENTRIES_PER_TURN and not self._intake.empty():
             item = self._intake.get_nowait()
             if isinstance(item, _FromStream):
                 entries += _size(item.command)
                 self._from_stream(item.stream, item.command)
-            elif isinstance(item, _Answer):
-                entries += len(item.command.predicates) + len(item.command.preemption_predicates)
-                self._answer(item.stream, item.command)
+            elif isinstance(item, _Turn):
+                entries += item.entries
+                item.act()
             elif isinstance(item, _EndOfStream):
                 ended.append(item)
-            elif isinstance(item, _Attach):
-                self._attach(item.stream, item.subscription)
-            elif isinstance(item, _Detach):
-                self._callbacks.finish(item.stream, item.error)
-                self._tell_who_listens()
             else:
                 self._call(item)
                 break  # What is decided under a new registration or configuration starts with a slice of its own.
@@ -243,7 +228,11 @@ class PartitionRunner:
         if stream.ending:
             return
         try:
-            self._require(command.rm_id, stream.kind)
+            if not command.rm_id or command.rm_id != self._engine.rm_id:
+                raise CommandRefused(
+                    Fault.UNKNOWN_MANAGER,
+                    f"{stream.kind}: resource manager {command.rm_id!r} is not registered",
+                )
             self._switchboard.bind(stream, command.rm_id)
             effects = self._apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
@@ -251,46 +240,6 @@ class PartitionRunner:
             self._switchboard.finish(stream, error, flush=False)
         else:
             self._hand_over(effects)
-
-    def _attach(self, stream: CallbackStream, subscription: Subscription) -> None:
-        if stream.ending:
-            return
-        try:
-            self._require(subscription.attachment.rm_id, "AttachRequest")
-        except CommandRefused as refusal:
-            self._metrics.commands_refused += 1
-            self._callbacks.finish(stream, refusal)
-        else:
-            self._callbacks.attach(stream, subscription)
-            self._tell_who_listens()
-
-    def _answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
-        if stream.ending:
-            return
-        try:
-            self._hand_over(self._apply(command))
-        except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
-            self._metrics.commands_refused += 1
-            self._callbacks.finish(stream, error)
-
-    def _tell_who_listens(self) -> None:
-        """Attach the engine to the stream that is asked now, if that is another one than before."""
-        wanted = self._callbacks.attachment
-        if wanted is self._attachment:
-            return
-        self._attachment = wanted
-        rm_id = self._engine.rm_id
-        if not rm_id:
-            return  # With its manager the engine has forgotten who answers.
-        try:
-            self._hand_over(self._apply(DetachCallbacks(rm_id) if wanted is None else wanted))
-        except (CommandRefused, EngineFault) as error:
-            self._metrics.commands_refused += 1
-            self._callbacks.finish_all(error)
-
-    def _require(self, rm_id: str, what: str) -> None:
-        if not rm_id or rm_id != self._engine.rm_id:
-            raise CommandRefused(Fault.UNKNOWN_MANAGER, f"{what}: resource manager {rm_id!r} is not registered")
 
     def _call(self, call: _Call) -> None:
         try:
@@ -332,6 +281,9 @@ class PartitionRunner:
             raise EngineFault("internal error while the request was applied, see the log of the core") from error
         self._metrics.commands_applied += 1
         return effects
+
+    def _carry_out(self, command: Command) -> None:
+        self._hand_over(self._apply(command))
 
     def _decide(self) -> bool:
         """One slice, and the periodic preemption round if due. Whether to go on at once."""
