@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core.domain.status import AskExplanation
+from core.partition import placement
 from tests.scenarios.language import Stage
 
 PARTITION = "[rm-1]default"
@@ -23,10 +24,10 @@ def test_every_state_an_ask_can_be_in() -> None:
 
 
 def test_a_reserved_ask_names_the_node_that_is_kept_for_it() -> None:
-    """An ask that fits a node once its load is gone holds it."""
+    """A reservation is for one node, and an ask has at most one."""
     stage = Stage()
-    stage.play(["node n1 vcore=10000", "app app1", "ask small", "cycle", "ask wide vcore=9500", "cycle"])
+    stage.play(["node n1", "node n2", "app app1", "ask big vcore=99000"])
     state = stage.engine.partition(PARTITION)
     assert state is not None
-    assert state.requests["wide"].reservation is not None
-    assert stage.engine.explain(PARTITION, "wide") == AskExplanation("app1", "root.a", "Reserved", "n1")
+    placement.reserve(state, state.requests["big"], state.nodes["n2"], 5)
+    assert stage.engine.explain(PARTITION, "big") == AskExplanation("app1", "root.a", "Reserved", "n2")
