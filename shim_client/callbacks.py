@@ -19,7 +19,7 @@ import grpc.aio
 from kornel.v1 import callback_pb2 as pb
 from si.v1 import si_pb2 as si
 
-from shim_client.errors import NotSupported, ShimClientError, StreamRefused
+from shim_client.errors import ConnectionLost, NotSupported, ShimClientError, StreamRefused
 from shim_client.stream import DuplexStream
 
 OPEN_QUESTIONS: Final = 10_000
@@ -28,7 +28,7 @@ OPEN_QUESTIONS: Final = 10_000
 NOTICES_WAITING: Final = 100
 """Messages with notices that wait for the handler; beyond that the newest are dropped."""
 
-ANSWERS_PER_REQUEST: Final = 5_000
+ANSWERS_PER_REQUEST: Final = 2_000
 CLOSE_GRACE_S: Final = 5.0
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class CallbackAttachment:
         self._answers = _Answers()
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
-        self._notices: asyncio.Queue[Coroutine[Any, Any, None]] = asyncio.Queue(NOTICES_WAITING)
+        self._notices: asyncio.Queue[pb.AttachResponse] = asyncio.Queue(NOTICES_WAITING)
         self._registered_again = asyncio.Event()
         self._settled = asyncio.Event()
         """The core has said whether it takes up the subscription."""
@@ -155,22 +155,32 @@ class CallbackAttachment:
         for task in remaining:
             task.cancel()
         await asyncio.wait(remaining)
-        while not self._notices.empty():
-            self._notices.get_nowait().close()
 
     async def _run(self) -> None:
-        while not self._answers.closed:
-            self._registered_again.clear()
-            try:
-                await self._make_stream().run()
-            except ShimClientError as error:
-                self._give_up_questions()
-                if not self._settled.is_set():
-                    self._refusal = _refusal(error)
-                    self._settled.set()
-                    return
-                _LOGGER.warning("callbacks of %s are detached until it registers again: %s", self._rm_id, error)
-                await self._registered_again.wait()
+        try:
+            while not self._answers.closed:
+                await self._stay_attached()
+        except ShimClientError as error:
+            self._refusal = _refusal(error)
+        finally:
+            if not self._settled.is_set():
+                self._refusal = self._refusal or ConnectionLost("the attachment was closed before the core took it up")
+                self._settled.set()
+
+    async def _stay_attached(self) -> None:
+        """One stream with all its reopenings, then a wait for the next registration unless it was closed.
+
+        Raises what ended it if it was never attached: then whoever attached has to know.
+        """
+        self._registered_again.clear()
+        try:
+            await self._make_stream().run()
+        except ShimClientError as error:
+            if not self._settled.is_set():
+                raise
+            self._give_up_questions()
+            _LOGGER.warning("callbacks of %s are detached until it registers again: %s", self._rm_id, error)
+            await self._registered_again.wait()
 
     def _make_stream(self) -> DuplexStream[Answer, pb.AttachRequest, pb.AttachResponse]:
         return DuplexStream(
@@ -299,12 +309,12 @@ class CallbackAttachment:
         if self._notices.full():
             _LOGGER.warning("the callback handler is too slow for the notices of the core, some are dropped")
             return
-        self._notices.put_nowait(self._tell(response))
+        self._notices.put_nowait(response)
 
     async def _notice(self) -> None:
         """Tell the handler of notices, one after the other, so that it hears them in order."""
         while True:
-            await (await self._notices.get())
+            await self._tell(await self._notices.get())
 
     async def _tell(self, response: pb.AttachResponse) -> None:
         for told in response.scheduling_states:

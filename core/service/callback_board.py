@@ -159,7 +159,7 @@ class CallbackBoard:
         expires_ns = self._clock.now_ns() + wanted.timeout_ns
         news = False
         for effect in effects:
-            if isinstance(effect, PredicatesAsked | PreemptionPredicatesAsked):
+            if isinstance(effect, (PredicatesAsked, PreemptionPredicatesAsked)):
                 stream.questions.append((expires_ns, effect))
                 news = True
             elif isinstance(effect, EventRecorded):

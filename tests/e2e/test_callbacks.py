@@ -228,6 +228,28 @@ class TestAttaching:
             await scripted.slice(question(1))
             assert numbers(await stream.receive()) == [1]
 
+    async def test_a_bug_of_the_engine_ends_the_streams(self, scripted: Scripted) -> None:
+        """INTERNAL without a word of the bug, when somebody attaches; one when the last one leaves harms nobody else."""
+
+        def fail(_: Command) -> list[Effect]:
+            raise ZeroDivisionError("secret")
+
+        scripted.engine.answers[AttachCallbacks] = fail
+        async with scripted.attached() as stream:
+            code, details = await stream.end()
+            assert code is Code.INTERNAL
+            assert "secret" not in details
+        await until(lambda: scripted.engine.attached is None, "the engine to be detached")
+        del scripted.engine.answers[AttachCallbacks]
+        scripted.engine.answers[DetachCallbacks] = fail
+        async with scripted.attached():
+            pass
+        await until(lambda: scripted.core.metrics.engine_faults == 2, "the engine to fail once more")
+        del scripted.engine.answers[DetachCallbacks]
+        async with scripted.attached() as stream:
+            await scripted.slice(question(1))
+            assert numbers(await stream.receive()) == [1]
+
     async def test_shutting_down_ends_the_streams(self, scripted: Scripted) -> None:
         """UNAVAILABLE, so that shims come back."""
         async with scripted.attached() as stream:
