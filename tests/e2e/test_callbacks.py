@@ -229,7 +229,7 @@ class TestAttaching:
             assert numbers(await stream.receive()) == [1]
 
     async def test_a_bug_of_the_engine_ends_the_streams(self, scripted: Scripted) -> None:
-        """INTERNAL without a word of the bug, when somebody attaches; one when the last one leaves harms nobody else."""
+        """INTERNAL without a word of the bug when somebody attaches; one when the last one leaves harms nobody."""
 
         def fail(_: Command) -> list[Effect]:
             raise ZeroDivisionError("secret")
