@@ -21,7 +21,6 @@ NOT_ENFORCED: Final[Mapping[str, str]] = {
     "quotapreemptionenabled": "preemption that enforces a lowered maximum",
     "monitor": "the periodic proportional preemption",
     "governor": "preemption budgets",
-    "backoff": "the back-off of unschedulable asks",
 }
 
 

@@ -11,7 +11,7 @@ from core.model.keyed_heap import KeyedHeap
 from core.model.shapes import Pairs, Shape, Vector, widen
 
 if TYPE_CHECKING:
-    from core.model.allocations import AskGroup
+    from core.model.allocations import Room
     from core.model.applications import Application
 
 
@@ -22,6 +22,7 @@ class Queue:
     pending    waiting asks
     preempting marked victims not yet confirmed gone
     claimed    asks that preempted and are not yet placed
+    promised   asks that have a node kept free because they waited
     guaranteed declared amounts above 0; absent: no guarantee
     max        declared ceilings, 0 included; absent: unlimited. Root: what its nodes offer
     """
@@ -29,7 +30,7 @@ class Queue:
     __slots__ = (
         "_lineage", "_priorities", "applications", "ceilings", "children", "claimed", "depth", "draining",
         "fair_terms", "guaranteed", "leaf", "managed", "max", "name", "order", "parent", "parked", "path", "pending",
-        "preempted_count", "preempted_total", "preempting", "priority", "properties", "used", "waiting",
+        "preempted_count", "preempted_total", "preempting", "priority", "promised", "properties", "used", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +64,7 @@ class Queue:
         self.pending: Vector = [0] * width
         self.preempting: Vector = [0] * width
         self.claimed: Vector = [0] * width
+        self.promised: Vector = [0] * width
         self.waiting = 0
         """Number of pending asks below."""
         self.preempted_count = 0
@@ -70,8 +72,8 @@ class Queue:
         """Everything ever taken from this queue by preemption."""
         self.order: KeyedHeap[Any] = KeyedHeap(order_key)
         """Children (or applications) that hold an ask worth trying, first one first."""
-        self.parked: dict[Shape, dict[AskGroup, None]] = {}
-        """Ask groups that this queue's max keeps back, by shape."""
+        self.parked: dict[Shape, Room] = {}
+        """Who is kept back by this queue's max, by shape."""
         self.priority = PRIORITY_MIN
         """What this queue shows its parent (preemption.md G)."""
         self._priorities: dict[int, int] = {}
@@ -102,7 +104,7 @@ class Queue:
 
     def widen(self, width: int) -> None:
         for vector in (
-            self.used, self.pending, self.preempting, self.claimed, self.preempted_total,
+            self.used, self.pending, self.preempting, self.claimed, self.promised, self.preempted_total,
         ):  # fmt: skip
             widen(vector, width)
 

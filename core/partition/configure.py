@@ -10,6 +10,7 @@ from typing import Final
 
 from core.config.model import PartitionConfig, QueueConfig
 from core.domain.effects import Effect
+from core.model.callbacks import Callbacks
 from core.model.queues import Queue
 from core.partition import preempting
 from core.partition.state import PartitionState
@@ -19,9 +20,14 @@ from core.policies.node_score import NodeScore
 CLEANER_INTERVAL_NS: Final = 10 * 10**9
 
 
-def build(name: str, config: PartitionConfig, now_ns: int, effects: list[Effect]) -> PartitionState:
-    """A new, empty partition called *name* (full form) with the queues of *config*; it answers into *effects*."""
-    state = PartitionState(name, config.root.effective, config.preemption, effects)
+def build(
+    name: str, config: PartitionConfig, now_ns: int, effects: list[Effect], callbacks: Callbacks | None = None
+) -> PartitionState:
+    """A new, empty partition called *name* (full form) with the queues of *config*; it answers into *effects*.
+
+    *callbacks*: those of the engine; without, nobody is ever asked.
+    """
+    state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
     update(state, config)
     _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
     return state

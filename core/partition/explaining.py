@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.domain.status import AskExplanation
+from core.domain.status import AskExplanation, AskFailure
 from core.model.allocations import Allocation
 from core.partition.state import PartitionState
 
@@ -14,13 +14,22 @@ def explain(state: PartitionState, key: str) -> AskExplanation | None:
         return None
     ask_state, node_id = _standing(allocation)
     application = allocation.application
-    return AskExplanation(application.application_id, allocation.queue.path, ask_state, node_id)
+    failures = () if allocation.failures is None else allocation.failures.recent_first()
+    return AskExplanation(
+        application.application_id,
+        allocation.queue.path,
+        ask_state,
+        node_id,
+        tuple([AskFailure(*failure) for failure in failures]),
+    )
 
 
 def _standing(allocation: Allocation) -> tuple[str, str]:
     """Name of the state, and the node that goes with it."""
     if allocation.node is not None:
         return "Allocated", allocation.node.node_id
+    if allocation.held_on is not None:
+        return "Held", allocation.held_on.node_id
     if allocation.reservation is not None:
         return "Reserved", allocation.reservation.node.node_id
     return "Pending", ""

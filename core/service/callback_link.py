@@ -65,14 +65,15 @@ class CallbackLink:
         self.follow()
 
     def follow(self) -> None:
-        """Attach the engine to whoever is asked now, if that is somebody else than before."""
+        """Attach the engine to whoever is asked now, if that is somebody else than before.
+
+        While nobody is registered there is nobody to tell it for; the next manager does not inherit who answered.
+        """
         wanted = self._board.attachment
-        if wanted is self._told:
+        rm_id = self._engine.rm_id
+        if wanted is self._told or not rm_id:
             return
         self._told = wanted
-        rm_id = self._engine.rm_id
-        if not rm_id:
-            return  # With its manager the engine has forgotten who answers.
         try:
             self._apply(DetachCallbacks(rm_id) if wanted is None else wanted)
         except (CommandRefused, EngineFault) as error:

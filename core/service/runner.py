@@ -261,6 +261,7 @@ class PartitionRunner:
             if not call.answer.done():
                 call.answer.set_result(change)
         self._callbacks.settled(self._engine.rm_id, self._engine.extra_config)
+        self._link.follow()
 
     def _start_afresh(self) -> None:
         self._switchboard.registered(self._engine.rm_id)

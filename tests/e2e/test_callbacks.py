@@ -208,7 +208,7 @@ class TestAttaching:
             assert len(scripted.commands()) == 1
 
     async def test_a_failed_registration_ends_the_streams(self, scripted: Scripted) -> None:
-        """5.1: the manager counts as not registered, so there is nobody to ask; the next attachment is taken up."""
+        """5.1: the manager counts as not registered. The next one starts without callbacks until it attaches."""
 
         def fail(_: Command) -> list[Effect]:
             scripted.engine.rm_id = ""
@@ -224,6 +224,7 @@ class TestAttaching:
             assert scripted.commands()[1:] == []
         del scripted.engine.answers[RegisterManager]
         await scripted.core.register()
+        assert scripted.commands()[1:] == [DetachCallbacks("rm-1")]
         async with scripted.attached() as stream:
             await scripted.slice(question(1))
             assert numbers(await stream.receive()) == [1]

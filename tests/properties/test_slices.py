@@ -166,7 +166,7 @@ def _cluster(seed: int) -> _Pair:
         f"partitions:\n  - name: default\n    nodesortpolicy: {{type: {policy}}}\n"
         f"    queues:\n{_yaml(root, '      ')}\n"
     )
-    engine = Engine()
+    engine = Engine(reservation_delay_ns=None)
     engine.apply(RegisterManager(RM, text), 0)
     nodes = [
         PlainNode(f"n{number}", {"vcore": dice.randint(3, 8), "memory": dice.randint(3, 8)})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from core.domain.status import AskExplanation
+from core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer
+from core.domain.effects import PredicatesAsked
+from core.domain.status import AskExplanation, AskFailure
 from core.partition import placement
 from tests.scenarios.language import Stage
 
@@ -17,7 +19,10 @@ def test_every_state_an_ask_can_be_in() -> None:
     )
     explain = stage.engine.explain
     assert explain(PARTITION, "small") == AskExplanation("app1", "root.a", "Allocated", "n1")
-    assert explain(PARTITION, "big") == AskExplanation("app1", "root.a", "Pending", "")
+    big = explain(PARTITION, "big")
+    assert big is not None
+    assert big[:4] == ("app1", "root.a", "Pending", "")
+    assert [(failure.message, failure.times) for failure in big.failures] == [("Not enough queue quota", 1)]
     assert explain(PARTITION, "f") is None
     assert explain(PARTITION, "unknown") is None
     assert explain("[rm-1]other", "small") is None
@@ -31,3 +36,20 @@ def test_a_reserved_ask_names_the_node_that_is_kept_for_it() -> None:
     assert state is not None
     placement.reserve(state, state.requests["big"], state.nodes["n2"], 5)
     assert stage.engine.explain(PARTITION, "big") == AskExplanation("app1", "root.a", "Reserved", "n2")
+
+
+def test_an_ask_that_waits_for_an_answer_is_held() -> None:
+    """While the shim is asked, the node has its room set aside; what the shim refuses with is a failure."""
+    stage = Stage()
+    stage.play(["node n1", "app app1", "cycle"])
+    engine = stage.engine
+    engine.apply(AttachCallbacks("rm-1", predicates=True), 10)
+    stage.play(["ask k"])
+    (asked,) = [effect for effect in engine.cycle(20, 10).effects if isinstance(effect, PredicatesAsked)]
+    assert engine.explain(PARTITION, "k") == AskExplanation("app1", "root.a", "Held", "n1")
+    refusal = PredicatesAnswer(asked.question, (("n1", "taint"),))
+    engine.apply(AnswerCallbacks("rm-1", predicates=(refusal,)), 30)
+    found = engine.explain(PARTITION, "k")
+    assert found is not None
+    assert (found.state, found.node_id) == ("Pending", "")
+    assert AskFailure("taint", 1, 30) in found.failures
