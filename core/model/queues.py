@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from core.domain.access import NOBODY, AccessList
 from core.domain.priorities import PRIORITY_MIN, exposed
 from core.domain.settings import PriorityPolicy, QueueProperties
 from core.model.keyed_heap import KeyedHeap
@@ -13,6 +15,20 @@ from core.model.shapes import Pairs, Shape, Vector, widen
 if TYPE_CHECKING:
     from core.model.allocations import Room
     from core.model.applications import Application
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicTerms:
+    """What dynamic queues below a managed parent are made with: its child template, and what they inherit from it.
+
+    Template amounts by type index; in ``max`` an absent type is unlimited. max_applications: 0 is unlimited.
+    """
+
+    parent_properties: QueueProperties
+    leaf_properties: QueueProperties
+    guaranteed: Mapping[int, int]
+    max: Mapping[int, int]
+    max_applications: int
 
 
 class Queue:
@@ -25,12 +41,18 @@ class Queue:
     promised   asks that have a node kept free because they waited
     guaranteed declared amounts above 0; absent: no guarantee
     max        declared ceilings, 0 included; absent: unlimited. Root: what its nodes offer
+
+    submit_acl, admin_acl  its own lists; ancestors may grant more
+    max_applications       running at once below; 0: unlimited
+    dynamic_terms          what dynamic queues below are made with, on a dynamic leaf what it was made with itself;
+                           ``None`` on managed leaves and the recovery queue
     """
 
     __slots__ = (
-        "_lineage", "_priorities", "applications", "ceilings", "children", "claimed", "depth", "draining",
-        "fair_terms", "guaranteed", "leaf", "managed", "max", "name", "order", "parent", "parked", "path", "pending",
-        "preempted_count", "preempted_total", "preempting", "priority", "promised", "properties", "used", "waiting",
+        "_lineage", "_priorities", "admin_acl", "applications", "ceilings", "children", "claimed", "depth",
+        "draining", "dynamic_terms", "fair_terms", "guaranteed", "leaf", "managed", "max", "max_applications",
+        "name", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total", "preempting",
+        "priority", "promised", "properties", "submit_acl", "used", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +74,10 @@ class Queue:
         self.managed = True
         self.draining = False
         self.properties = properties
+        self.submit_acl: AccessList = NOBODY
+        self.admin_acl: AccessList = NOBODY
+        self.max_applications = 0
+        self.dynamic_terms: DynamicTerms | None = None
         self.children: dict[str, Queue] = {}
         self.applications: dict[str, Application] = {}
         self.guaranteed: dict[int, int] = {}

@@ -58,7 +58,7 @@ def report(state: PartitionState) -> None:
 def _walk(
     state: PartitionState, queue: Queue, above: list[Headroom], apart: dict[Application, list[Allocation]]
 ) -> None:
-    """All of *queue* in scheduling order. *above*: the headroom of each ancestor that has a max, shared by all below."""
+    """All of *queue* in scheduling order. *above*: the headroom of each ancestor with a max, shared by all below."""
     path = above
     if queue.parent is not None and queue.max:
         path = [*above, {t: most - queue.used[t] for t, most in queue.max.items()}]

@@ -18,6 +18,7 @@ from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
+from core.policies.placement.rules import Rule, compile_rules
 from core.policies.preemption.index import VictimIndex
 from core.policies.queue_order import queue_key
 
@@ -67,6 +68,8 @@ class PartitionState:
         self.name: Final = name
         self.types: Final = ResourceTypes(self._widen)
         self.preemption = preemption
+        self.placement_rules: tuple[Rule, ...] = compile_rules(())
+        """How applications find their queue, in order."""
         self.queues: Final[dict[str, Queue]] = {}
         self.root: Final = self.new_queue("root", None, leaf=False, properties=root_properties)
         self.nodes: Final[dict[str, Node]] = {}

@@ -33,7 +33,7 @@ def _check_only_forced_excess(shim: Shim, before: tuple[dict[str, list[int]], di
 
 
 def _check_reserved_nodes(shim: Shim, reserved: dict[str, str], pending: set[str]) -> None:
-    """Nothing else was placed on a node still kept for an ask, but what must run there (preemption.md A.1 no. 15, H)."""
+    """Nothing was placed on a node still kept for an ask, but what must run there (preemption.md A.1 no. 15, H)."""
     for holder, node_id in reserved.items():
         node = shim.state.nodes[node_id]
         if holder in node.reservations:

@@ -134,6 +134,8 @@ def _yaml(queue: PlainQueue, indent: str) -> str:
         return "{" + ", ".join(f"{n}: {v}m" if n == "vcore" else f"{n}: {v}" for n, v in values.items()) + "}"
 
     lines = [f"{indent}- name: {queue.name}"]
+    if queue.name == "root":
+        lines.append(f"{indent}  submitacl: '*'")
     limits = [(name, values) for name, values in (("guaranteed", queue.guaranteed), ("max", queue.most)) if values]
     if limits and queue.name != "root":
         lines += [f"{indent}  resources:", *(f"{indent}    {name}: {amounts(values)}" for name, values in limits)]

@@ -629,6 +629,10 @@ def _show_queue(state: PartitionState, path: str, fields: list[str]) -> str:
         "priority": lambda: "MIN" if queue.priority == PRIORITY_MIN else queue.priority,
         "draining": lambda: "yes" if queue.draining else "no",
         "apps": lambda: len(queue.applications),
+        "kind": lambda: ("managed" if queue.managed else "dynamic") + (" leaf" if queue.leaf else " parent"),
+        "maxapplications": lambda: queue.max_applications,
+        "sort": lambda: queue.properties.sort_policy,
+        "victims": lambda: queue.properties.preemption_policy,
     }
     return f"queue {path} {_fields(known, fields, 'used pending')}"
 
