@@ -146,9 +146,12 @@ class CallbackBoard:
                 self.finish(stream, refusal)
 
     def start_afresh(self) -> None:
-        """The manager registered again: what was to be asked in its former life is nobody's business (DB-4)."""
+        """The manager registered again: what concerns asks of its former life is nobody's business (DB-4).
+
+        Events stay: they are history.
+        """
         for stream in self._attached:
-            self._drop_questions(stream)
+            self._drop_what_concerns_asks(stream)
 
     def deliver(self, effects: Iterable[Effect]) -> None:
         """Hand those *effects* that are questions or notices to the stream that is asked, if it subscribed to them."""
@@ -229,9 +232,7 @@ class CallbackBoard:
         return self._attached[-1] if self._attached else None
 
     def _detach(self, stream: CallbackStream, reason: str) -> None:
-        self._drop_questions(stream)
-        self._metrics.scheduling_states_dropped += len(stream.scheduling_states)
-        stream.scheduling_states.clear()
+        self._drop_what_concerns_asks(stream)
         self._metrics.events_dropped += len(stream.events)
         stream.events.clear()
         for asked, answer in self._dumps.values():
@@ -244,9 +245,11 @@ class CallbackBoard:
                 self._feed.clear()
             self.on_change()
 
-    def _drop_questions(self, stream: CallbackStream) -> None:
+    def _drop_what_concerns_asks(self, stream: CallbackStream) -> None:
         self._metrics.questions_dropped += len(stream.questions)
         stream.questions.clear()
+        self._metrics.scheduling_states_dropped += len(stream.scheduling_states)
+        stream.scheduling_states.clear()
 
     def _trim(self, stream: CallbackStream) -> None:
         """Drop what is too late to be asked, and what is too much to be kept."""

@@ -30,8 +30,9 @@ MIB64 = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Sizes of one run. *batch*: asks per message. *answer_s*: seconds the shim takes to allow a placement; absent: it is
-    not asked.
+    """Sizes of one run. *batch*: asks per message.
+
+    *answer_s*: seconds the shim takes to allow a placement; absent: it is not asked.
     """
 
     nodes: int = 5_000

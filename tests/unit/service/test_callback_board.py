@@ -148,3 +148,16 @@ def test_what_a_stream_did_not_send_before_it_ended_is_counted() -> None:
     desk.board.deliver([ask(2)])
     desk.board.close(desk.stream)
     assert changes == ["changed"]
+
+
+async def test_a_new_life_of_the_manager_hears_nothing_of_the_asks_of_the_old_one() -> None:
+    """DB-4: questions and scheduling states that were not read are dropped; events are history and stay."""
+    desk = Desk()
+    desk.board.deliver([ask(1), SchedulingFailed("app", "k", "no room"), EventRecorded(1, "e", "", 0, 0, 0, None, "")])
+    desk.board.start_afresh()
+    assert desk.board.take(desk.stream) is None
+    desk.clock.advance(2 * SECOND_NS)
+    outgoing = desk.take()
+    assert [event.object_id for event in outgoing.events] == ["e"]
+    assert not outgoing.predicates
+    assert (desk.metrics.questions_dropped, desk.metrics.scheduling_states_dropped) == (1, 1)
