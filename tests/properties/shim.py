@@ -99,9 +99,11 @@ def random_history(seed: int, length: int) -> Iterator[Operation]:
 class Shim:
     """Drives an engine by operations; ``log`` holds every call and its effects, as text."""
 
-    def __init__(self, variant: int = 0, *, preemption: bool = True, budget: int | None = None) -> None:
-        """*budget* fixes that of every slice; ``None`` draws it."""
-        self.engine = Engine()
+    def __init__(
+        self, variant: int = 0, *, preemption: bool = True, budget: int | None = None, engine: Engine | None = None
+    ) -> None:
+        """*budget* fixes that of every slice; ``None`` draws it. *engine*: other than with default settings."""
+        self.engine = engine or Engine()
         self.now_ns = 1_000 * SECOND
         self.log: list[str] = []
         self._preemption = preemption
