@@ -94,7 +94,7 @@ def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool 
         state.node_order.add(node)
         node_gained(state, node)
     if requeue:
-        enqueue(ask)
+        enqueue(state, ask)
 
 
 def _held_for_another_required(node: Node) -> bool:

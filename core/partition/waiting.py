@@ -7,19 +7,29 @@ requires. A full cluster therefore costs nothing, and a release wakes only what 
 
 from __future__ import annotations
 
+from typing import Final
+
 from core.domain.application_states import AppState
 from core.model.allocations import Allocation, AskGroup
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.queues import Queue
+from core.model.task_groups import TaskGroup
 from core.partition.state import PartitionState
 
-_UNSERVED = frozenset({AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED})
+UNSERVED: Final = frozenset({AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED})
+"""Applications in these states get nothing any more (scheduling.md S-26)."""
 
 
-def enqueue(ask: Allocation) -> None:
-    """Put a pending, unreserved *ask* with its equals."""
+def enqueue(state: PartitionState, ask: Allocation) -> None:
+    """Put a pending, unreserved *ask* with its equals, or with those that wait for a placeholder."""
     application = ask.application
+    task_group = application.task_groups.get(ask.spec.task_group)
+    if task_group is not None and task_group.open and not ask.spec.placeholder:
+        ask.pool = task_group
+        task_group.asks.add(ask)
+        look_for_pairs(state, application, task_group)
+        return
     key = (ask.shape, ask.spec.required_node)
     group = application.groups.get(key)
     if group is None:
@@ -34,6 +44,9 @@ def dequeue(state: PartitionState, ask: Allocation) -> None:
     """Take *ask* out from among its equals: placed, reserved or withdrawn."""
     group = ask.group
     if group is None:
+        if ask.pool is not None:
+            ask.pool.asks.discard(ask)
+            ask.pool = None
         return
     group.remove(ask)
     if group.size:
@@ -57,7 +70,7 @@ def activate(group: AskGroup) -> None:
         application.queue.order.mark(application)
         return
     _leave_waiting_room(group)
-    if application.state in _UNSERVED:
+    if application.state in UNSERVED:
         return
     application.order.add(group)
     queue: Queue = application.queue
@@ -86,6 +99,12 @@ def stop_offering(application: Application) -> None:
     for group in list(application.groups.values()):
         _leave_waiting_room(group)
         _deactivate(group)
+
+
+def look_for_pairs(state: PartitionState, application: Application, task_group: TaskGroup) -> None:
+    """An ask or a placeholder of *task_group* came or changed: the next cycle looks whether two of them match."""
+    if task_group.asks and task_group.free:
+        state.gangs[application] = None
 
 
 def park_below_quota(group: AskGroup, queue: Queue) -> None:
@@ -125,6 +144,9 @@ def node_gained(state: PartitionState, node: Node) -> None:
         activate(group)
     if node not in state.node_order:
         return
+    if state.gangs_without_room:
+        state.gangs.update(state.gangs_without_room)
+        state.gangs_without_room.clear()
     for shape in [shape for shape in state.no_room if node.fits(shape.pairs)]:
         shape.no_room = False
         for group in list(state.no_room.pop(shape)):
