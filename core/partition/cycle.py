@@ -14,6 +14,7 @@ from core.domain.reasons import Unschedulable
 from core.model.allocations import AskGroup, Reservation
 from core.model.queues import Queue
 from core.partition import ledger, placement, preempting
+from core.partition.gangs import replacement, timeouts
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.partition.waiting import park_below_quota, park_for_node, park_without_node
@@ -27,6 +28,7 @@ ATTEMPT_COST: Final = 200
 def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     """One slice of at most about *budget* decisions. Whether there may be more to do at once."""
     run_timers(state, now_ns)
+    timeouts.give_up_expired(state, now_ns)
     preempting.begin_pass(state, now_ns)
     preempting.collect_due(state, now_ns)
     if state.fair_terms_stale:
@@ -35,6 +37,9 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
         state.stirred = False
         budget -= _serve_reservations(state, now_ns)
     while budget > 0:
+        if state.gangs:
+            budget -= replacement.serve(state, now_ns, budget)
+            continue
         group = first_group(state.root)
         if group is None:
             break

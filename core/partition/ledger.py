@@ -186,7 +186,9 @@ def keep_placeholder_from_use(placeholder: Allocation) -> None:
     placeholder.application.task_groups[placeholder.spec.task_group].free.discard(placeholder)
 
 
-def replacement_starts(state: PartitionState, ask: Allocation, placeholder: Allocation, node: Node, now_ns: int) -> None:
+def replacement_starts(
+    state: PartitionState, ask: Allocation, placeholder: Allocation, node: Node, now_ns: int
+) -> None:
     """*ask* is pending no more and will take the place of *placeholder*, which is to leave.
 
     On another node than the placeholder's, the ask's room is charged now, and nothing else.
@@ -207,7 +209,8 @@ def replacement_starts(state: PartitionState, ask: Allocation, placeholder: Allo
 def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     """*ask* is pending again; the placeholder it was to replace stays on its way out."""
     placeholder, node = ask.replaces, ask.node
-    assert placeholder is not None and node is not None, "only a replacement under way can be undone"
+    assert placeholder is not None, "only a replacement under way can be undone"
+    assert node is not None, "a replacement under way has a node"
     ask.replaces = placeholder.replaced_by = ask.node = None
     if node is not placeholder.node:
         del node.allocations[ask.key]
@@ -220,7 +223,8 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
 def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> Allocation:
     """The place of *placeholder* is that of the ask it was linked to, which is returned: now an allocation."""
     ask, old_node = placeholder.replaced_by, placeholder.node
-    assert ask is not None and ask.node is not None and old_node is not None, "only a linked pair can be swapped"
+    assert ask is not None, "only a linked pair can be swapped"
+    assert old_node is not None, "a linked placeholder is allocated"
     application = ask.application
     before, after = placeholder.shape.pairs, ask.shape.pairs
     if ask.node is old_node:

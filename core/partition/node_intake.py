@@ -10,6 +10,7 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.shapes import TooManyTypes
 from core.partition import allocation_intake, ledger, lifecycle, placement, preempting, removal
+from core.partition.gangs import handshake
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
 
@@ -120,10 +121,18 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
         if ask.triggered:
             ledger.unclaim(ask)
             preempting.watch(state, ask)
-    gone: list[Allocation] = list(node.allocations.values())
+    arriving = [a for a in node.allocations.values() if a.replaces is not None]
+    gone = [a for a in node.allocations.values() if a.replaces is None]
     del state.nodes[node.node_id]
+    for real in arriving:
+        handshake.undo(state, real)
+    confirmed: list[Allocation] = []
     for allocation in gone:
-        removal.remove_allocation(state, allocation, now_ns)
+        replacement = allocation.replaced_by
+        if replacement is not None and replacement.node is not node:
+            confirmed.append(handshake.swap(state, allocation))
+        else:
+            removal.remove_allocation(state, allocation, now_ns)
     for key in list(node.foreign):
         state.foreign.pop(key, None)
     ledger.capacity_changed(state, node.capacity, [])
@@ -134,6 +143,8 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
     message = f"node {node.node_id} was removed"
     answers: list[Released] = [removal.released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone]
     state.effects.extend(answers)
+    for real in confirmed:
+        handshake.announce(state, real, now_ns)
 
 
 def _whole_node_key(node: Node) -> str:

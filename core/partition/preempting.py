@@ -18,7 +18,7 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.partition import ledger, placement
 from core.partition.state import PartitionState
-from core.partition.waiting import activate
+from core.partition.waiting import UNSERVED, activate
 from core.policies.application_order import application_key
 from core.policies.preemption import guarantee
 from core.policies.preemption.plan import PreemptionPlan, Refusal
@@ -52,7 +52,7 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
     while due and due[0][0] <= now_ns:
         ask = heappop(due)[2]
         group = ask.group
-        if group is None or ask.triggered:
+        if group is None or ask.triggered or ask.application.state in UNSERVED:
             continue
         group.due[ask] = None
         activate(group)

@@ -17,7 +17,9 @@ from core.model.queues import Queue
 from core.model.task_groups import TaskGroup
 from core.partition.state import PartitionState
 
-UNSERVED: Final = frozenset({AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED})
+UNSERVED: Final = frozenset(
+    {AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED}
+)
 """Applications in these states get nothing any more (scheduling.md S-26)."""
 
 
