@@ -216,8 +216,7 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
     gone = list(application.allocations.values())
     for allocation in gone:
         removal.remove_allocation(state, allocation, now_ns)
-    for allocation in gone:
-        lifecycle.allocation_removed(state, application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
+    lifecycle.allocations_removed(state, application, gone, now_ns)
     if asks and not gone:
         lifecycle.asks_withdrawn(state, application, now_ns)
     if _is_echoed(spec.termination):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from core.domain.application_states import TRANSITIONS, AppEvent, AppState
 from core.domain.effects import ApplicationUpdated
+from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.partition import ledger
 from core.partition.gangs import placeholders
@@ -87,6 +89,14 @@ def allocation_removed(state: PartitionState, application: Application, *, place
         _fail_when_empty(state, application, now_ns)
     elif application.state is not AppState.COMPLETING and _idle(application):
         fire(state, application, AppEvent.COMPLETE, now_ns)
+
+
+def allocations_removed(
+    state: PartitionState, application: Application, gone: Iterable[Allocation], now_ns: int
+) -> None:
+    """Several at once are one event of each kind, or an application would be through Completing at once."""
+    for placeholder in sorted({allocation.spec.placeholder for allocation in gone}, reverse=True):
+        allocation_removed(state, application, placeholder=placeholder, now_ns=now_ns)
 
 
 def placeholder_replaced(state: PartitionState, application: Application, now_ns: int) -> None:

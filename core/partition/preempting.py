@@ -245,7 +245,8 @@ def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> lis
     found: list[Allocation] = []
     leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting]
     for leaf in sorted(leaves, key=_net_share):
-        for application in sorted(leaf.applications.values(), key=application_key):
+        served = [a for a in leaf.applications.values() if a.state not in UNSERVED]
+        for application in sorted(served, key=application_key):
             due = [ask for group in application.groups.values() for ask in group.due if ask not in tried]
             found.extend(sorted(due, key=lambda ask: ask.order))
             if len(found) >= most:
