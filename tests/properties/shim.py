@@ -244,6 +244,7 @@ class Shim:
         if self._gangs and numbers[3] % 2 == 0:
             # As if predicates kept replacements off the nodes of their placeholders.
             replacement.serve(self.state, self.now_ns, 1000, stays=lambda *_: False)
+            self._send(UpdateAllocations(RM))
 
     def _recover(self, numbers: list[int]) -> None:
         free = [key for key in KEYS if key not in self.requests]

@@ -93,8 +93,8 @@ def test_long_histories_of_gangs() -> None:
             check_nothing_left(shim)
         for line in shim.log:
             seen.update(name for name in ("PLACEHOLDER_REPLACED", "AskReleased(", "Resuming", "Failed") if name in line)
-    assert seen["PLACEHOLDER_REPLACED"] > 50
-    assert seen["Resuming"] > 5
+    assert seen["PLACEHOLDER_REPLACED"] > 20
+    assert seen["Resuming"] > 2
     assert seen["Failed"] > 0
     assert seen["AskReleased("] > 0
     assert elsewhere > 20
