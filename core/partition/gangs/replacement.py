@@ -8,7 +8,7 @@ room, or failing that on another node that has room. The shim then ends the plac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heapify, heappop, heapreplace, merge
+from heapq import merge
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.model.keyed_heap import KeyedHeap
 from core.model.nodes import Node
+from core.model.queues import Queue
 from core.partition import ledger
 from core.partition.gangs import placeholders
 from core.partition.state import PartitionState
@@ -71,27 +72,23 @@ def serve(
 ) -> int:
     """Serve applications in turn until nothing matches, or *budget* decisions are made. Returns how many were.
 
-    After each pair the turn is worked out again, as if every pair had its own cycle. Serving an application can only
-    move it and others further back, so the front of a heap whose turn is still the same is the next one.
+    After each pair the turn is worked out again, as if every pair had its own cycle.
     """
-    queue: list[tuple[Any, int, Application]] = [
-        (_turn(application), number, application) for number, application in enumerate(state.gangs)
-    ]
-    heapify(queue)
+    turns = _Turns(state)
     spent = 0
-    while queue and spent < budget:
-        turn, number, application = queue[0]
-        now = _turn(application)
-        if now != turn:
-            heapreplace(queue, (now, number, application))
-            continue
+    while spent < budget:
+        application = turns.next()
+        if application is None:
+            break
         choice = choose(state, application, stays=stays, elsewhere=elsewhere)
         spent += _apply(state, choice, now_ns)
-        if choice.pair is None:
-            heappop(queue)
-            del state.gangs[application]
-            if choice.without_room:
-                state.gangs_without_room[application] = None
+        if choice.pair is not None:
+            turns.served(application)
+            continue
+        turns.done(application)
+        del state.gangs[application]
+        if choice.without_room:
+            state.gangs_without_room[application] = None
     return spent
 
 
@@ -160,9 +157,53 @@ def _apply(state: PartitionState, choice: Choice, now_ns: int) -> int:
     return len(choice.too_small) + 1
 
 
-def _turn(application: Application) -> tuple[object, ...]:
-    path = tuple(queue_key(queue) for queue in reversed(application.queue.lineage()))
-    return (path, application_key(application))
+class _Turns:
+    """Whose turn it is among the applications to look at: down the queue tree, the first at each level.
+
+    Serving an application changes the keys on its own path only.
+    """
+
+    def __init__(self, state: PartitionState) -> None:
+        self._root = state.root
+        self._below: dict[Queue, KeyedHeap[Any]] = {}
+        for application in state.gangs:
+            self._order(application.queue).add(application)
+            for queue in application.queue.lineage()[:-1]:
+                if queue.parent is not None:
+                    self._order(queue.parent).add(queue)
+
+    def _order(self, queue: Queue) -> KeyedHeap[Any]:
+        found = self._below.get(queue)
+        if found is None:
+            found = self._below[queue] = KeyedHeap(application_key if queue.leaf else queue_key)
+        return found
+
+    def next(self) -> Application | None:
+        queue = self._root
+        while not queue.leaf:
+            child = self._order(queue).first()
+            if child is None:
+                return None
+            queue = child
+        application: Application | None = self._order(queue).first()
+        return application
+
+    def served(self, application: Application) -> None:
+        """Its priority and pending amounts changed, and those of its queues."""
+        self._order(application.queue).mark(application)
+        for queue in application.queue.lineage()[:-1]:
+            if queue.parent is not None:
+                self._order(queue.parent).mark(queue)
+
+    def done(self, application: Application) -> None:
+        """Nothing of it matches any more."""
+        below = self._order(application.queue)
+        below.discard(application)
+        for queue in application.queue.lineage()[:-1]:
+            if below or queue.parent is None:
+                return
+            below = self._order(queue.parent)
+            below.discard(queue)
 
 
 def _asks(application: Application) -> Iterable[Allocation]:
