@@ -119,10 +119,11 @@ def _no_placeholder_left(state: PartitionState, application: Application, now_ns
         _fail_when_empty(state, application, now_ns)
     elif application.state is AppState.RESUMING:
         fire(state, application, AppEvent.RUN, now_ns)
-        if application.holds(placeholders=False):
-            fire(state, application, AppEvent.RUN, now_ns)
     elif _idle(application):
         fire(state, application, AppEvent.COMPLETE, now_ns)
+    if application.state is AppState.ACCEPTED and application.holds(placeholders=False):
+        # It got real allocations while it was resuming: without its gang it is a running application like any other.
+        fire(state, application, AppEvent.RUN, now_ns)
 
 
 def _fail_when_empty(state: PartitionState, application: Application, now_ns: int) -> None:
