@@ -48,14 +48,19 @@ MayStay = Callable[[PartitionState, Allocation, Node], bool]
 FindOther = Callable[[PartitionState, Allocation, Node], Node | None]
 
 
-def may_stay(_state: PartitionState, _ask: Allocation, _node: Node) -> bool:
-    """Whether the ask may run on the node of the placeholder it matches."""
-    return True
+def may_stay(_state: PartitionState, ask: Allocation, own: Node) -> bool:
+    """Whether *ask* may run on *own*, the node of the placeholder it matches."""
+    return ask.spec.required_node in ("", own.node_id)
 
 
 def find_other_node(state: PartitionState, ask: Allocation, own: Node) -> Node | None:
-    """The first open node in order, other than the placeholder's *own*, that has room for *ask*."""
+    """The first open node in order, other than the placeholder's *own*, that has room for *ask* and may take it."""
     pairs = ask.shape.pairs
+    if ask.spec.required_node:
+        required = state.nodes.get(ask.spec.required_node)
+        if required is None or required is own or required not in state.node_order:
+            return None
+        return required if required.fits(pairs) else None
     first = state.node_order.first_fit(pairs)
     if first is not own:
         return first
