@@ -14,11 +14,14 @@ from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import Shape, TooManyTypes
 from core.partition import ledger, lifecycle, placement, preempting, removal, vetting
+from core.partition.gangs import handshake, pools
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
 _NS_PER_S = 10**9
+_NOT_FOR_REPLACEMENTS = frozenset({TerminationType.PLACEHOLDER_REPLACED, TerminationType.SCHEDULING_FAILED_ON_RM})
+"""What a shim may not say of a real ask that is taking the place of a placeholder (protocol.md 3.6, 10.4)."""
 
 
 def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
@@ -118,6 +121,8 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
         request = Allocation(spec, application, shape, created_ns, state.next_number())
         state.requests[spec.key] = request
         application.submitted_ns = min(application.submitted_ns, created_ns)
+        if spec.placeholder:
+            pools.placeholder_appears(state, request)
         if spec.node_id:
             lifecycle.allocation_recovered(state, application, now_ns)
             placement.place(state, request, state.nodes[spec.node_id], now_ns)
@@ -179,7 +184,9 @@ def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
         _release_one(state, allocation, spec, now_ns)
         return
     ask = application.asks.get(spec.key)
-    if ask is not None and spec.termination != TerminationType.TIMEOUT:
+    if ask is None or spec.termination == TerminationType.TIMEOUT:
+        return
+    if ask.replaces is None or spec.termination not in _NOT_FOR_REPLACEMENTS:
         removal.withdraw_ask(state, ask)
         lifecycle.asks_withdrawn(state, application, now_ns)
 
@@ -189,6 +196,12 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
         return
     if spec.termination == TerminationType.SCHEDULING_FAILED_ON_RM:
         removal.return_to_pending(state, allocation, now_ns)
+        return
+    if allocation.replaced_by is not None:
+        # However the placeholder ended, its place is free for the one that waits for it (DB-10).
+        if _is_echoed(spec.termination):
+            state.effects.append(removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
+        handshake.confirm(state, allocation, now_ns)
         return
     removal.release_allocation(state, allocation, now_ns)
     if _is_echoed(spec.termination):
@@ -205,8 +218,7 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
     gone = list(application.allocations.values())
     for allocation in gone:
         removal.remove_allocation(state, allocation, now_ns)
-    for allocation in gone:
-        lifecycle.allocation_removed(state, application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
+    lifecycle.allocations_removed(state, application, gone, now_ns)
     if asks and not gone:
         lifecycle.asks_withdrawn(state, application, now_ns)
     if _is_echoed(spec.termination):

@@ -120,7 +120,7 @@ def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool 
         state.node_order.add(node)
         node_gained(state, node)
     if requeue and ask.held_on is None:
-        enqueue(ask)
+        enqueue(state, ask)
 
 
 def held_for_another_required(node: Node, ask: Allocation) -> bool:
