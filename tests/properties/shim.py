@@ -274,18 +274,18 @@ class Shim:
         """Release *key*, pending or not, and expect what the contract says of this type."""
         owner, node_id = self.owners[key], self.requests[key]
         pending = node_id is None
-        returns = (
-            termination == TerminationType.SCHEDULING_FAILED_ON_RM
-            and key not in self.victims
-            and self.states[owner] in ("Accepted", "Running")
-        )
-        if returns and not pending:
-            self.requests[key] = None
-        elif termination == TerminationType.TIMEOUT:
-            if not pending:
-                self._forget(key)
-        elif pending or termination == TerminationType.PREEMPTED_BY_SCHEDULER:
-            self._forget(key)
+        match termination:
+            case TerminationType.SCHEDULING_FAILED_ON_RM:
+                if key not in self.victims and self.states[owner] in ("Accepted", "Running"):
+                    self.requests[key] = None
+            case TerminationType.TIMEOUT:
+                if not pending:
+                    self._forget(key)
+            case TerminationType.PLACEHOLDER_REPLACED:
+                pass
+            case _:
+                if pending or termination == TerminationType.PREEMPTED_BY_SCHEDULER:
+                    self._forget(key)
         self._send(UpdateAllocations(RM, releases=(ReleaseSpec(PARTITION, owner, key, termination),)))
 
     def _release_all(self, numbers: list[int]) -> None:
