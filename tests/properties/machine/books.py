@@ -161,8 +161,9 @@ def check_nothing_left(state: PartitionState) -> None:
     """Every application, node and foreign load was removed: no amount, ask or hold survives, nobody waits."""
     left = {
         "requests": state.requests, "applications": state.applications, "nodes": state.nodes,
-        "foreign": state.foreign, "reservations": state.reservations, "no_room": state.no_room,
-        "waiting_for_node": {node: groups for node, groups in state.waiting_for_node.items() if groups},
+        "foreign": state.foreign, "reservations": state.reservations,
+        "no_room": [groups for groups in state.no_room.values() if groups],
+        "waiting_for_node": [groups for groups in state.waiting_for_node.values() if groups],
     }  # fmt: skip
     for what, records in left.items():
         if records:

@@ -17,6 +17,7 @@ from core.config.problems import ConfigError
 from core.domain.commands import (
     AllocationSpec,
     AnswerCallbacks,
+    ApplicationRef,
     ApplicationSpec,
     AttachCallbacks,
     Command,
@@ -82,8 +83,10 @@ E = TypeVar("E")
 class Held(NamedTuple):
     """What only the core knows when it decides: who holds which node, and in which queue everybody is."""
 
-    nodes: Mapping[str, frozenset[str]]
-    """By node: keys of the asks it is held for, before and after the decisions."""
+    before: Mapping[str, frozenset[str]]
+    """By node: keys of the asks it was held for before the decisions."""
+    throughout: frozenset[str]
+    """Nodes that stayed held for one of them all the time."""
     room: Callable[[], Callable[[str, Mapping[str, int]], str | None]]
     """As things stand: (application ID, amounts) to the queue without room for them. What fits is booked at once."""
 
@@ -141,8 +144,7 @@ class Contract:
             case UpdateApplications(_, added, removed):
                 for application in added:
                     self._application(application, answers)
-                for ref in removed:
-                    self._remove(ref.application_id, ref.partition, answers)
+                self._remove(removed, answers)
             case UpdateAllocations():
                 self._allocations(command, answers)
             case AttachCallbacks():
@@ -316,7 +318,6 @@ class Contract:
             raise ContractBroken("node answer", f"{spec.node_id} was not accepted")
         for existing in spec.existing:
             self._take(partition, existing._replace(node_id=spec.node_id), answers)
-            answers.pass_asides()
 
     def _node_refusal(self, spec: NodeSpec, partition: PartitionView | None) -> str | None:
         """Why the node is not created; otherwise it is in the view now."""
@@ -387,23 +388,27 @@ class Contract:
             return "user-invalid"
         return "application-exists" if spec.application_id in partition.applications else None
 
-    def _remove(self, application_id: str, partition_name: str, answers: _Answers) -> None:
-        partition = self.partitions.get(partition_name)
-        application = partition.applications.get(application_id) if partition is not None else None
-        if partition is None or application is None:
-            return
-        gone, asks = partition.allocations_of(application_id), partition.asks_of(application_id)
-        expected = on_removal(application.state, pending=bool(asks), allocated=bool(gone))
-        for request in (*gone, *asks):
-            del partition.requests[request.key]
-        self._removing.add(application_id)
-        self._released(gone, answers)
+    def _remove(self, refs: Iterable[ApplicationRef], answers: _Answers) -> None:
+        leaving: dict[str, tuple[PartitionView, list[str], list[RequestView]]] = {}
+        for application_id, name in refs:
+            partition = self.partitions.get(name)
+            application = partition.applications.get(application_id) if partition is not None else None
+            if partition is None or application is None or application_id in leaving:
+                continue
+            gone, asks = partition.allocations_of(application_id), partition.asks_of(application_id)
+            expected = on_removal(application.state, pending=bool(asks), allocated=bool(gone))
+            leaving[application_id] = (partition, expected, gone)
+            self._removing.add(application_id)
+            for request in (*gone, *asks):
+                del partition.requests[request.key]
+        for _, _, gone in leaving.values():
+            self._released(gone, answers)
         answers.pass_asides()
-        told = self._updates.get(application_id, [])
-        if told[len(told) - len(expected) :] != expected or len(told) < len(expected):
-            raise ContractBroken("removal", f"{application_id} reported {told}, expected {expected}")
-        if partition.applications.get(application_id) is application:
-            self._drop(partition, application_id)
+        for application_id, (partition, expected, _) in leaving.items():
+            told = self._updates.get(application_id, [])
+            if told != expected:
+                raise ContractBroken("removal", f"{application_id} reported {told}, expected {expected}")
+            partition.applications.pop(application_id, None)
 
     # Allocations.
 
@@ -415,7 +420,6 @@ class Contract:
                 refused.append((spec, token))
             else:
                 self._take(self.partitions[spec.partition], spec, answers)
-                answers.pass_asides()
         for spec, token in refused:
             answer = answers.next(AllocationRejected)
             if answer[:2] != (spec.key, spec.application_id) or answer.legacy != spec.legacy:
@@ -426,7 +430,6 @@ class Contract:
             self._withdraw(entry)
         for entry in command.releases:
             self._release(entry, answers)
-            answers.pass_asides()
 
     def _refusal(self, spec: AllocationSpec) -> str | None:
         """The decision table of 8.1 with the rows of DB-5, DB-6 and DB-15; ``None``: it is taken."""
@@ -515,6 +518,7 @@ class Contract:
             return
         kind = entry.termination
         if kind == TerminationType.SCHEDULING_FAILED_ON_RM:
+            answers.pass_asides()
             running = partition.applications[request.owner].state in ("Accepted", "Running")
             if request.node and request.doomed is None and running:
                 request.node = ""
@@ -592,12 +596,12 @@ class Contract:
         """A placement of the core's own goes to an open node with room."""
         partition = self.partitions[request.spec.partition]
         node, required = partition.nodes[request.node], request.spec.required_node
-        holders = held.nodes.get(request.node, frozenset())
+        holders = held.before.get(request.node, frozenset())
         if required and required != request.node:
             raise ContractBroken("required node", f"{request.key} requires {required}, is on {request.node}")
         if node.draining and not required and request.key not in holders:
             raise ContractBroken("draining", f"{request.key} was placed on {request.node}, which drains")
-        if holders and request.key not in holders and not required:
+        if request.node in held.throughout and request.key not in holders and not required:
             raise ContractBroken("held node", f"{request.key} is on {request.node}, held for {set(holders)}")
         if partition.applications[request.owner].state in ("Failing", "New"):
             raise ContractBroken("unserved", f"{request.key} of {partition.applications[request.owner]} was placed")
