@@ -37,7 +37,9 @@ def _soak(steps: int, seed: int, build: Path) -> int:
         print(f"\nseed {seed}: {failed}\nleaving out what is not needed ...", flush=True)
         path = build / f"machine-{seed}.jsonl"
         calls = driver.keep(failed, seed, path)
-        print(f"{len(calls)} calls are left; play them again with\n  python -m tests.properties.machine --replay {path}")
+        print(
+            f"{len(calls)} calls are left; play them again with\n  python -m tests.properties.machine --replay {path}"
+        )
         return 1
     for kind, count in sorted(tally.seen.items()):
         print(f"{count:>9} {kind}")

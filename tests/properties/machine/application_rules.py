@@ -35,14 +35,14 @@ def _spec(world: World, dice: Dice) -> ApplicationSpec:
     )
 
 
-@rule(12)
+@rule(10)
 def add_applications(world: World, dice: Dice) -> None:
     """One or two in one request, live already or not."""
     added = tuple(_spec(world, dice) for _ in range(1 + dice.one_in(5)))
     world.send(UpdateApplications(RM, added))
 
 
-@rule(2)
+@rule(4)
 def remove_applications(world: World, dice: Dice) -> None:
     """One or two, with all they have; sometimes ones that do not exist, or that are added in the same request."""
     partition = some_partition(world, dice)

@@ -540,9 +540,7 @@ class Contract:
                 del partition.requests[ask.key]
         self._leave(partition, partition.allocations_of(entry.application_id), entry, answers)
 
-    def _leave(
-        self, partition: PartitionView, gone: list[RequestView], entry: ReleaseSpec, answers: _Answers
-    ) -> None:
+    def _leave(self, partition: PartitionView, gone: list[RequestView], entry: ReleaseSpec, answers: _Answers) -> None:
         """*gone* leave as *entry* says; a real ask that one of them was replaced by may be announced."""
         for request in gone:
             del partition.requests[request.key]

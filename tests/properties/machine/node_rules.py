@@ -21,7 +21,7 @@ def _send(world: World, *nodes: NodeSpec) -> None:
     world.send(UpdateNodes(RM, nodes))
 
 
-@rule(8)
+@rule(5)
 def create_node(world: World, dice: Dice) -> None:
     """Known or new, open or draining, with load of others on it or not."""
     partition = some_partition(world, dice)
@@ -40,7 +40,9 @@ def create_node_with_allocations(world: World, dice: Dice) -> None:
         spec_of(world, dice, partition, dice.pick(KEYS[partition]), dice.pick(APPLICATIONS[partition]))
         for _ in range(1 + dice.below(3))
     )
-    _send(world, NodeSpec(dice.pick(NODES[partition]), NodeAction.CREATE, partition, (), _capacity(dice), None, existing))
+    _send(
+        world, NodeSpec(dice.pick(NODES[partition]), NodeAction.CREATE, partition, (), _capacity(dice), None, existing)
+    )
 
 
 @rule(4)
@@ -61,7 +63,7 @@ def drain_or_open_nodes(world: World, dice: Dice) -> None:
     _send(world, *(NodeSpec(node_id, action, partition) for node_id, action in picked))
 
 
-@rule(1)
+@rule(2)
 def decommission_node(world: World, dice: Dice) -> None:
     partition = some_partition(world, dice)
     _send(world, NodeSpec(dice.pick(NODES[partition]), NodeAction.DECOMISSION, partition))

@@ -1,4 +1,4 @@
-"""The list of everything a shim can do. A rule is a function of the world and some dice, with ``@rule(weight)`` on it."""
+"""The list of everything a shim can do: functions of the world and some dice, with ``@rule(weight)`` on them."""
 
 from __future__ import annotations
 

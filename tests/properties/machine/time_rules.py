@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.commands import RegisterManager, UnregisterManager, UpdateApplications, UpdateConfiguration, UpdateNodes
+from core.domain.commands import (
+    RegisterManager,
+    UnregisterManager,
+    UpdateApplications,
+    UpdateConfiguration,
+    UpdateNodes,
+)
 from tests.properties.machine.cluster import BAD_CONFIGURATIONS, VARIANTS, configuration
 from tests.properties.machine.dice import Dice
 from tests.properties.machine.registry import rule

@@ -1,4 +1,4 @@
-"""One engine and the shim that judges it: every call is written down, its answers are judged, the books are compared."""
+"""One engine and the shim that judges it: every call is written down, its answers judged, the books compared."""
 
 from __future__ import annotations
 
@@ -150,9 +150,8 @@ class World:
             books.check(state, view)
             if settled:
                 books.check_nobody_forgotten(state, asked=self.contract.attached is not None)
-        if settled:
-            if overdue := self.contract.overdue():
-                raise ContractBroken("expiry", f"not reported: {overdue}")
+        if settled and (overdue := self.contract.overdue()):
+            raise ContractBroken("expiry", f"not reported: {overdue}")
 
     def _end(self) -> None:
         for state in self.states():
@@ -192,5 +191,3 @@ class World:
             self.seen[kind] = self.seen.get(kind, 0) + 1
         if self.effects is not None:
             self.effects += map(repr, effects)
-
-
