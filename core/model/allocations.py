@@ -120,12 +120,14 @@ class AskGroup:
         self.size += 1
 
     def remove(self, ask: Allocation) -> None:
-        """Take out *ask*; its heap entry is dropped when it surfaces."""
+        """Take out *ask*; its heap entry is dropped when it surfaces, or when most entries are such."""
         ask.group = None
         self.due.pop(ask, None)
         self.size -= 1
         if not self.size:
             self._heap.clear()
+        elif len(self._heap) > 64 and len(self._heap) > 4 * self.size:
+            self._heap = [(waiting.order, waiting) for waiting in self.asks()]
 
     def head(self) -> Allocation:
         """The ask whose turn is first; the group must not be empty."""
