@@ -64,7 +64,9 @@ def test_ten_thousand_steps() -> None:
     assert tally.steps == 10_000
     assert tally.calls > tally.steps
     happened = {
-        "Allocated": 1000, "Released": 1000, "PreemptionDecided": 500, "ApplicationUpdated": 500,
+        "Allocated": 1000, "Released:STOPPED_BY_RM": 1000, "Released:PREEMPTED_BY_SCHEDULER": 50,
+        "PreemptionDecided:TRIGGERED": 50, "ApplicationUpdated:Accepted": 100, "ApplicationUpdated:Completed": 20,
+        "ApplicationUpdated:Expired": 20, "ApplicationUpdated:Failing": 2,
         "ApplicationAccepted": 200, "NodeAccepted": 100, "refused:CommandRefused": 10, "refused:ConfigError": 2,
         "NodeRejected:node-exists": 10, "ApplicationRejected:application-exists": 10,
         "ApplicationRejected:no-queue": 10, "AllocationRejected:key-in-use": 5,

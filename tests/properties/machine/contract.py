@@ -587,6 +587,12 @@ class Contract:
                     add(free[spec.partition][request.node], request.size, -1)
                 case Released():
                     self._told_to_leave(effect)
+                case _ if type(effect).__name__ == "AskReleased":
+                    # The G2 list for pending placeholders that the core drops (protocol.md 3.4).
+                    dropped = Released(*effect)
+                    if not self._known(dropped.partition, dropped.key).spec.legacy:
+                        raise ContractBroken("released", f"{effect} of an ask that was not sent the older way")
+                    self._told_to_leave(dropped)
                 case _:
                     raise ContractBroken("decision", f"{effect} answers nobody")
 

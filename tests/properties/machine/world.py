@@ -13,11 +13,20 @@ from core.domain.commands import (
     NodeAction,
     NodeSpec,
     ReleaseSpec,
+    TerminationType,
     UpdateAllocations,
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
+from core.domain.effects import (
+    AllocationRejected,
+    ApplicationRejected,
+    ApplicationUpdated,
+    Effect,
+    NodeRejected,
+    PreemptionDecided,
+    Released,
+)
 from core.model.allocations import Reservation
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
@@ -33,7 +42,7 @@ _FEW_DAYS_NS: Final = 100 * 3600 * SECOND
 
 
 class World:
-    """``calls``: everything done so far. ``seen`` counts answers by kind, rejections by token."""
+    """``calls``: everything done so far. ``seen`` counts answers by kind and token, state, type or outcome."""
 
     def __init__(self) -> None:
         self.engine = Engine()
@@ -188,6 +197,12 @@ class World:
             kind = type(effect).__name__
             if isinstance(effect, NodeRejected | ApplicationRejected | AllocationRejected):
                 kind = f"{kind}:{effect.reason.partition(':')[0]}"
+            elif isinstance(effect, Released):
+                kind = f"{kind}:{TerminationType(effect.termination).name}"
+            elif isinstance(effect, ApplicationUpdated):
+                kind = f"{kind}:{effect.state}"
+            elif isinstance(effect, PreemptionDecided):
+                kind = f"{kind}:{effect.outcome}"
             self.seen[kind] = self.seen.get(kind, 0) + 1
         if self.effects is not None:
             self.effects += map(repr, effects)
