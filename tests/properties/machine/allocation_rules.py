@@ -84,7 +84,7 @@ def ask(world: World, dice: Dice) -> None:
     world.send(UpdateAllocations(RM, specs))
 
 
-@rule(5)
+@rule(9)
 def ask_for_a_gang(world: World, dice: Dice) -> None:
     """Placeholders of one group, and maybe real asks of the group: as large, smaller or larger, before or after."""
     partition = some_partition(world, dice)

@@ -21,7 +21,9 @@ def _spec(world: World, dice: Dice) -> ApplicationSpec:
         tags = (*tags, ("application.creationtime", str(world.now_ns // SECOND - dice.below(100))))
     ask: Resources | None = None
     if dice.one_in(3):
-        ask = dice.pick((size(6, 2), size(4, 0), size(2, 2), size(60, 1), size(-1, 1)))
+        ask = (
+            dice.pick((size(60, 1), size(-1, 1))) if dice.one_in(6) else size(2 + 2 * dice.below(3), 2 * dice.below(2))
+        )
     return ApplicationSpec(
         "" if dice.one_in(50) else dice.pick(APPLICATIONS[partition]),
         dice.pick(ODD_QUEUES) if dice.one_in(8) else dice.pick(queues),

@@ -41,8 +41,8 @@ def check_change(application_id: str, before: str, after: str, message: str) -> 
         raise ContractBroken("state message", f"{application_id} became {after} with {message!r}, not {set(messages)}")
 
 
-def on_removal(state: str, *, pending: bool, allocated: bool) -> list[str]:
+def on_removal(state: str, *, allocated: bool) -> list[str]:
     """What the removal of an application reports (table in protocol.md 6.5)."""
     if state in ("Accepted", "Running"):
-        return ["Completing"] if allocated or not pending else ["Completing", "Completed"]
+        return ["Completing"] if allocated else ["Completing", "Completed"]
     return ["Completed"] if state == "Completing" else []

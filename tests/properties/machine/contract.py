@@ -174,9 +174,9 @@ class Contract:
         return [g for p in self.partitions.values() for g in p.graves if g.due_ns <= self.now_ns]
 
     def _forget(self) -> None:
+        """Registration starts afresh; who answers questions goes on doing so."""
         self.rm_id = ""
         self.partitions = {}
-        self.attached = None
         self.questions = {}
 
     # What may come at any time.
@@ -396,7 +396,7 @@ class Contract:
             if partition is None or application is None or application_id in leaving:
                 continue
             gone, asks = partition.allocations_of(application_id), partition.asks_of(application_id)
-            expected = on_removal(application.state, pending=bool(asks), allocated=bool(gone))
+            expected = on_removal(application.state, allocated=bool(gone))
             leaving[application_id] = (partition, expected, gone)
             self._removing.add(application_id)
             for request in (*gone, *asks):
