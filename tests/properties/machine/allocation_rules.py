@@ -6,6 +6,7 @@ from core.domain.commands import AllocationSpec, UpdateAllocations
 from core.domain.resources import Resources
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
 from tests.properties.machine.dice import Dice
+from tests.properties.machine.features import COUNTS
 from tests.properties.machine.registry import rule
 from tests.properties.machine.view import PartitionView, RequestView
 from tests.properties.machine.world import RM, SECOND, World
@@ -98,7 +99,7 @@ def ask_for_a_gang(world: World, dice: Dice) -> None:
     sizes = (member, size(1, 0), size(3, 1))
     specs = tuple(
         AllocationSpec(key, application_id, partition, member, task_group=group, placeholder=True)
-        if dice.one_in(2)
+        if not dice.one_in(3)
         else AllocationSpec(key, application_id, partition, dice.pick(sizes), task_group=group)
         for key in keys
     )
@@ -110,7 +111,7 @@ def ask_the_older_way(world: World, dice: Dice) -> None:
     """G2 asks, with counts right and wrong."""
     partition = some_partition(world, dice)
     keys = free_keys(world, dice, partition, 2)
-    counts = (1, 1, 3, 0, -1)
+    counts = (1, 1, 0, -1) if COUNTS else (1, 1, 3, 0, -1)
     specs = _specs(world, dice, partition, keys)
     legacy = tuple(spec._replace(legacy=True, max_allocations=dice.pick(counts)) for spec in specs)
     world.send(UpdateAllocations(RM, legacy))

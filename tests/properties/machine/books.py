@@ -8,6 +8,7 @@ node that one occupies already, and while it asks about a placement, for which a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from core.domain.resources import Resources
 from core.model.allocations import Allocation
@@ -17,6 +18,8 @@ from core.partition.state import PartitionState
 from tests.properties.machine.features import CALLBACKS, GANGS, LIMITS
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add, without_zeros
 
+Relation = Literal["is", "at most", "at least"]
+
 
 def check(state: PartitionState, view: PartitionView) -> None:
     """Everything the view and the partition both know must be the same, and every amount the sum of its parts."""
@@ -24,9 +27,10 @@ def check(state: PartitionState, view: PartitionView) -> None:
         raise ContractBroken(f"audit {broken[0].rule}", f"{broken}")
     if state.law_violations:
         raise ContractBroken("law", f"{state.law_violations} laws were broken")
-    exact = not view.replacing() and not _undecided(state)
+    undecided = _undecided(state)
+    exact = not view.replacing() and not undecided
     _check_records(state, view)
-    _check_applications(state, view, exact=exact)
+    _check_applications(state, view, waits="is" if exact else "at most", holds="at least" if undecided else "is")
     _check_nodes(state, view, exact=exact)
 
 
@@ -85,7 +89,7 @@ def _check_records(state: PartitionState, view: PartitionView) -> None:
     _differ("nodes", "draining", drains, {name: node.draining for name, node in view.nodes.items()})
 
 
-def _check_applications(state: PartitionState, view: PartitionView, *, exact: bool) -> None:
+def _check_applications(state: PartitionState, view: PartitionView, *, waits: Relation, holds: Relation) -> None:
     """I1, I3, I6, I9: pending, real and placeholder amounts of applications and of every queue above them."""
     sums = _Sums(state)
     held = {name: (sums.zero(), sums.zero(), sums.zero()) for name in view.applications}
@@ -100,17 +104,17 @@ def _check_applications(state: PartitionState, view: PartitionView, *, exact: bo
         application = state.applications[name]
         if state.queues.get(application.queue.path) is not application.queue:
             raise ContractBroken("I1", f"{name} is in {application.queue}, which is gone")
-        _compare("I9 pending", name, application.pending, pending, exact=exact)
-        _compare("I1 real", name, application.real, real)
-        _compare("I1 placeholder", name, application.placeholder, placeholder)
+        _compare("I9 pending", name, application.pending, waits, pending)
+        _compare("I1 real", name, application.real, holds, real)
+        _compare("I1 placeholder", name, application.placeholder, holds, placeholder)
         for queue in application.queue.lineage():
             total, asked = used[queue.path], waiting[queue.path]
             for t in range(len(total)):
                 total[t] += real[t] + placeholder[t]
                 asked[t] += pending[t]
     for path, queue in state.queues.items():
-        _compare("I1 used", path, queue.used, used[path])
-        _compare("I1 pending", path, queue.pending, waiting[path], exact=exact)
+        _compare("I1 used", path, queue.used, holds, used[path])
+        _compare("I1 pending", path, queue.pending, waits, waiting[path])
 
 
 def _check_nodes(state: PartitionState, view: PartitionView, *, exact: bool) -> None:
@@ -128,10 +132,10 @@ def _check_nodes(state: PartitionState, view: PartitionView, *, exact: bool) -> 
         engine, capacity = state.nodes[name], sums.zero()
         for kind, amount in node.capacity.items():
             capacity[sums.index(kind)] = amount
-        _compare("I4 capacity", name, engine.capacity, capacity)
-        _compare("I4 occupied", name, engine.occupied, occupied[name])
+        _compare("I4 capacity", name, engine.capacity, "is", capacity)
+        _compare("I4 occupied", name, engine.occupied, "is", occupied[name])
         if exact:
-            _compare("I4 allocated", name, engine.allocated, loads[name])
+            _compare("I4 allocated", name, engine.allocated, "is", loads[name])
         add(total, node.capacity)
     _differ("I5 total", "root max", dict(state.types.resources(state.root.max)), without_zeros(total))
 
@@ -161,14 +165,19 @@ class _Sums:
             vector[t] += amount
 
 
-def _compare(rule: str, where: str, engine: Vector, shim: Vector, *, exact: bool = True) -> None:
-    """*engine* is what the shim reckons; unless *exact*, no more than that. Nothing is negative (I6)."""
-    if engine == shim and min(engine, default=0) >= 0:
-        return
-    if min(engine) < 0:
+def _compare(rule: str, where: str, engine: Vector, relation: Relation, shim: Vector) -> None:
+    """*engine* is what the shim reckons, or at least or at most that. Nothing is negative (I6)."""
+    if min(engine, default=0) < 0:
         raise ContractBroken("I6", f"{where}: {rule} is {engine}")
-    if exact or any(has > most for has, most in zip(engine, shim, strict=True)):
-        raise ContractBroken(rule, f"{where}: the engine has {engine}, adds up to {shim}")
+    if engine == shim:
+        return
+    pairs = list(zip(engine, shim, strict=True))
+    if (
+        relation == "is"
+        or (relation == "at most" and any(has > most for has, most in pairs))
+        or (relation == "at least" and any(has < least for has, least in pairs))
+    ):
+        raise ContractBroken(rule, f"{where}: the engine has {engine}, {relation} {shim} was expected")
 
 
 def check_nobody_forgotten(state: PartitionState, *, asked: bool) -> None:
@@ -226,8 +235,8 @@ def check_nothing_left(state: PartitionState) -> None:
 
 
 def check_nothing_remembered(state: PartitionState) -> None:
-    """Long after everything was removed only the queue cleaner still wants to be called."""
+    """Long after everything was removed only the queue cleaner and the autoscaling signal want to be called."""
     if state.attempts_due:
         raise ContractBroken("timers", f"attempts to preempt are due: {state.attempts_due}")
-    if len(state.timers) > 1:
+    if len(state.timers) > 1 + CALLBACKS:
         raise ContractBroken("timers", f"{len(state.timers)} timers are left: {state.timers}")

@@ -52,6 +52,7 @@ from core.domain.effects import (
 from core.domain.partition_names import full_partition_name
 from core.domain.resources import NOTHING
 from tests.properties.machine.application_states import ENDED, check_change, on_removal
+from tests.properties.machine.features import COUNTS
 from tests.properties.machine.view import (
     EXPIRES_AFTER_NS,
     Amounts,
@@ -99,6 +100,8 @@ class Contract:
         self.partitions: dict[str, PartitionView] = {}
         self.attached: AttachCallbacks | None = None
         self.questions: dict[int, Effect] = {}
+        self._asked: dict[str, set[str]] = {}
+        """By key: nodes that the core asked about, and keeps room on until it is answered."""
         self.now_ns = 0
         self._updates: dict[str, list[str]] = {}
         """By application: the states it changed to during this command."""
@@ -199,6 +202,7 @@ class Contract:
                     raise ContractBroken("question", f"asked about nodes {unknown}")
                 self._known(name, key)
                 self.questions[effect.question] = effect
+                self._asked.setdefault(key, set()).update(nodes)
             case PreemptionPredicatesAsked(partition=name, key=key):
                 if self.attached is None or not self.attached.preemption_predicates:
                     raise ContractBroken("question", "nobody wants to be asked about preemption")
@@ -452,7 +456,7 @@ class Contract:
             return "application-not-found"
         if spec.node_id and spec.node_id not in partition.nodes:
             return "node-not-found"
-        if spec.max_allocations != 1:
+        if spec.max_allocations < 1 or (spec.max_allocations > 1 and not COUNTS):
             return "max-allocations"
         if size is None or size.is_zero():
             return "no-resources"
@@ -603,9 +607,10 @@ class Contract:
         holders = held.before.get(request.node, frozenset())
         if required and required != request.node:
             raise ContractBroken("required node", f"{request.key} requires {required}, is on {request.node}")
-        if node.draining and not required and request.key not in holders:
+        promised = request.key in holders or request.node in self._asked.pop(request.key, ())
+        if node.draining and not required and not promised:
             raise ContractBroken("draining", f"{request.key} was placed on {request.node}, which drains")
-        if request.node in held.throughout and request.key not in holders and not required:
+        if request.node in held.throughout and not promised and not required:
             raise ContractBroken("held node", f"{request.key} is on {request.node}, held for {set(holders)}")
         if partition.applications[request.owner].state in ("Failing", "New"):
             raise ContractBroken("unserved", f"{request.key} of {partition.applications[request.owner]} was placed")

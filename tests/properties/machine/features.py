@@ -7,6 +7,9 @@ from typing import Final
 CALLBACKS: Final = False
 """AttachCallbacks, DetachCallbacks and AnswerCallbacks are served (protocol.md 13)."""
 
+COUNTS: Final = False
+"""G2 asks for several allocations are taken; the view does not follow them yet, so the rules then leave them out."""
+
 GANGS: Final = False
 """Placeholders are replaced by real asks of their task group and time out (scheduling.md 10)."""
 
