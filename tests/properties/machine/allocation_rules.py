@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from core.domain.commands import AllocationSpec, UpdateAllocations
 from core.domain.resources import Resources
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
@@ -123,7 +125,7 @@ def ask_wrongly(world: World, dice: Dice) -> None:
     partition = some_partition(world, dice)
     keys = free_keys(world, dice, partition, 4)
     specs = list(_specs(world, dice, partition, keys))
-    faults: tuple[dict[str, object], ...] = (
+    faults: tuple[dict[str, Any], ...] = (
         {"application_id": "nobody"}, {"key": ""}, {"resources": None}, {"resources": Resources()},
         {"resources": Resources({"vcore": 0})}, {"resources": size(-1, 1)}, {"partition": NOWHERE},
         {"node_id": "nowhere"}, {"task_group": "", "placeholder": True},
@@ -143,7 +145,7 @@ def ask_again(world: World, dice: Dice) -> None:
     if request is None:
         return
     spec = request.spec._replace(node_id=request.node, resources=request.size)
-    changes: tuple[dict[str, object], ...] = (
+    changes: tuple[dict[str, Any], ...] = (
         {}, {"node_id": ""}, {"priority": 9}, {"originator": True},
         {"application_id": some_application(world, dice, partition)},
     )  # fmt: skip

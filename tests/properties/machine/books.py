@@ -212,7 +212,7 @@ def check_nothing_left(state: PartitionState) -> None:
     }  # fmt: skip
     for what, records in left.items():
         if records:
-            raise ContractBroken("left over", f"{what}: {list(records)}")
+            raise ContractBroken("left over", f"{what}: {records}")
     for path, queue in state.queues.items():
         amounts = {
             "used": queue.used,

@@ -18,8 +18,9 @@ from tests.properties.machine.world import RM, SECOND, World
 
 @rule(2, when=CALLBACKS)
 def attach(world: World, dice: Dice) -> None:
-    kinds = [not dice.one_in(3) for _ in range(4)]
-    world.send(AttachCallbacks(RM, *kinds, timeout_ns=dice.pick((SECOND, 5 * SECOND, SECOND // 100))))
+    predicates, preemption, states, events = (not dice.one_in(3) for _ in range(4))
+    timeout_ns = dice.pick((SECOND, 5 * SECOND, SECOND // 100))
+    world.send(AttachCallbacks(RM, predicates, preemption, states, events, timeout_ns))
 
 
 @rule(1, when=CALLBACKS)

@@ -159,8 +159,10 @@ class Contract:
                 self.questions = {}
                 self._decisions(answers, held)
             case AnswerCallbacks():
-                for answer in (*command.predicates, *command.preemption_predicates):
-                    self.questions.pop(answer.question, None)
+                answered = [answer.question for answer in command.predicates]
+                answered += [answer.question for answer in command.preemption_predicates]
+                for question in answered:
+                    self.questions.pop(question, None)
                 self._decisions(answers, held)
         answers.end()
 

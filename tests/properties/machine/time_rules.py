@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from core.domain.commands import (
+    Command,
     RegisterManager,
     UnregisterManager,
     UpdateApplications,
@@ -60,18 +61,15 @@ def configure(world: World, dice: Dice) -> None:
 def configure_wrongly(world: World, dice: Dice) -> None:
     """Configurations that cannot be used, and managers that are not registered, change nothing."""
     other = dice.pick(("", "other"))
-    world.send(
-        dice.pick(
-            (
-                UpdateConfiguration(RM, dice.pick(BAD_CONFIGURATIONS)),
-                UpdateConfiguration(other, configuration(0)),
-                RegisterManager(other, configuration(0)),
-                UpdateNodes(other),
-                UpdateApplications(other),
-                UnregisterManager(other),
-            )
-        )
+    commands: tuple[Command, ...] = (
+        UpdateConfiguration(RM, dice.pick(BAD_CONFIGURATIONS)),
+        UpdateConfiguration(other, configuration(0)),
+        RegisterManager(other, configuration(0)),
+        UpdateNodes(other),
+        UpdateApplications(other),
+        UnregisterManager(other),
     )
+    world.send(dice.pick(commands))
 
 
 @rule(1)
