@@ -54,7 +54,7 @@ def _method(chosen: Rule) -> object:
 Machine = type("Machine", (_Machine,), {chosen.name: _method(chosen) for chosen in RULES})
 TestAnySequence = Machine.TestCase  # type: ignore[attr-defined]
 TestAnySequence.settings = settings(
-    max_examples=40, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=80, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
