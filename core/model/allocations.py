@@ -161,7 +161,7 @@ class AskGroup:
             self.scale_ups += 1
 
     def remove(self, ask: Allocation) -> None:
-        """Take out *ask*; its heap entry is dropped when it surfaces."""
+        """Take out *ask*; its heap entry is dropped when it surfaces, or when most entries are such."""
         ask.group = None
         self.due.pop(ask, None)
         self.size -= 1
@@ -169,6 +169,8 @@ class AskGroup:
             self.scale_ups -= 1
         if not self.size:
             self._heap.clear()
+        elif len(self._heap) > 64 and len(self._heap) > 4 * self.size:
+            self._heap = [(waiting.order, waiting) for waiting in self.asks()]
 
     def head(self) -> Allocation:
         """The ask whose turn is first; the group must not be empty."""

@@ -20,8 +20,6 @@ from core.partition.waiting import node_gained
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
 _NS_PER_S = 10**9
-_NOT_FOR_REPLACEMENTS = frozenset({TerminationType.PLACEHOLDER_REPLACED, TerminationType.SCHEDULING_FAILED_ON_RM})
-"""What a shim may not say of a real ask that is taking the place of a placeholder (protocol.md 3.6, 10.4)."""
 
 
 def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
@@ -184,9 +182,7 @@ def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
         _release_one(state, allocation, spec, now_ns)
         return
     ask = application.asks.get(spec.key)
-    if ask is None or spec.termination == TerminationType.TIMEOUT:
-        return
-    if ask.replaces is None or spec.termination not in _NOT_FOR_REPLACEMENTS:
+    if ask is not None and _ends_ask(ask, spec.termination):
         removal.withdraw_ask(state, ask)
         lifecycle.asks_withdrawn(state, application, now_ns)
 
@@ -225,6 +221,16 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
         state.effects.extend(
             removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message) for allocation in gone
         )
+
+
+def _ends_ask(ask: Allocation, termination: int) -> bool:
+    """Whether a release withdraws a pending ask; one that speaks of an allocation does not (3.6, 10.1, 10.4).
+
+    A shim may say twice that it could not start what the core placed: the second time it is an ask already.
+    """
+    if termination == TerminationType.PLACEHOLDER_REPLACED:
+        return ask.spec.placeholder
+    return termination not in (TerminationType.TIMEOUT, TerminationType.SCHEDULING_FAILED_ON_RM)
 
 
 def _is_echoed(termination: int) -> bool:

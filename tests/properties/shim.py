@@ -320,26 +320,20 @@ class Shim:
         """Release *key*, pending or not, and expect what the contract says of this type."""
         owner, pending = self.owners[key], self.requests[key] is None
         request = self.state.requests[key]
-        returns = (
-            termination == TerminationType.SCHEDULING_FAILED_ON_RM
-            and key not in self.victims
-            and key not in self.leaving
-            and self.states[owner] in ("Accepted", "Running")
-        )
-        if request.replaces is not None and termination in (
-            TerminationType.PLACEHOLDER_REPLACED,
-            TerminationType.SCHEDULING_FAILED_ON_RM,
-        ):
-            pass  # Only the core knows which asks are taking the place of a placeholder, and ignores this.
-        elif returns and not pending:
-            self.requests[key] = None
-        elif termination == TerminationType.TIMEOUT:
-            if not pending:
-                self._forget(key)
-        else:
-            replaced = termination == TerminationType.PLACEHOLDER_REPLACED and request.spec.placeholder
-            if pending or replaced or termination == TerminationType.PREEMPTED_BY_SCHEDULER:
-                self._forget(key)
+        leaves = key in self.victims or key in self.leaving
+        match termination:
+            case TerminationType.SCHEDULING_FAILED_ON_RM:
+                if not pending and not leaves and self.states[owner] in ("Accepted", "Running"):
+                    self.requests[key] = None
+            case TerminationType.TIMEOUT:
+                if not pending:
+                    self._forget(key)
+            case TerminationType.PLACEHOLDER_REPLACED:
+                if request.spec.placeholder:
+                    self._forget(key)
+            case _:
+                if pending or termination == TerminationType.PREEMPTED_BY_SCHEDULER:
+                    self._forget(key)
         self._send(UpdateAllocations(RM, releases=(ReleaseSpec(PARTITION, owner, key, termination),)))
 
     def _release_all(self, numbers: list[int]) -> None:
