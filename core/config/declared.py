@@ -181,8 +181,6 @@ class _Reader:
         if properties.BACKOFF in own:
             self._pending.note("backoff", own[properties.BACKOFF][1])
         max_applications = keys["maxapplications"].unsigned()
-        if max_applications:
-            self._pending.note("maxapplications", keys["maxapplications"])
         return DeclaredQueue(
             at=at,
             name=keys["name"].text().lower(),
@@ -248,10 +246,7 @@ class _Reader:
         return template
 
     def limits(self, at: Field) -> list[DeclaredLimit]:
-        limits = [self.limit(item) for item in at.items()]
-        if limits:
-            self._pending.note("limits", at)
-        return limits
+        return [self.limit(item) for item in at.items()]
 
     def limit(self, at: Field) -> DeclaredLimit:
         keys = at.mapping(("limit", "users", "groups", "maxapplications", "maxresources"))

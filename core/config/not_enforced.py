@@ -11,10 +11,8 @@ from typing import Final
 from core.config.fields import Field
 
 NOT_ENFORCED: Final[Mapping[str, str]] = {
-    "maxapplications": "limits on running applications",
     "submitacl": "access lists",
     "adminacl": "access lists",
-    "limits": "user and group limits",
     "childtemplate": "child templates",
     "placementrules": "placement rules other than a bare 'provided'",
     "usergroupresolver": "user and group look-ups",

@@ -13,6 +13,7 @@ from core.model.shapes import Shape, Vector, widen
 if TYPE_CHECKING:
     from core.model.allocations import Allocation, AskGroup
     from core.model.queues import Queue
+    from core.model.users import Account
 
 
 def _group_key(group: AskGroup) -> tuple[tuple[int, int, int], int]:
@@ -23,9 +24,9 @@ class Application:
     """An application in its leaf queue. ``real`` and ``placeholder`` are amounts held, ``pending`` amounts asked."""
 
     __slots__ = (
-        "_group_numbers", "_priorities", "allocations", "application_id", "asks", "groups", "order", "pending",
-        "placeholder", "preempted_count", "priority", "queue", "real", "spec", "state", "submitted_ns", "timer_ns",
-        "user",
+        "_group_numbers", "_priorities", "accounts", "allocating", "allocations", "application_id", "asks", "groups",
+        "held_at", "held_groups", "limit_group", "offered_by", "order", "pending", "placeholder", "preempted_count",
+        "priority", "queue", "real", "spec", "state", "submitted_ns", "timer_ns", "user",
     )  # fmt: skip
 
     def __init__(self, spec: ApplicationSpec, queue: Queue, user: str, now_ns: int, width: int) -> None:
@@ -49,6 +50,18 @@ class Application:
         self.priority = PRIORITY_MIN
         """Highest priority among its pending asks."""
         self.preempted_count = 0
+        self.accounts: tuple[Account, ...] = ()
+        """Where its usage counts against a limit of its user or group, the root's first."""
+        self.limit_group: str | None = None
+        """The group it counts for, chosen once (config.md 10.2); ``None``: no group limit binds it."""
+        self.allocating = False
+        """Counted in ``Queue.allocating`` on its path."""
+        self.held_at: Queue | Account | None = None
+        """Whose limit of applications it waits for; ``None``: for none."""
+        self.held_groups: dict[AskGroup, None] = {}
+        """The waiting room of its groups in the meantime."""
+        self.offered_by: Queue | Account | None = None
+        """Where it was held back and is offered from again: should it not start, the next one has its turn."""
         self._priorities: dict[int, int] = {}
         self._group_numbers = 0
 

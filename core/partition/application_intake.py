@@ -12,7 +12,7 @@ from core.domain.settings import QueueProperties, SortPolicy
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import TooManyTypes
-from core.partition import lifecycle, removal
+from core.partition import lifecycle, removal, user_accounting
 from core.partition.state import PartitionState
 from core.policies.queue_placement import RECOVERY_QUEUE, place
 
@@ -37,6 +37,7 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
     application = Application(spec, leaf, user, now_ns, len(state.types.names))
     leaf.applications[spec.application_id] = application
     state.applications[spec.application_id] = application
+    user_accounting.open_accounts(state, application)
     state.effects.append(ApplicationAccepted(spec.application_id))
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from core.config.model import PartitionConfig, QueueConfig
 from core.domain.effects import Effect
 from core.model.queues import Queue
-from core.partition import preempting
+from core.partition import admission, preempting, user_accounting
 from core.partition.state import PartitionState
 from core.partition.waiting import activate, queue_gained
 from core.policies.node_score import NodeScore
@@ -56,6 +56,7 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
         if path not in listed and queue.managed:
             queue.draining = True
     _clean(state)
+    user_accounting.change_limits(state, listed)
     state.fair_terms_stale = True
     for queue in state.queues.values():
         queue.order.rekey()
@@ -76,6 +77,7 @@ def _apply_queue(state: PartitionState, path: str, config: QueueConfig) -> None:
     queue.properties = config.effective
     queue.draining = False
     queue.managed = True
+    admission.set_max_applications(queue, config.max_applications)
     if queue.parent is not None:
         queue.set_limits(state.types.sparse(config.guaranteed), state.types.sparse(config.max))
 

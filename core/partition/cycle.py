@@ -16,7 +16,7 @@ from core.model.queues import Queue
 from core.partition import ledger, placement, preempting
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
-from core.partition.waiting import park_below_quota, park_for_node, park_without_node
+from core.partition.waiting import hold_back, park_below_limit, park_below_quota, park_for_node, park_without_node
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
 
@@ -73,7 +73,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return 1
     ask.missed += 1
     cost = 1
-    if group.due and state.preemption.enabled:
+    if group.due and state.preemption.enabled and found.preemption_may_help:
         cost += ATTEMPT_COST
         if preempting.attempt_due(state, group, now_ns) or group.due:
             return cost
@@ -82,7 +82,12 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
 
 
 def _set_aside(state: PartitionState, group: AskGroup, why: NotPlaced) -> None:
-    if why.queue is not None:
+    gate = why.account or why.queue
+    if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
+        hold_back(group.application, gate)
+    elif why.account is not None:
+        park_below_limit(group, why.account)
+    elif why.queue is not None:
         park_below_quota(group, why.queue)
     elif why.reason is Unschedulable.REQUIRED_NODE:
         park_for_node(state, group)
@@ -98,7 +103,7 @@ def _serve_reservations(state: PartitionState, now_ns: int) -> int:
         served += 1
         if ask.reservation is not reservation:
             continue
-        if ledger.queue_path_admits(ask.queue, pairs) is None:
+        if placement.kept_back(state, ask) is None:
             if reservation.node.fits(pairs):
                 placement.bind(state, ask, reservation.node, now_ns)
                 continue

@@ -10,6 +10,7 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape, Vector
+from core.partition import user_accounting
 from core.partition.state import PartitionState
 from core.partition.waiting import dequeue, enqueue, node_gained, queue_gained
 from core.policies.queue_order import fair_terms
@@ -57,6 +58,8 @@ def charge(state: PartitionState, allocation: Allocation, node: Node, now_ns: in
     application.allocations[allocation.key] = allocation
     _book(application.placeholder if allocation.spec.placeholder else application.real, pairs)
     application.queue.order.mark(application)
+    if application.accounts:
+        user_accounting.charge(application, pairs)
     for queue in application.queue.lineage():
         _book(queue.used, pairs)
         if queue.parent is not None:
@@ -79,6 +82,8 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     application.queue.order.mark(application)
     if allocation.preempted:
         unmark(allocation)
+    if application.accounts:
+        user_accounting.refund(state, application, pairs)
     for queue in application.queue.lineage():
         _unbook(queue.used, pairs)
         if queue.parent is not None:
@@ -146,6 +151,8 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
     request.shape = shape
     _exchange(application.placeholder if request.spec.placeholder else application.real, before.pairs, shape.pairs)
     application.queue.order.mark(application)
+    if application.accounts:
+        user_accounting.exchange(state, application, before.pairs, shape.pairs)
     node.refund(before.pairs)
     node.charge(shape.pairs)
     state.node_order.refresh(node)

@@ -229,7 +229,10 @@ def cycle(state: PartitionState, now_ns: int) -> int:
         for ask in candidates:
             tried.add(ask)
             group = ask.group
-            if group is None or not isinstance(placement.find_node(state, ask), placement.NotPlaced):
+            if group is None:
+                continue
+            found = placement.find_node(state, ask)
+            if not isinstance(found, placement.NotPlaced) or not found.preemption_may_help:
                 continue
             group.due.pop(ask, None)
             if attempt(state, ask, now_ns):
@@ -246,7 +249,8 @@ def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> lis
     leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting]
     for leaf in sorted(leaves, key=_net_share):
         for application in sorted(leaf.applications.values(), key=application_key):
-            due = [ask for group in application.groups.values() for ask in group.due if ask not in tried]
+            groups = [group for group in application.groups.values() if not group.kept_back]
+            due = [ask for group in groups for ask in group.due if ask not in tried]
             found.extend(sorted(due, key=lambda ask: ask.order))
             if len(found) >= most:
                 return found[:most]

@@ -1,8 +1,13 @@
 """Asks that cannot be placed wait aside, and come back only when something that could make them fit has changed.
 
 A group of equal asks is *active* (its application, leaf and every parent offer it to the next cycle) or *parked* in
-the one waiting room that names what it lacks: room under one queue's max, room on any node, or room on the node it
-requires. A full cluster therefore costs nothing, and a release wakes only what it can help.
+the one waiting room that names what it lacks: room under one queue's max or under a limit of its user or group, room on
+any node, or room on the node it requires. A full cluster therefore costs nothing, and a release wakes only what it can
+help.
+
+An application that may not start yet is *held back* whole, at the queue, user or group whose limit of applications is
+reached. A slot that frees there is offered to the first application of each leaf; one that does not take it passes the
+offer on to the next.
 """
 
 from __future__ import annotations
@@ -10,9 +15,15 @@ from __future__ import annotations
 from core.domain.application_states import AppState
 from core.model.allocations import Allocation, AskGroup
 from core.model.applications import Application
+from core.model.keyed_heap import KeyedHeap
 from core.model.nodes import Node
 from core.model.queues import Queue
+from core.model.users import Account
 from core.partition.state import PartitionState
+from core.policies.application_order import application_key
+
+Gate = Queue | Account
+"""What may limit how many applications run or hold something."""
 
 _UNSERVED = frozenset({AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED})
 
@@ -28,6 +39,8 @@ def enqueue(ask: Allocation) -> None:
     group.add(ask)
     if group.parked_at is None:
         activate(group)
+    if application.held_at is not None:
+        application.held_at.held_back[application.queue].mark(application)
 
 
 def dequeue(state: PartitionState, ask: Allocation) -> None:
@@ -35,6 +48,9 @@ def dequeue(state: PartitionState, ask: Allocation) -> None:
     group = ask.group
     if group is None:
         return
+    held_at = group.application.held_at
+    if held_at is not None:
+        held_at.held_back[ask.queue].mark(group.application)
     group.remove(ask)
     if group.size:
         if group.parked_at is None:
@@ -76,6 +92,10 @@ def _deactivate(group: AskGroup) -> None:
         application.queue.order.mark(application)
         return
     application.queue.order.discard(application)
+    gate = application.offered_by
+    if gate is not None:
+        application.offered_by = None
+        _offer_slot(gate, application.queue)
     while queue is not None and not queue.order and queue.parent is not None:
         queue.parent.order.discard(queue)
         queue = queue.parent
@@ -83,6 +103,7 @@ def _deactivate(group: AskGroup) -> None:
 
 def stop_offering(application: Application) -> None:
     """The application may not be served any more: none of its groups is offered, their asks stay known."""
+    _stop_waiting(application)
     for group in list(application.groups.values()):
         _leave_waiting_room(group)
         _deactivate(group)
@@ -91,6 +112,58 @@ def stop_offering(application: Application) -> None:
 def park_below_quota(group: AskGroup, queue: Queue) -> None:
     """*group* waits until *queue* has room for its shape under its max."""
     _park(group, queue.parked.setdefault(group.shape, {}))
+
+
+def park_below_limit(group: AskGroup, account: Account) -> None:
+    """*group* waits until the user or group of *account* may hold its shape."""
+    _park(group, account.parked.setdefault(group.shape, {}))
+    group.kept_back = True
+
+
+def hold_back(application: Application, gate: Gate) -> None:
+    """None of its groups is offered until *gate* lets another application start."""
+    if application.held_at is not gate:
+        _stop_waiting(application)
+        application.held_at = gate
+        gate.held_back.setdefault(application.queue, KeyedHeap(application_key)).add(application)
+    for group in list(application.order):
+        _park(group, application.held_groups)
+        group.kept_back = True
+
+
+def let_in(application: Application) -> None:
+    """*application* is no longer held back: it started after all, or has to be looked at again."""
+    _stop_waiting(application)
+    for group in list(application.held_groups):
+        activate(group)
+
+
+def _stop_waiting(application: Application) -> None:
+    gate = application.held_at
+    if gate is None:
+        return
+    application.held_at = None
+    waiting = gate.held_back[application.queue]
+    waiting.discard(application)
+    if not waiting:
+        del gate.held_back[application.queue]
+
+
+def slot_freed(gate: Gate) -> None:
+    """One application less runs (or holds something) at *gate*: the first that waits in each leaf is offered again."""
+    for leaf in list(gate.held_back):
+        _offer_slot(gate, leaf)
+
+
+def _offer_slot(gate: Gate, leaf: Queue) -> None:
+    waiting = gate.held_back.get(leaf)
+    if waiting is None or not gate.open():
+        return
+    while (application := waiting.first()) is not None:
+        let_in(application)
+        if application.order:
+            application.offered_by = gate
+            return
 
 
 def park_without_node(state: PartitionState, group: AskGroup) -> None:
@@ -115,6 +188,7 @@ def _leave_waiting_room(group: AskGroup) -> dict[AskGroup, None] | None:
     if room is not None:
         room.pop(group, None)
         group.parked_at = None
+        group.kept_back = False
     return room
 
 
@@ -138,4 +212,14 @@ def queue_gained(state: PartitionState, queue: Queue) -> None:
         return
     for shape in [shape for shape, groups in queue.parked.items() if not groups or queue.admits(shape.pairs)]:
         for group in list(queue.parked.pop(shape)):
+            activate(group)
+
+
+def account_gained(state: PartitionState, account: Account) -> None:
+    """The user or group of *account* holds less than before: wake what its limit kept back and no longer must."""
+    state.stirred = True
+    if not account.parked:
+        return
+    for shape in [shape for shape, groups in account.parked.items() if not groups or account.admits(shape.pairs)]:
+        for group in list(account.parked.pop(shape)):
             activate(group)

@@ -195,9 +195,8 @@ def test_configuration_is_immutable() -> None:
 
 def test_keys_not_enforced_yet_are_said_once_each() -> None:
     """One warning per key that does nothing yet, with the number of its places."""
-    children = [queue(name, maxapplications=2, adminacl="bob") for name in "abc"]
-    for child in children:
-        child["maxapplications"] = 2
+    backoff = {"application.unschedasks.backoff": "1"}
+    children = [queue(name, properties=backoff, adminacl="bob") for name in "abc"]
     found = [str(problem) for problem in load(partition_text(root(*children, submitacl="*"))).warnings]
     assert len(found) == 2
     assert all("accepted but not enforced yet" in message and "2 more places" in message for message in found)
@@ -205,11 +204,10 @@ def test_keys_not_enforced_yet_are_said_once_each() -> None:
 
 def test_every_key_not_enforced_can_be_met() -> None:
     """The table holds no row that nothing leads to."""
-    limit = {"users": ["bob"], "maxapplications": 1}
     template = {"maxapplications": 1}
     children = [
-        queue("a", parent=True, childtemplate=template, limits=[limit], submitacl="bob", adminacl="bob"),
-        queue("b", maxapplications=1, properties={"application.unschedasks.backoff": "1"}),
+        queue("a", parent=True, childtemplate=template, submitacl="bob", adminacl="bob"),
+        queue("b", properties={"application.unschedasks.backoff": "1"}),
     ]
     text = partition_text(
         root(*children),
