@@ -18,7 +18,6 @@ _NO_SCRIPT = "needs a predicate that keeps a replacement off its own node, and t
 GAPS: Final = MappingProxyType(
     {
         2: "placement rules other than 'provided' and dynamic queues are not enforced",
-        9: "user and group limits are not enforced",
         43: _NO_SCRIPT,
         44: _GANG,
         45: _NO_SCRIPT,
