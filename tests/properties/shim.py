@@ -111,12 +111,19 @@ class Shim:
         self.victims: dict[str, None] = {}
         """Told to end, not confirmed yet."""
         self.nodes: dict[str, None] = {}
-        self._send(RegisterManager(RM, configuration(variant)))
+        self._send(RegisterManager(RM, self.configured(variant)))
         for node_id in NODES[:3]:
             self.send_node(NodeSpec(node_id, NodeAction.CREATE, PARTITION, capacity=size(10, 10)))
         for number, application_id in enumerate(APPLICATIONS[:4]):
-            spec = ApplicationSpec(application_id, LEAVES[number], PARTITION, user="user")
-            self._send(UpdateApplications(RM, (spec,)))
+            self._send(UpdateApplications(RM, (self.owned(application_id, LEAVES[number], number),)))
+
+    def configured(self, variant: int) -> str:
+        """The configuration to register with, or to change to."""
+        return configuration(variant % 24)
+
+    def owned(self, application_id: str, queue: str, _number: int) -> ApplicationSpec:
+        """An application to add; the number may choose whose it is."""
+        return ApplicationSpec(application_id, queue, PARTITION, user="user")
 
     @property
     def state(self) -> PartitionState:
@@ -340,7 +347,7 @@ class Shim:
         assert not [key for key, node_id in self.requests.items() if node_id and node_id not in self.nodes]
 
     def _add_application(self, numbers: list[int]) -> None:
-        spec = ApplicationSpec(pick(APPLICATIONS, numbers[0]), pick(LEAVES, numbers[1]), PARTITION, user="user")
+        spec = self.owned(pick(APPLICATIONS, numbers[0]), pick(LEAVES, numbers[1]), numbers[2])
         self._send(UpdateApplications(RM, (spec,)))
 
     def _remove_application(self, numbers: list[int]) -> None:
@@ -353,7 +360,7 @@ class Shim:
         self.states.pop(application_id, None)
 
     def _configure(self, numbers: list[int]) -> None:
-        self._send(UpdateConfiguration(RM, configuration(numbers[0] % 24)))
+        self._send(UpdateConfiguration(RM, self.configured(numbers[0])))
 
     def _nonsense(self, numbers: list[int]) -> None:
         """Entries that must be turned away, or ignored, without a trace."""
