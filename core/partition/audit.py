@@ -222,6 +222,7 @@ def _check_admission(state: PartitionState) -> list[Broken]:
 def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
     """Nobody waits for a limit that lets it go on, unless somebody before it was just offered the place."""
     broken: list[Broken] = []
+    held: dict[Application, Gate] = {}
     for queue in state.queues.values():
         for account in queue.accounts.values():
             for shape, groups in account.parked.items():
@@ -233,6 +234,11 @@ def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
                 offered = any(a.offered_by is gate and a.order for a in leaf.applications.values())
                 if gate.open() and not offered:
                     broken.append(Broken("W", repr(gate), f"holds back {list(waiting)} without need"))
-                if any(a.held_at is not gate or a.queue is not leaf for a in waiting):
-                    broken.append(Broken("W", repr(gate), f"holds back {list(waiting)}, which wait elsewhere"))
+                held.update(dict.fromkeys(waiting, gate))
+    for application in state.applications.values():
+        if application.held_at is not held.pop(application, None):
+            detail = f"waits for {application.held_at}, which does not know"
+            broken.append(Broken("W", application.application_id, detail))
+    if held:
+        broken.append(Broken("W", state.name, f"{list(held)} left and are still held back"))
     return broken

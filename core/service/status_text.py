@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kornel.v1.status_pb2 import GetStatusResponse, PartitionStatus, QueueStatus
+from kornel.v1.status_pb2 import GetStatusResponse, PartitionStatus, QueueStatus, UserStatus
 
 
 def render_status(status: GetStatusResponse) -> str:
@@ -39,6 +39,13 @@ def _partition(partition: PartitionStatus) -> Iterator[str]:
                 *(_queue(queue) for queue in partition.queues),
             ]
         )
+    if partition.users:
+        yield ""
+        yield from _table([("user", "apps", "used"), *(_user(user) for user in partition.users)])
+
+
+def _user(user: UserStatus) -> tuple[str, ...]:
+    return (user.user, str(user.application_count), _amounts(user.used))
 
 
 def _queue(queue: QueueStatus) -> tuple[str, ...]:
