@@ -39,8 +39,14 @@ def enqueue(ask: Allocation) -> None:
     group.add(ask)
     if group.parked_at is None:
         activate(group)
-    if application.held_at is not None:
-        application.held_at.held_back[application.queue].mark(application)
+    gate = application.held_at
+    if gate is None:
+        return
+    if gate.open():
+        # The slot is offered to another one already, but this ask may bring its own application before it.
+        let_in(application)
+    else:
+        gate.held_back[application.queue].mark(application)
 
 
 def dequeue(state: PartitionState, ask: Allocation) -> None:
@@ -48,16 +54,19 @@ def dequeue(state: PartitionState, ask: Allocation) -> None:
     group = ask.group
     if group is None:
         return
-    held_at = group.application.held_at
-    if held_at is not None:
-        held_at.held_back[ask.queue].mark(group.application)
+    application = group.application
+    if application.held_at is not None:
+        application.held_at.held_back[application.queue].mark(application)
+    elif application.offered_by is not None:
+        # Without this ask, one that is held back may come before it.
+        _offer_slot(application.offered_by, application.queue)
     group.remove(ask)
     if group.size:
         if group.parked_at is None:
-            group.application.order.mark(group)
-            group.application.queue.order.mark(group.application)
+            application.order.mark(group)
+            application.queue.order.mark(application)
         return
-    del group.application.groups[(group.shape, group.required_node)]
+    del application.groups[(group.shape, group.required_node)]
     room = _leave_waiting_room(group)
     if room is not None and not room and state.no_room.get(group.shape) is room:
         del state.no_room[group.shape]
