@@ -34,6 +34,9 @@ class Rejection(StrEnum):
 class Unschedulable(StrEnum):
     """Why a pending ask was not placed (scheduling.md 17)."""
 
+    APPLICATION_LIMIT = "application-limit"
+    """Not one of the spec's tokens: the application may not start yet (scheduling.md 12)."""
+    USER_QUOTA = "user-quota"
     QUEUE_QUOTA = "queue-quota"
     NO_FITTING_NODE = "no-fitting-node"
     REFUSED_BY_PREDICATE = "refused-by-predicate"

@@ -25,8 +25,16 @@ class QueueStatus(NamedTuple):
     priority: int
 
 
+class UserStatus(NamedTuple):
+    """A user that holds something: how much in all queues together, and how many applications hold it."""
+
+    user: str
+    used: Resources
+    applications: int
+
+
 class PartitionStatus(NamedTuple):
-    """One partition; ``queues`` parents before children, in tree order."""
+    """One partition; ``queues`` parents before children, in tree order, ``users`` by name."""
 
     name: str
     nodes: int
@@ -41,6 +49,7 @@ class PartitionStatus(NamedTuple):
     preemption_attempts: int
     preemptions: int
     queues: tuple[QueueStatus, ...]
+    users: tuple[UserStatus, ...]
 
 
 class EngineStatus(NamedTuple):

@@ -137,7 +137,10 @@ class Reservation:
 class AskGroup:
     """The pending asks of one application that placement cannot tell apart: same shape, same required node."""
 
-    __slots__ = ("_heap", "application", "due", "number", "parked_at", "required_node", "scale_ups", "shape", "size")
+    __slots__ = (
+        "_heap", "application", "due", "kept_back", "number", "parked_at", "required_node", "scale_ups", "shape",
+        "size",
+    )  # fmt: skip
 
     def __init__(self, application: Application, shape: Shape, required_node: str, number: int) -> None:
         self.application: Final = application
@@ -150,6 +153,8 @@ class AskGroup:
         """How many of the asks the shim was told about as reasons to add nodes."""
         self.parked_at: Room | None = None
         """The waiting room this group sits in while nothing that could make it fit has changed; else ``None``."""
+        self.kept_back = False
+        """It sits in a waiting room that no preemption can open: a limit of its user, group or of applications."""
         self.due: dict[Allocation, None] = {}
         """Asks whose next attempt to preempt is due."""
 

@@ -9,7 +9,7 @@ from core.domain.reasons import Rejection
 from core.domain.settings import SortPolicy
 from core.model.applications import Application
 from core.model.shapes import TooManyTypes
-from core.partition import dynamic_queues, lifecycle, removal
+from core.partition import dynamic_queues, lifecycle, removal, user_accounting
 from core.partition.dynamic_queues import Prospect
 from core.partition.state import PartitionState
 from core.policies.placement.applicant import Applicant, applicant_of
@@ -39,6 +39,7 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
     application = Application(spec, leaf, applicant.user, now_ns, len(state.types.names))
     leaf.applications[spec.application_id] = application
     state.applications[spec.application_id] = application
+    user_accounting.open_accounts(state, application)
     state.effects.append(ApplicationAccepted(spec.application_id))
 
 

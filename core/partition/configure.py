@@ -12,7 +12,7 @@ from core.config.model import PartitionConfig, QueueConfig
 from core.domain.effects import Effect
 from core.model.callbacks import Callbacks
 from core.model.queues import DynamicTerms, Queue
-from core.partition import dynamic_queues, preempting
+from core.partition import admission, dynamic_queues, preempting, user_accounting
 from core.partition.state import PartitionState
 from core.partition.waiting import activate, queue_gained
 from core.policies.node_score import NodeScore
@@ -64,6 +64,7 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
         if path not in listed and queue.managed:
             queue.draining = True
     dynamic_queues.follow_templates(state)
+    user_accounting.change_limits(state, listed)
     state.fair_terms_stale = True
     for queue in state.queues.values():
         queue.order.rekey()
@@ -85,7 +86,7 @@ def _apply_queue(state: PartitionState, path: str, config: QueueConfig) -> None:
     queue.draining = False
     queue.managed = True
     queue.submit_acl, queue.admin_acl = config.submit_acl, config.admin_acl
-    queue.max_applications = config.max_applications
+    admission.set_max_applications(queue, config.max_applications)
     queue.dynamic_terms = _dynamic_terms(state, config) if config.parent else None
     if queue.parent is not None:
         queue.set_limits(state.types.sparse(config.guaranteed), state.types.sparse(config.max))

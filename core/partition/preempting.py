@@ -274,7 +274,10 @@ def cycle(state: PartitionState, now_ns: int) -> int:
         for ask in candidates:
             tried.add(ask)
             group = ask.group
-            if group is None or not isinstance(placement.find_node(state, ask), placement.NotPlaced):
+            if group is None:
+                continue
+            found = placement.find_node(state, ask)
+            if not isinstance(found, placement.NotPlaced) or not found.preemption_may_help:
                 continue
             group.due.pop(ask, None)
             if attempt(state, ask, now_ns):
@@ -292,7 +295,8 @@ def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> lis
     for leaf in sorted(leaves, key=_net_share):
         served = [a for a in leaf.applications.values() if a.state not in UNSERVED]
         for application in sorted(served, key=application_key):
-            due = [ask for group in application.groups.values() for ask in group.due if ask not in tried]
+            groups = [group for group in application.groups.values() if not group.kept_back]
+            due = [ask for group in groups for ask in group.due if ask not in tried]
             found.extend(sorted(due, key=lambda ask: ask.order))
             if len(found) >= most:
                 return found[:most]

@@ -13,5 +13,5 @@ COUNTS: Final = False
 GANGS: Final = True
 """Placeholders are replaced by real asks of their task group and time out (scheduling.md 10)."""
 
-LIMITS: Final = False
+LIMITS: Final = True
 """User limits and max applications hold asks back (scheduling.md 6, 12)."""
