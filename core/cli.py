@@ -15,7 +15,7 @@ from core.config.problems import ConfigError, Problem
 from core.partition.engine import Engine
 from core.service import client, entry
 from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.server import AddressUnavailable, ServerSettings
+from core.service.server import AddressTooOpen, AddressUnavailable, ServerSettings
 from core.service.status_text import render_status
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
@@ -61,16 +61,35 @@ def serve(
             help="File to write the address to, in one piece, once the core serves.",
         ),
     ] = None,
+    test_clock: Annotated[
+        bool,
+        typer.Option(
+            "--test-clock",
+            help="For tests: time stands still unless kornel.v1.TestClockService moves it. Loopback addresses and unix"
+            " sockets only.",
+        ),
+    ] = False,
 ) -> None:
     """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
 
-    Exits 2 when the configuration file cannot be used, 1 when the address cannot be listened on.
+    Exits 2 when the configuration file or the combination of options cannot be used, 1 when the address cannot be
+    listened on.
     """
     text = ""
     if config is not None:
         text = _read(config)
         _check(config, text)
-    settings = ServerSettings(address=grpc, version=entry.core_version(), default_config=text, ready_file=ready_file)
+    try:
+        settings = ServerSettings(
+            address=grpc,
+            version=entry.core_version(),
+            default_config=text,
+            ready_file=ready_file,
+            test_clock=test_clock,
+        )
+    except AddressTooOpen as error:
+        typer.echo(f"--test-clock: {error}", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
     try:
         well = entry.run(Engine(), settings, build_logger(log_format, log_level))
     except AddressUnavailable as error:
@@ -111,6 +130,20 @@ def status(
         typer.echo(MessageToJson(found, always_print_fields_with_no_presence=True, preserving_proto_field_name=True))
     else:
         typer.echo(render_status(found))
+
+
+@app.command()
+def unregister(
+    rm_id: Annotated[str, typer.Argument(metavar="RM_ID", help="Resource manager to forget.")],
+    grpc: Address = DEFAULT_ADDRESS,
+    timeout: Timeout = client.DEFAULT_TIMEOUT_S,
+) -> None:
+    """Have a core forget a resource manager and everything it reported. Exits 1 when the core refuses."""
+    try:
+        client.unregister(grpc, rm_id, timeout)
+    except client.CoreUnreachable as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_FAILED) from error
 
 
 @config_app.command("check")

@@ -23,6 +23,7 @@ from core.domain.commands import (
     CommandRefused,
     Fault,
     RegisterManager,
+    UnregisterManager,
     UpdateAllocations,
     UpdateApplications,
     UpdateConfiguration,
@@ -35,7 +36,7 @@ from core.service.clock import SECOND_NS, Clock, Timer
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
-from core.service.status_codes import EngineFault, ShuttingDown
+from core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
 from core.service.streams import Stream, Switchboard
 
 SLICE_BUDGET: Final = 250
@@ -54,6 +55,7 @@ FAULT_WAIT_NS: Final = SECOND_NS
 """After a bug in a cycle nothing is tried before new input comes, or this has passed."""
 
 StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
+CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class _EndOfStream:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChange:
-    """What a registration or configuration update put into force."""
+    """What a registration, its end or a configuration update put into force."""
 
     changed: bool
     checksum: str
@@ -78,7 +80,7 @@ class ConfigurationChange:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    command: RegisterManager | UpdateConfiguration
+    command: CallCommand
     answer: asyncio.Future[ConfigurationChange]
 
 
@@ -109,6 +111,7 @@ class PartitionRunner:
         self._intake: asyncio.Queue[_FromStream | _EndOfStream | _Call] = asyncio.Queue(intake_limit)
         self._wake = asyncio.Event()
         self._stopping = False
+        self._asleep = False
         self._damaged = False
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
@@ -121,11 +124,18 @@ class PartitionRunner:
         """End *stream* once everything queued before is done, and its responses are sent."""
         await self._put(_EndOfStream(stream, error))
 
-    async def call(self, command: RegisterManager | UpdateConfiguration) -> ConfigurationChange:
+    async def call(self, command: CallCommand) -> ConfigurationChange:
         """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`."""
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
         await self._put(_Call(command, answer))
         return await answer
+
+    async def idle(self) -> None:
+        """Return once there is nothing to do before time passes or input comes. Raises :class:`ShuttingDown`."""
+        while not self._asleep or self._wake.is_set() or not self._intake.empty():
+            if self._stopping:
+                raise ShuttingDown("the core is shutting down")
+            await asyncio.sleep(0)
 
     def status(self, *, audited: bool = False) -> EngineStatus:
         """The engine as of now; no slice or command is under way when anybody else runs."""
@@ -198,8 +208,11 @@ class PartitionRunner:
             effects = self._apply(call.command)
             checksum = self._engine.checksum
             change = ConfigurationChange(checksum != before, checksum)
-            if isinstance(call.command, RegisterManager):
+            if isinstance(call.command, RegisterManager | UnregisterManager):
                 self._start_afresh()  # What a registration lets go of is nobody's to hear (DB-4).
+                if isinstance(call.command, UnregisterManager):
+                    rm_id = call.command.rm_id
+                    self._switchboard.dismiss(rm_id, ManagerGone(f"resource manager {rm_id!r} was unregistered"))
             else:
                 self._hand_over(effects)
         except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
@@ -297,7 +310,9 @@ class PartitionRunner:
         at_ns = self._next_call_ns()
         if at_ns is not None:
             timer = self._clock.call_at(at_ns, self._wake.set)
+        self._asleep = True
         await self._wake.wait()
+        self._asleep = False
         self._wake.clear()
         if timer is not None:
             timer.cancel()
@@ -308,7 +323,9 @@ class PartitionRunner:
         wanted = [at_ns for at_ns in (self._engine.next_wakeup_ns(), self._next_preempt_ns) if at_ns is not None]
         if not wanted:
             return None
-        return max(min(wanted), self._clock.now_ns() + SHORTEST_WAIT_NS)
+        now_ns = self._clock.now_ns()
+        at_ns = min(wanted)
+        return at_ns if at_ns > now_ns else now_ns + SHORTEST_WAIT_NS
 
     def _turn_away(self) -> None:
         """Answer what came in too late."""

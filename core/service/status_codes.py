@@ -8,7 +8,9 @@
     MalformedMessage              INVALID_ARGUMENT      the author of the client
     OtherManagerOnStream          INVALID_ARGUMENT      the author of the client
     ResyncRequired                FAILED_PRECONDITION   the caller: register again
+    ManagerGone                   FAILED_PRECONDITION   the caller: register again
     UnknownPartition              NOT_FOUND             the caller
+    InvalidRequest                INVALID_ARGUMENT      the caller
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
     anything else                 INTERNAL              us: it is a bug
 
@@ -50,6 +52,14 @@ class ResyncRequired(ServiceError):
     """Responses were lost; only a new registration brings both sides together again."""
 
 
+class ManagerGone(ServiceError):
+    """The resource manager of the stream was unregistered."""
+
+
+class InvalidRequest(ServiceError):
+    """The values of a request make no sense."""
+
+
 class UnknownPartition(ServiceError):
     """Asked about a partition that does not exist."""
 
@@ -81,6 +91,8 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
     OtherManagerOnStream: grpc.StatusCode.INVALID_ARGUMENT,
     ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
+    ManagerGone: grpc.StatusCode.FAILED_PRECONDITION,
+    InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     EngineFault: grpc.StatusCode.INTERNAL,

@@ -14,6 +14,7 @@ from core.domain.commands import (
     Fault,
     NodeAction,
     RegisterManager,
+    UnregisterManager,
     UpdateAllocations,
     UpdateApplications,
     UpdateConfiguration,
@@ -70,6 +71,13 @@ class FakeEngine:
             case UpdateAllocations():
                 self.pending.extend(command.allocations)
                 return []
+            case UnregisterManager():
+                if command.rm_id != self.rm_id:
+                    raise CommandRefused(Fault.UNKNOWN_MANAGER, f"{command.rm_id} is not registered")
+                self.rm_id = self.checksum = ""
+                self.pending.clear()
+                return []
+        raise AssertionError(f"nobody told the fake engine what to do with {command}")
 
     def cycle(self, now_ns: int, budget: int) -> FakeSlice:
         self.cycles.append(now_ns)
