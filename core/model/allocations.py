@@ -15,15 +15,25 @@ if TYPE_CHECKING:
     from core.model.shapes import Shape
 
 
+SEPARATOR: Final = "\uffff"
+"""Stands in no key that is taken: a noncharacter, which no text that is exchanged contains."""
+
+
+def identity(key: str, instance: int) -> str:
+    """Under which name a request is kept: its key, unless it shares that with others (protocol.md 3.4)."""
+    return f"{key}{SEPARATOR}{instance}" if instance else key
+
+
 class Allocation:
     """A request of an application: pending (an *ask*) while ``node`` is ``None``, an *allocation* afterwards.
 
     ``created_ns`` orders asks and ages them; it comes from the shim's creation tag or is the time of arrival.
-    ``arrival`` is a number that only grows within the partition.
+    ``arrival`` is a number that only grows within the partition. ``key`` is its name in all records, unique within the
+    partition; the shim knows it as ``spec.key``, which older ones let several share (``spec.instance``).
     """
 
     __slots__ = (
-        "application", "arrival", "bound_ns", "created_ns", "group", "last_attempt_ns", "missed",
+        "application", "arrival", "bound_ns", "created_ns", "group", "key", "last_attempt_ns", "missed",
         "node", "outcome", "preempted", "preemptor", "rearm_ns", "rearms", "released", "reservation",
         "shape", "spec", "triggered", "victims",
     )  # fmt: skip
@@ -32,6 +42,7 @@ class Allocation:
         self, spec: AllocationSpec, application: Application, shape: Shape, created_ns: int, arrival: int
     ) -> None:
         self.spec = spec
+        self.key: Final = identity(spec.key, spec.instance)
         self.application: Final = application
         self.shape = shape
         self.created_ns: Final = created_ns
@@ -59,10 +70,6 @@ class Allocation:
         """How the last attempt to preempt for this ask ended."""
         self.missed = 0
         """How often in a row it was a candidate and was not placed (preemption.md F8)."""
-
-    @property
-    def key(self) -> str:
-        return self.spec.key
 
     @property
     def priority(self) -> int:

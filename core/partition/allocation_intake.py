@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count, islice
 
+from core.domain.allocation_ids import MOST_INSTANCES
 from core.domain.application_states import AppState
 from core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
 from core.domain.effects import AllocationRejected
 from core.domain.reasons import Rejection
 from core.domain.resources import NOTHING
-from core.model.allocations import Allocation
+from core.model.allocations import SEPARATOR, Allocation, identity
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import Shape, TooManyTypes
-from core.partition import ledger, lifecycle, placement, preempting, removal
+from core.partition import instances, ledger, lifecycle, placement, preempting, removal
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
 
@@ -73,6 +75,8 @@ def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
         return f"{Rejection.PLACEHOLDER_WITHOUT_GROUP}: placeholder {key} names no task group"
     if not key:
         return f"{Rejection.INVALID_KEY}: an allocation needs a key"
+    if SEPARATOR in key:
+        return f"{Rejection.INVALID_KEY}: U+FFFF stands for no character, a key may not contain it"
     if spec.foreign:
         return _refuse_foreign(state, spec)
     application = state.applications.get(spec.application_id)
@@ -80,19 +84,24 @@ def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
         return f"{Rejection.APPLICATION_NOT_FOUND}: no application {spec.application_id!r}"
     if spec.node_id and spec.node_id not in state.nodes:
         return f"{Rejection.NODE_NOT_FOUND}: no node {spec.node_id!r}"
-    if spec.max_allocations != 1:
-        return f"{Rejection.MAX_ALLOCATIONS}: maxAllocations is {spec.max_allocations}, only 1 is taken"
+    if not 1 <= spec.max_allocations <= MOST_INSTANCES:
+        return f"{Rejection.MAX_ALLOCATIONS}: maxAllocations is {spec.max_allocations}, not 1 to {MOST_INSTANCES:,}"
     if amounts is None or amounts.is_zero():
         return f"{Rejection.NO_RESOURCES}: {key} asks for nothing"
     if amounts.has_negative():
         return f"{Rejection.NEGATIVE_RESOURCES}: {key} asks for a negative amount"
-    known = state.requests.get(key)
+    known = instances.any_of(state, key)
     if known is not None and known.application is not application:
         holder = known.application.application_id
         return f"{Rejection.KEY_IN_USE}: key {key} belongs to application {holder}"
-    if known is None and not spec.node_id and application.state in _CLOSED:
+    if application.state in _CLOSED and not spec.node_id and (known is None or _wants_more(state, spec)):
         return f"{Rejection.APPLICATION_STATE}: application {spec.application_id} is {application.state}"
     return None
+
+
+def _wants_more(state: PartitionState, spec: AllocationSpec) -> bool:
+    """Whether a repeated ask means more allocations than its key has."""
+    return spec.legacy and len(instances.of_key(state, spec.key)) < spec.max_allocations
 
 
 def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
@@ -112,24 +121,74 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
         _occupy(state, spec, shape)
         return
     application = state.applications[spec.application_id]
-    request = state.requests.get(spec.key)
+    if spec.legacy:
+        _take_older(state, application, spec, shape, now_ns)
+        return
+    request = state.requests.get(identity(spec.key, spec.instance))
     if request is None:
-        created_ns = now_ns if spec.created_s is None else spec.created_s * _NS_PER_S
-        request = Allocation(spec, application, shape, created_ns, state.next_number())
-        state.requests[spec.key] = request
-        application.submitted_ns = min(application.submitted_ns, created_ns)
         if spec.node_id:
+            request = _record(state, application, spec, shape, _created_ns(spec, now_ns))
             lifecycle.allocation_recovered(state, application, now_ns)
             placement.place(state, request, state.nodes[spec.node_id], now_ns)
         else:
-            lifecycle.ask_added(state, application, now_ns)
-            ledger.ask_appears(state, request)
-            preempting.watch(state, request)
+            _add_ask(state, application, spec, shape, now_ns)
         return
     if request.shape is not shape:
         ledger.reshape(state, request, shape)
     if spec.node_id and request.pending:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
+
+
+def _record(
+    state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, created_ns: int
+) -> Allocation:
+    request = Allocation(spec, application, shape, created_ns, state.next_number())
+    instances.remember(state, request)
+    application.submitted_ns = min(application.submitted_ns, created_ns)
+    return request
+
+
+def _created_ns(spec: AllocationSpec, otherwise_ns: int) -> int:
+    return otherwise_ns if spec.created_s is None else spec.created_s * _NS_PER_S
+
+
+def _add_ask(state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
+    request = _record(state, application, spec, shape, _created_ns(spec, now_ns))
+    lifecycle.ask_added(state, application, now_ns)
+    ledger.ask_appears(state, request)
+    preempting.watch(state, request)
+
+
+def _take_older(
+    state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int
+) -> None:
+    """A G2 ask: what is allocated under its key stays as it is, what is pending becomes what the ask says (3.4)."""
+    known = instances.of_key(state, spec.key)
+    pending = [request for request in known if request.key in application.asks]
+    wanted = max(0, spec.max_allocations - (len(known) - len(pending)))
+    for ask in pending[wanted:]:
+        removal.withdraw_ask(state, ask)
+    for ask in pending[:wanted]:
+        _replace(state, ask, spec, shape)
+    if wanted > len(pending):
+        used = {request.spec.instance for request in known}
+        free = (number for number in count() if number not in used)
+        for number in islice(free, wanted - len(pending)):
+            _add_ask(state, application, spec._replace(instance=number), shape, now_ns)
+
+
+def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape) -> None:
+    """Make a pending *ask* what *spec* says. It keeps its age; with a new size alone also what is held for it."""
+    if ask.shape is not shape:
+        ledger.reshape(state, ask, shape)
+    before = ask.spec
+    spec = spec._replace(instance=before.instance)
+    if before == spec._replace(resources=before.resources, max_allocations=before.max_allocations):
+        return
+    removal.withdraw_ask(state, ask)
+    changed = _record(state, ask.application, spec, shape, _created_ns(spec, ask.created_ns))
+    ledger.ask_appears(state, changed)
+    preempting.watch(state, changed)
 
 
 def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape) -> None:
@@ -154,7 +213,8 @@ def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
     application = state.applications.get(spec.application_id)
     if application is None or spec.termination == TerminationType.TIMEOUT:
         return
-    asks = list(application.asks.values()) if not spec.key else _own(application.asks.get(spec.key))
+    named = application.asks.values() if not spec.key else instances.of_key(state, spec.key)
+    asks = [ask for ask in named if application.asks.get(ask.key) is ask]
     for ask in asks:
         removal.withdraw_ask(state, ask)
     if asks:
@@ -162,10 +222,18 @@ def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
 
 
 def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
-    """One entry of ``allocationsToRelease``: whatever the key names goes; unknown names are ignored (10.1)."""
+    """One entry of ``allocationsToRelease``: whatever it names goes; unknown names are ignored (10.1)."""
     if not spec.application_id:
-        _vacate(state, spec.key)
+        _vacate(state, spec.key or spec.allocation_id.removesuffix("-0"))
         return
+    if not spec.allocation_id and spec.key not in state.instances:
+        _release(state, spec, now_ns)
+        return
+    for name in instances.named(state, spec):
+        _release(state, spec._replace(key=name, allocation_id=""), now_ns)
+
+
+def _release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
     application = state.applications.get(spec.application_id)
     if application is None:
         return
@@ -220,7 +288,3 @@ def _is_echoed(termination: int) -> bool:
         TerminationType.PREEMPTED_BY_SCHEDULER,
         TerminationType.PLACEHOLDER_REPLACED,
     )
-
-
-def _own(ask: Allocation | None) -> list[Allocation]:
-    return [] if ask is None else [ask]

@@ -7,7 +7,7 @@ from core.domain.commands import TerminationType
 from core.domain.effects import Released
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.partition import ledger, lifecycle, preempting
+from core.partition import instances, ledger, lifecycle, preempting
 from core.partition.state import PartitionState
 from core.partition.waiting import stop_offering
 
@@ -16,14 +16,14 @@ def withdraw_ask(state: PartitionState, ask: Allocation) -> None:
     """Forget a pending *ask*, its reservation and its claim; victims it caused still leave."""
     preempting.forget(state, ask)
     ledger.ask_leaves(state, ask)
-    del state.requests[ask.key]
+    instances.forget(state, ask)
 
 
 def remove_allocation(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
     """Take *allocation* off every book and forget its key (protocol.md 10.1, DB-7). States are not driven here."""
     was_victim = allocation.preempted
     ledger.refund(state, allocation)
-    del state.requests[allocation.key]
+    instances.forget(state, allocation)
     if was_victim:
         preempting.victim_left(state, allocation, now_ns)
 
@@ -53,7 +53,8 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
 
 def released(state: PartitionState, allocation: Allocation, termination: int, message: str) -> Released:
     """The answer that names *allocation* as gone."""
-    return Released(state.name, allocation.application.application_id, allocation.key, termination, message)
+    spec = allocation.spec
+    return Released(state.name, spec.application_id, spec.key, termination, message, spec.instance)
 
 
 def remove_application(state: PartitionState, application: Application, now_ns: int) -> None:

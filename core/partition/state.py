@@ -41,7 +41,9 @@ class PartitionState:
         self.node_order: Final = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {}))
         self.applications: Final[dict[str, Application]] = {}
         self.requests: Final[dict[str, Allocation]] = {}
-        """Every ask and allocation of the partition by its key."""
+        """Every ask and allocation of the partition by its key, or the name that stands for it (:func:`identity`)."""
+        self.instances: Final[dict[str, dict[int, Allocation]]] = {}
+        """The requests of each key that several share, by instance (protocol.md 3.4)."""
         self.foreign: Final[dict[str, Node]] = {}
         """Where the load of other schedulers sits, by its key."""
         self.reservations: Final[dict[str, Reservation]] = {}

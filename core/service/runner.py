@@ -18,6 +18,7 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from core.config.problems import ConfigError
+from core.domain.allocation_ids import MOST_INSTANCES
 from core.domain.commands import (
     Command,
     CommandRefused,
@@ -336,10 +337,18 @@ class PartitionRunner:
                 item.answer.set_exception(late)
 
 
+def _allocations_meant(command: UpdateAllocations) -> int:
+    """Asks and allocations of *command*; one ask of the older generation may mean many, and those stand last."""
+    specs = command.allocations
+    if not specs or not specs[-1].legacy:
+        return len(specs)
+    return sum(min(max(1, spec.max_allocations), MOST_INSTANCES) for spec in specs)
+
+
 def _size(command: StreamCommand) -> int:
     """Entries of *command*, at least 1."""
     if isinstance(command, UpdateAllocations):
-        return 1 + len(command.allocations) + len(command.ask_releases) + len(command.releases)
+        return 1 + _allocations_meant(command) + len(command.ask_releases) + len(command.releases)
     if isinstance(command, UpdateNodes):
         return 1 + len(command.nodes)
     return 1 + len(command.add) + len(command.remove)
