@@ -41,6 +41,8 @@ class PartitionStatus(NamedTuple):
     preemption_attempts: int
     preemptions: int
     queues: tuple[QueueStatus, ...]
+    ignored: tuple[tuple[str, int], ...] = ()
+    """Request entries without effect, by cause (:class:`core.domain.reasons.Ignored`)."""
 
 
 class EngineStatus(NamedTuple):
@@ -49,3 +51,5 @@ class EngineStatus(NamedTuple):
     rm_id: str
     checksum: str
     partitions: tuple[PartitionStatus, ...]
+    unrouted: int = 0
+    """Unanswered request entries that named no partition there is."""

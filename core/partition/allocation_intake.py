@@ -9,7 +9,7 @@ from core.domain.allocation_ids import MOST_INSTANCES
 from core.domain.application_states import AppState
 from core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
 from core.domain.effects import AllocationRejected
-from core.domain.reasons import Rejection
+from core.domain.reasons import Ignored, Rejection
 from core.domain.resources import NOTHING
 from core.model.allocations import SEPARATOR, Allocation, identity
 from core.model.applications import Application
@@ -133,10 +133,15 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
         else:
             _add_ask(state, application, spec, shape, now_ns)
         return
-    if request.shape is not shape:
+    resized = request.shape is not shape
+    if resized:
         ledger.reshape(state, request, shape)
     if spec.node_id and request.pending:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
+    elif spec.node_id and request.node is not state.nodes[spec.node_id]:
+        state.ignore(Ignored.OTHER_NODE, spec.key)
+    elif not resized:
+        state.ignore(Ignored.NO_CHANGE, spec.key)
 
 
 def _record(
@@ -168,27 +173,33 @@ def _take_older(
     wanted = max(0, spec.max_allocations - (len(known) - len(pending)))
     for ask in pending[wanted:]:
         removal.withdraw_ask(state, ask)
-    for ask in pending[:wanted]:
-        _replace(state, ask, spec, shape)
-    if wanted > len(pending):
+    replaced = [ask for ask in pending[:wanted] if _replace(state, ask, spec, shape)]
+    if wanted == len(pending) and not replaced:
+        state.ignore(Ignored.NO_CHANGE, spec.key)
+    elif wanted > len(pending):
         used = {request.spec.instance for request in known}
         free = (number for number in count() if number not in used)
         for number in islice(free, wanted - len(pending)):
             _add_ask(state, application, spec._replace(instance=number), shape, now_ns)
 
 
-def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape) -> None:
-    """Make a pending *ask* what *spec* says. It keeps its age; with a new size alone also what is held for it."""
-    if ask.shape is not shape:
+def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape) -> bool:
+    """Make a pending *ask* what *spec* says. It keeps its age; with a new size alone also what is held for it.
+
+    False: it is that already.
+    """
+    resized = ask.shape is not shape
+    if resized:
         ledger.reshape(state, ask, shape)
     before = ask.spec
     spec = spec._replace(instance=before.instance)
     if before == spec._replace(resources=before.resources, max_allocations=before.max_allocations):
-        return
+        return resized
     removal.withdraw_ask(state, ask)
     changed = _record(state, ask.application, spec, shape, _created_ns(spec, ask.created_ns))
     ledger.ask_appears(state, changed)
     preempting.watch(state, changed)
+    return True
 
 
 def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape) -> None:
@@ -200,18 +211,25 @@ def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape) -> None:
     state.node_order.refresh(node)
 
 
-def _vacate(state: PartitionState, key: str) -> None:
+def _vacate(state: PartitionState, key: str) -> bool:
+    """Take foreign load away; False: there is none of that key."""
     node = state.foreign.pop(key, None)
-    if node is not None:
-        node.vacate(key)
-        state.node_order.refresh(node)
-        node_gained(state, node)
+    if node is None:
+        return False
+    node.vacate(key)
+    state.node_order.refresh(node)
+    node_gained(state, node)
+    return True
 
 
 def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
     """One entry of the G2 list ``allocationAsksToRelease``; TIMEOUT is a confirmation and ignored (3.4)."""
     application = state.applications.get(spec.application_id)
-    if application is None or spec.termination == TerminationType.TIMEOUT:
+    if application is None:
+        state.ignore(Ignored.UNKNOWN_APPLICATION, spec.application_id)
+        return
+    if spec.termination == TerminationType.TIMEOUT:
+        state.ignore(Ignored.CONFIRMATION, spec.key)
         return
     named = application.asks.values() if not spec.key else instances.of_key(state, spec.key)
     asks = [ask for ask in named if application.asks.get(ask.key) is ask]
@@ -219,12 +237,15 @@ def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
         removal.withdraw_ask(state, ask)
     if asks:
         lifecycle.asks_withdrawn(state, application, now_ns)
+    else:
+        state.ignore(Ignored.UNKNOWN_KEY if spec.key else Ignored.NO_CHANGE, spec.key or spec.application_id)
 
 
 def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
     """One entry of ``allocationsToRelease``: whatever it names goes; unknown names are ignored (10.1)."""
     if not spec.application_id:
-        _vacate(state, spec.key or spec.allocation_id.removesuffix("-0"))
+        if not _vacate(state, spec.key or spec.allocation_id.removesuffix("-0")):
+            state.ignore(Ignored.UNKNOWN_KEY, spec.key)
         return
     if not spec.allocation_id and spec.key not in state.instances:
         _release(state, spec, now_ns)
@@ -236,6 +257,7 @@ def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
 def _release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
     application = state.applications.get(spec.application_id)
     if application is None:
+        state.ignore(Ignored.UNKNOWN_APPLICATION, spec.application_id)
         return
     if not spec.key:
         _release_all(state, application, spec, now_ns)
@@ -245,16 +267,22 @@ def _release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
         _release_one(state, allocation, spec, now_ns)
         return
     ask = application.asks.get(spec.key)
-    if ask is not None and spec.termination != TerminationType.TIMEOUT:
+    if ask is None:
+        state.ignore(Ignored.UNKNOWN_KEY, spec.key)
+    elif spec.termination == TerminationType.TIMEOUT:
+        state.ignore(Ignored.CONFIRMATION, spec.key)
+    else:
         removal.withdraw_ask(state, ask)
         lifecycle.asks_withdrawn(state, application, now_ns)
 
 
 def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpec, now_ns: int) -> None:
     if spec.termination == TerminationType.PLACEHOLDER_REPLACED and not allocation.spec.placeholder:
+        state.ignore(Ignored.NOT_APPLICABLE, spec.key)
         return
     if spec.termination == TerminationType.SCHEDULING_FAILED_ON_RM:
-        removal.return_to_pending(state, allocation, now_ns)
+        if not removal.return_to_pending(state, allocation, now_ns):
+            state.ignore(Ignored.NOT_APPLICABLE, spec.key)
         return
     removal.release_allocation(state, allocation, now_ns)
     if _is_echoed(spec.termination):
@@ -264,11 +292,14 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
 def _release_all(state: PartitionState, application: Application, spec: ReleaseSpec, now_ns: int) -> None:
     """Everything of the application; its asks stay when the shim merely confirms a timeout."""
     if spec.termination in (TerminationType.PLACEHOLDER_REPLACED, TerminationType.SCHEDULING_FAILED_ON_RM):
+        state.ignore(Ignored.NOT_APPLICABLE, application.application_id)
         return
     asks = [] if spec.termination == TerminationType.TIMEOUT else list(application.asks.values())
     for ask in asks:
         removal.withdraw_ask(state, ask)
     gone = list(application.allocations.values())
+    if not asks and not gone:
+        state.ignore(Ignored.NO_CHANGE, application.application_id)
     for allocation in gone:
         removal.remove_allocation(state, allocation, now_ns)
     for allocation in gone:

@@ -7,7 +7,7 @@ from typing import Final
 
 from core.domain.commands import ApplicationRef, ApplicationSpec
 from core.domain.effects import ApplicationAccepted, ApplicationRejected
-from core.domain.reasons import Rejection
+from core.domain.reasons import Ignored, Rejection
 from core.domain.settings import QueueProperties, SortPolicy
 from core.model.applications import Application
 from core.model.queues import Queue
@@ -43,8 +43,10 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
 def remove(state: PartitionState, ref: ApplicationRef, now_ns: int) -> None:
     """An unknown application is ignored."""
     application = state.applications.get(ref.application_id)
-    if application is not None:
-        removal.remove_application(state, application, now_ns)
+    if application is None:
+        state.ignore(Ignored.UNKNOWN_APPLICATION, ref.application_id)
+        return
+    removal.remove_application(state, application, now_ns)
 
 
 def _forced(spec: ApplicationSpec) -> bool:

@@ -25,6 +25,7 @@ def describe(state: PartitionState, *, audited: bool) -> PartitionStatus:
         preemption_attempts=state.preemption_attempts,
         preemptions=state.preemptions,
         queues=tuple(_describe(state, queue) for queue in _tree(state.root)),
+        ignored=tuple(sorted(state.ignored.items())),
     )
 
 

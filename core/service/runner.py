@@ -31,7 +31,7 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Effect, PreemptionDecided
-from core.domain.reasons import Outcome
+from core.domain.reasons import Ignored, Outcome
 from core.domain.status import EngineStatus
 from core.service.clock import SECOND_NS, Clock, Timer
 from core.service.engine_port import EnginePort
@@ -116,6 +116,7 @@ class PartitionRunner:
         self._damaged = False
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
+        engine.observe_ignored(self._ignored)
 
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
         """Queue what came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
@@ -282,6 +283,11 @@ class PartitionRunner:
                 self._metrics.preemption_decisions += 1
                 self._log_preemption(effect)
         self._switchboard.deliver(effects)
+
+    def _ignored(self, cause: Ignored, item: str) -> None:
+        """protocol.md 15: what is never answered is at least counted."""
+        self._metrics.items_ignored[cause] += 1
+        self._logger.debug("request entry ignored", rm_id=self._engine.rm_id, item=item, cause=str(cause))
 
     def _log_preemption(self, decided: PreemptionDecided) -> None:
         log = self._logger.info if decided.outcome is Outcome.TRIGGERED else self._logger.debug

@@ -37,6 +37,7 @@ class StatusService:
             rm_id=status.rm_id,
             core_version=self._version,
             configuration_checksum=status.checksum,
+            unrouted_entries=status.unrouted,
             partitions=[_partition(partition, with_queues=not request.omit_queues) for partition in partitions],
         )
 
@@ -55,6 +56,7 @@ def _partition(partition: PartitionStatus, *, with_queues: bool) -> pb.Partition
         preemption_attempts=partition.preemption_attempts,
         preemption_triggered=partition.preemptions,
         queues=[_queue(queue) for queue in partition.queues] if with_queues else (),
+        ignored=dict(partition.ignored),
     )
 
 

@@ -21,6 +21,7 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted
+from core.domain.reasons import Ignored
 from core.domain.resources import NOTHING
 from core.domain.status import EngineStatus
 
@@ -94,6 +95,9 @@ class FakeEngine:
     def preempt(self, now_ns: int) -> list[Effect]:
         self.preempted_at.append(now_ns)
         return []
+
+    def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
+        self.observer = observer
 
     def next_wakeup_ns(self) -> int | None:
         return self.wakeup_ns
