@@ -138,10 +138,9 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
         ledger.reshape(state, request, shape)
     if spec.node_id and request.pending:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
-    elif spec.node_id and request.node is not state.nodes[spec.node_id]:
-        state.ignore(Ignored.OTHER_NODE, spec.key)
     elif not resized:
-        state.ignore(Ignored.NO_CHANGE, spec.key)
+        elsewhere = spec.node_id and request.node is not state.nodes[spec.node_id]
+        state.ignore(Ignored.OTHER_NODE if elsewhere else Ignored.NO_CHANGE, spec.key)
 
 
 def _record(
