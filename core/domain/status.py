@@ -50,6 +50,8 @@ class PartitionStatus(NamedTuple):
     preemptions: int
     queues: tuple[QueueStatus, ...]
     users: tuple[UserStatus, ...]
+    ignored: tuple[tuple[str, int], ...] = ()
+    """Request entries without effect, by cause (:class:`core.domain.reasons.Ignored`)."""
 
 
 class EngineStatus(NamedTuple):
@@ -58,6 +60,8 @@ class EngineStatus(NamedTuple):
     rm_id: str
     checksum: str
     partitions: tuple[PartitionStatus, ...]
+    unrouted: int = 0
+    """Unanswered request entries that named no partition there is."""
 
 
 class AskFailure(NamedTuple):

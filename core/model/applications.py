@@ -28,8 +28,8 @@ class Application:
         "_group_numbers", "_priorities", "accounts", "allocating", "allocations", "application_id", "asks",
         "backoff_room", "backoff_until_ns", "groups", "held_at", "held_count", "held_groups", "limit_group",
         "offered_by", "order", "pending", "placeholder", "placeholder_count", "placeholder_deadline_ns",
-        "preempted_count", "priority", "queue", "real", "spec", "state", "submitted_ns", "task_groups", "timer_ns", "unschedulable",
-        "user",
+        "preempted_count", "priority", "queue", "real", "spec", "state", "submitted_ns", "task_groups", "timer_ns",
+        "unschedulable", "user",
     )  # fmt: skip
 
     def __init__(self, spec: ApplicationSpec, queue: Queue, user: str, now_ns: int, width: int) -> None:

@@ -161,6 +161,16 @@ def _check_requests(state: PartitionState) -> list[Broken]:
     }
     if held != state.requests:
         broken.append(Broken("I8", state.name, f"keys {sorted(held.keys() ^ state.requests.keys())} have no owner"))
+    shared = {
+        (key, number): request.key for key, siblings in state.instances.items() for number, request in siblings.items()
+    }
+    actual = {
+        (request.spec.key, request.spec.instance): request.key
+        for request in state.requests.values()
+        if request.spec.instance or request.spec.key in state.instances
+    }
+    if shared != actual:
+        broken.append(Broken("I8", state.name, f"shared keys {sorted(shared.keys() ^ actual.keys())} differ"))
     for key, request in state.requests.items():
         if request.node is not None and state.nodes.get(request.node.node_id) is not request.node:
             broken.append(Broken("I8", key, "an allocation on a node that is gone"))

@@ -9,7 +9,7 @@ from core.domain.application_states import TRANSITIONS, AppEvent, AppState
 from core.domain.effects import ApplicationUpdated
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.partition import admission, ledger, user_accounting
+from core.partition import admission, instances, ledger, user_accounting
 from core.partition.gangs import placeholders
 from core.partition.state import PartitionState
 from core.partition.waiting import stop_offering
@@ -160,7 +160,7 @@ def _start_timer(state: PartitionState, application: Application, at_ns: int) ->
 def _drop_asks(state: PartitionState, application: Application) -> None:
     for ask in list(application.asks.values()):
         ledger.ask_leaves(state, ask)
-        del state.requests[ask.key]
+        instances.forget(state, ask)
 
 
 def leave(state: PartitionState, application: Application) -> None:

@@ -186,14 +186,15 @@ def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
         ledger.mark(victim, ask)
         ask.victims[victim.key] = victim
     ledger.claim(ask)
-    message = f"preempted for ask {ask.key} of application {ask.application.application_id}"
+    message = f"preempted for ask {ask.spec.key} of application {ask.application.application_id}"
     state.effects.extend(
         Released(
             state.name,
             victim.application.application_id,
-            victim.key,
+            victim.spec.key,
             TerminationType.PREEMPTED_BY_SCHEDULER,
             message,
+            victim.spec.instance,
         )
         for victim in plan.victims
     )
@@ -325,7 +326,7 @@ def _record(
         adjusted = plan.adjusted or (0,) * len(plan.victims)
         victims = tuple(
             VictimRecord(
-                victim.key,
+                victim.spec.key,
                 victim.application.application_id,
                 victim.queue.path,
                 victim.node.node_id if victim.node is not None else "",
@@ -340,7 +341,7 @@ def _record(
             now_ns,
             state.name,
             "guarantee",
-            ask.key,
+            ask.spec.key,
             ask.application.application_id,
             ask.queue.path,
             outcome,

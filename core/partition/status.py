@@ -28,6 +28,7 @@ def describe(state: PartitionState, *, audited: bool) -> PartitionStatus:
         preemptions=state.preemptions,
         queues=tuple(_describe(state, queue) for queue in _tree(state.root)),
         users=_users(state),
+        ignored=tuple(sorted(state.ignored.items())),
     )
 
 

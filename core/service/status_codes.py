@@ -9,7 +9,9 @@
     OtherManagerOnStream          INVALID_ARGUMENT      the author of the client
     BadSubscription               INVALID_ARGUMENT      the author of the client
     ResyncRequired                FAILED_PRECONDITION   the caller: register again
+    ManagerGone                   FAILED_PRECONDITION   the caller: register again
     UnknownPartition, UnknownAsk  NOT_FOUND             the caller
+    InvalidRequest                INVALID_ARGUMENT      the caller
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
     anything else                 INTERNAL              us: it is a bug
 
@@ -55,6 +57,14 @@ class ResyncRequired(ServiceError):
     """Responses were lost; only a new registration brings both sides together again."""
 
 
+class ManagerGone(ServiceError):
+    """The resource manager of the stream was unregistered."""
+
+
+class InvalidRequest(ServiceError):
+    """The values of a request make no sense."""
+
+
 class UnknownPartition(ServiceError):
     """Asked about a partition that does not exist."""
 
@@ -91,6 +101,8 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     OtherManagerOnStream: grpc.StatusCode.INVALID_ARGUMENT,
     BadSubscription: grpc.StatusCode.INVALID_ARGUMENT,
     ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
+    ManagerGone: grpc.StatusCode.FAILED_PRECONDITION,
+    InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
     UnknownAsk: grpc.StatusCode.NOT_FOUND,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,

@@ -93,6 +93,7 @@ class StatusService:
             rm_id=status.rm_id,
             core_version=self._version,
             configuration_checksum=status.checksum,
+            unrouted_entries=status.unrouted,
             partitions=[_partition(partition, with_queues=not request.omit_queues) for partition in partitions],
         )
 
@@ -125,6 +126,7 @@ def _partition(partition: PartitionStatus, *, with_queues: bool) -> pb.Partition
         preemption_triggered=partition.preemptions,
         queues=[_queue(queue) for queue in partition.queues] if with_queues else (),
         users=[_user(user) for user in partition.users],
+        ignored=dict(partition.ignored),
     )
 
 

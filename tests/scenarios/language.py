@@ -17,10 +17,11 @@ starts with ``+`` belongs to the same request as the line before.
     resize N [RES]   drain N   undrain N   decommission N
     app A queue=PATH user=U groups=G,H force gang={..} timeout=60s style=Hard tag.NAME=VALUE       remove-app A
     ask K app=A [RES] p=N created=T required=N self=no other=yes originator group=G placeholder legacy
+                                      instance=N: which of its key; maxallocations=N on legacy asks
     run K node=N ...                  as ask, already running on N
     resize-ask K ...                  as ask, for a key that is known
     foreign F node=N [RES] kind=static                                release-foreign F
-    release K app=A type=TIMEOUT      withdraw K app=A                K may be *
+    release K app=A type=TIMEOUT      withdraw K app=A                K may be *, or - with id=ID
     cycle budget=N                    until nothing is left to do; ``once``: a single slice
     cycles until=60s every=1s         one cycle each so often; answers are marked with their time
     preempt-cycle                     one periodic preemption round
@@ -32,7 +33,7 @@ starts with ``+`` belongs to the same request as the line before.
 
 Left out, a node has 10,000 vcore and 10 memory, an ask 1,000 vcore, an application is ``app1`` in ``root.a``; a
 scenario without configuration has the one leaf ``root.a``. ``queue=PATH`` on an ask or run stands for an
-application of that queue, which is added silently on first use.
+application of that queue, which is added silently on first use. ``K#N`` is instance N (above 0) of key K.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ from core.domain.partition_names import full_partition_name
 from core.domain.priorities import PRIORITY_MIN
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
-from core.model.allocations import Allocation
+from core.model.allocations import Allocation, identity
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import Vector
@@ -534,6 +535,7 @@ class Stage:
             foreign=options.get("kind", "default") if foreign else "",
             legacy=line.flag("legacy"),
             max_allocations=int(options.get("maxallocations", "1")),
+            instance=int(options.get("instance", "0")),
         )
 
     def _release(self, line: Line) -> ReleaseSpec:
@@ -542,8 +544,9 @@ class Stage:
         return ReleaseSpec(
             _partition(line),
             "" if foreign else self._application_of(line),
-            "" if line.name == "*" else line.name,
+            "" if line.name in ("*", "-") else line.name,
             int(kind) if kind.isdigit() else TerminationType[kind],
+            allocation_id=line.options.get("id", ""),
         )
 
     def _status(self) -> list[str]:
@@ -657,12 +660,12 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             why = "" if message in _DEFAULT_EVENTS else f" {message}"
             return f"app {application_id} {state}{why}"
         case Allocated(spec, node_id, _):
-            return f"allocate {spec.key} on {node_id}"
-        case Released(partition, application_id, key, termination, _):
+            return f"allocate {_instance(spec.key, spec.instance)} on {node_id}"
+        case Released(partition, application_id, key, termination, _, instance):
             preemptor = preemptors.get((application_id, key))
             by = f" for={preemptor}" if preemptor and termination == TerminationType.PREEMPTED_BY_SCHEDULER else ""
             where = "" if partition == full_partition_name(RM, "") else f" partition={partition}"
-            return f"release {key} {TerminationType(termination).name}{by}{where}"
+            return f"release {_instance(key, instance)} {TerminationType(termination).name}{by}{where}"
         case AskReleased(_, _, key, termination, _):
             return f"release-ask {key} {TerminationType(termination).name}"
         case AllocationRejected(key, _, reason, legacy):
@@ -678,6 +681,10 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
         case PreemptionDecided(key=key, outcome=outcome):
             return f"refuse {key} {outcome}"
     raise AssertionError(f"nobody knows how to show {effect!r}")
+
+
+def _instance(key: str, instance: int) -> str:
+    return f"{key}#{instance}" if instance else key
 
 
 def _token(reason: str) -> str:
@@ -776,7 +783,8 @@ def _show_user(state: PartitionState, user: str, _: list[str]) -> str:
 
 
 def _show_request(state: PartitionState, key: str, fields: list[str]) -> str:
-    request = state.requests.get(key)
+    visible, _, instance = key.partition("#")
+    request = state.requests.get(identity(visible, int(instance or 0)))
     if request is None:
         return f"request {key} absent"
 

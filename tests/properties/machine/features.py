@@ -7,7 +7,7 @@ from typing import Final
 CALLBACKS: Final = True
 """AttachCallbacks, DetachCallbacks and AnswerCallbacks are served (protocol.md 13)."""
 
-COUNTS: Final = False
+COUNTS: Final = True
 """G2 asks for several allocations are taken; the view does not follow them yet, so the rules then leave them out."""
 
 GANGS: Final = True

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from core.domain.application_states import AppState
+from core.model.allocations import identity
 from core.model.users import Account, AccountKind
 from core.partition import audit
 from core.partition.state import PartitionState
@@ -170,3 +171,20 @@ def test_the_fixture_is_what_it_seems() -> None:
     state = partition()
     assert state.applications["app1"].state is AppState.RUNNING
     assert [request.pending for request in state.requests.values()] == [False, True]
+
+
+def test_a_shared_key_that_lost_track_is_found() -> None:
+    """I8: who shares a key with whom follows from the records."""
+    stage = Stage()
+    stage.play(["app app1", "ask k legacy maxallocations=2"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    assert audit.check(state) == []
+    del state.instances["k"][1]
+    assert [broken.rule for broken in audit.check(state)] == ["I8"]
+
+
+def test_no_key_can_pass_for_one_of_several() -> None:
+    """The names under which the core keeps instances of a key are refused as keys."""
+    stage = Stage()
+    assert stage.play(["app app1", f"ask {identity('k', 1)}"])[1].endswith(" invalid-key")
