@@ -9,25 +9,25 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-LAST_CASE: Final = 157
+LAST_CASE: Final = 159
 
 _GANG = "gang scheduling is not implemented: placeholders are neither timed out nor replaced"
-_CALLBACKS = "kornel.v1 has no callback service yet"
-_NO_SCRIPT = "needs a predicate that keeps a replacement off its own node, and there is no callback service yet"
+_CALLBACKS = "the core does not serve kornel.v1.CallbackService yet"
+_UNREGISTER = "the core does not serve kornel.v1.ManagerService yet"
 
 GAPS: Final = MappingProxyType(
     {
         2: "placement rules other than 'provided' and dynamic queues are not enforced",
         9: "user and group limits are not enforced",
-        43: _NO_SCRIPT,
+        43: _CALLBACKS,
         44: _GANG,
-        45: _NO_SCRIPT,
+        45: _CALLBACKS,
         57: "access lists are not enforced",
         62: "dynamic queues are not implemented",
         72: _GANG,
         96: _GANG,
         **dict.fromkeys((*range(114, 120), *range(122, 129), 154), _GANG),
-        **dict.fromkeys(range(141, 150), _CALLBACKS),
+        **dict.fromkeys((141, 142, *range(144, 150)), _CALLBACKS),
+        159: _UNREGISTER,
     }
 )
-"""Cases without a script are rows here too."""
