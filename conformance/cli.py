@@ -25,7 +25,8 @@ from conformance.runner import DEFAULT_DEADLINE_S, DEFAULT_SETTLE_S, Settings, r
 from conformance.shim.checks import select_checks
 from conformance.shim.process import CommandFailed
 from conformance.shim.runner import DEFAULT_PATIENCE as SHIM_PATIENCE
-from conformance.shim.runner import Patience, judge_shim
+from conformance.shim.runner import judge_shim
+from conformance.shim.stage import Patience
 
 EXIT_FAILED: Final = 1
 EXIT_UNREACHABLE: Final = 3
@@ -129,6 +130,8 @@ def shim(
         return
     if not command:
         raise typer.BadParameter("give the command that starts the shim: shim -- COMMAND...")
+    if log is not None:
+        log.mkdir(parents=True, exist_ok=True)
     try:
         found = asyncio.run(judge_shim(command, chosen, Patience(start, deadline, settle), log))
     except CommandFailed as error:

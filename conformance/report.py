@@ -42,11 +42,15 @@ def verdict_line(results: Sequence[Result], noun: str) -> str:
 
 def print_report(console: Console, results: Sequence[Result], noun: str) -> None:
     """The table and the verdict."""
-    table = Table("id", "group", "title", "rule", "verdict", "reason", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("id", "rule", "verdict"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("title", ratio=1)
+    table.add_column("reason", ratio=1)
     for result in results:
         case = result.case
         verdict = f"[{_STYLES[result.verdict]}]{result.verdict}[/]"
-        table.add_row(case.id, case.group, escape(case.title), case.rule, verdict, escape(result.reason))
+        table.add_row(case.id, case.rule, verdict, escape(case.title), escape(result.reason))
     console.print(table)
     console.print(verdict_line(results, noun), soft_wrap=True, highlight=False)
 
