@@ -14,6 +14,8 @@ from google.protobuf.message import Message
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 
+CUT_OFF_S: Final = 0.05
+
 Request: TypeAlias = si.NodeRequest | si.ApplicationRequest | si.AllocationRequest
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
@@ -138,6 +140,8 @@ class Lines(si_pb2_grpc.SchedulerServicer):
                 self._backlog[line.kind].clear()
                 line.news.set()
             self._core.hears(request)
+        # The requests of a call that was cut off end too; that call is cancelled, and with it this task.
+        await asyncio.sleep(CUT_OFF_S)
         line.half_closed = True
         self.half_closed.add(line.kind)
         line.news.set()

@@ -9,6 +9,8 @@ async def resync(stage: Stage) -> None:
     """The shim registers again, by itself or as a new program, and in the first case reports everything it has."""
     await stage.ready("S18", running=stage.known.runs)
     core = stage.core
+    # What the shim has not read yet does not run.
+    await stage.pause()
     nodes = set(core.books.nodes)
     busy = {run.app for run in core.books.running.values()} | {ask.applicationID for ask in core.books.asks.values()}
     core.forget()
