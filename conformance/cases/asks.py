@@ -71,6 +71,7 @@ async def unknown_application(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", app="nobody"))
     await bench.expect(rejected("k", "application-not-found", app="nobody"))
+    await bench.silence()
 
 
 @case(77, "an ask for nothing is refused", rule="protocol.md 8.1")

@@ -45,6 +45,8 @@ async def bad_node(bench: Bench) -> None:
     await bench.node("n1")
     await bench.send(foreign("f", 1000, ""), foreign("g", 1000, "n9"))
     await bench.expect(rejected("f", "foreign-without-node"), rejected("g", "node-not-found"))
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE})
 
 
 @case(105, "released foreign load gives its room back", rule="protocol.md 9")

@@ -62,6 +62,10 @@ async def unknown_partition(bench: Bench) -> None:
     await bench.send_nodes(messages.node_info("n1", capacity={}, attributes={messages.PARTITION_ATTRIBUTE: "gpu"}))
     await bench.send_applications(messages.application("app", partition="gpu"))
     await bench.expect(node_rejected("n1", "partition-not-found"), app_rejected("app", "partition-not-found"))
+    await bench.silence()
+    # They did not end up somewhere else either.
+    await bench.node("n1")
+    await bench.app()
 
 
 @case(23, "an ask for an unknown partition is refused with its key and application", rule="protocol.md 8.1")

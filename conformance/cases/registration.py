@@ -9,7 +9,7 @@ from conformance import configs, messages
 from conformance.bench import OTHER_RM, PARTITION, Bench
 from conformance.case import case
 from conformance.connection import RM
-from conformance.entries import app_accepted, app_rejected, new, node_accepted, node_rejected, updated
+from conformance.entries import app_accepted, app_rejected, new, node_accepted, node_rejected, rejected, updated
 from conformance.outcome import check
 
 PROBLEMS_KEY = "kornel-problems-bin"
@@ -74,6 +74,8 @@ async def registered_again(bench: Bench) -> None:
     await bench.reg()
     await bench.silence()
     await bench.expect_counts(nodes=0, asks=0, allocations=0)
+    await bench.send(messages.allocation("k1"), messages.foreign("f", 1000, "n1"))
+    await bench.expect(rejected("k1", "application-not-found"), rejected("f", "node-not-found"))
 
 
 @case(8, "after registering again the same node and application are new", rule="protocol.md 5.2")

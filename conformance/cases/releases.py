@@ -16,7 +16,7 @@ from conformance.arrangements import (
 )
 from conformance.bench import Bench
 from conformance.case import case
-from conformance.entries import Want, new, released, updated
+from conformance.entries import Kind, Want, new, released, updated
 from conformance.messages import ASK_VCORE, NODE_VCORE, allocation
 from conformance.outcome import check
 
@@ -198,7 +198,8 @@ async def replaced_is_stopped(bench: Bench) -> None:
 async def replacement_is_stopped(bench: Bench) -> None:
     gone = await replacing(bench)
     await bench.release("r")
-    await bench.quiet()
+    strays = await bench.quiet()
+    check(not any(entry.kind is Kind.NEW for entry in strays), "expected no new for a replacement that was stopped")
     await bench.release(gone, si.PLACEHOLDER_REPLACED)
     await bench.silence()
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
@@ -216,9 +217,13 @@ async def soft_timeout(bench: Bench) -> None:
 @case(125, "once the placeholders are gone, a soft gang is Accepted again", rule="protocol.md 10.3", waits_s=2)
 async def soft_timeout_confirmed(bench: Bench) -> None:
     await soft_timeout(bench)
+    # The one that only waited is gone already; that its end is confirmed too changes nothing.
+    await bench.release("p2", si.TIMEOUT)
+    await bench.silence()
     await bench.release("p1", si.TIMEOUT)
     await bench.expect(updated("app", "Accepted"))
     await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE})
 
 
 @case(126, "a hard gang that waited too long fails", rule="protocol.md 11", waits_s=2)
