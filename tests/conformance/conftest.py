@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from conformance.clock import clock_of
+from conformance.gaps import OWN, load_gaps
 from core.service.clock import ManualClock
 from tests.conformance.targets import MovedClock, Target
 from tests.e2e.harness import running_core
@@ -18,6 +19,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="HOST:PORT",
         help="run the contract cases against this core instead of one of ours in this process",
     )
+
+    parser.addoption(
+        "--core-gaps",
+        metavar="FILE",
+        help="what that core may fail, as kornel-conformance core --gaps takes it",
+    )
+
+
+@pytest.fixture(scope="session")
+def gaps(request: pytest.FixtureRequest) -> dict[str, str]:
+    """What the core may fail, with reasons."""
+    source: str | None = request.config.getoption("--core-gaps", default=None)
+    if source is None:
+        return {} if request.config.getoption("--core-address", default=None) else load_gaps(OWN)
+    return load_gaps(source)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.case import Case, all_cases
-from conformance.gaps import judged, load_gaps
+from conformance.gaps import judged
 from conformance.known_gaps import GAPS, LAST_CASE
 from conformance.outcome import Verdict
 from conformance.runner import Settings, run_case
@@ -14,24 +14,22 @@ from tests.conformance.targets import SETTLE_S, Target
 GAP_DEADLINE_S = 0.5
 """Cases that are known to fail mostly do so by waiting for something in vain."""
 
-OWN_GAPS = load_gaps("kornel")
-
 
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.id)
-async def test_case(case: Case, target: Target) -> None:
-    """The core keeps the contract; ours does so except for the known gaps, none of which is kept by now."""
+async def test_case(case: Case, target: Target, gaps: dict[str, str]) -> None:
+    """The core keeps the contract, except for the known gaps, none of which is kept by now."""
     if target.core is None:
-        result = await run_case(case, target.address, target.clock, Settings())
+        result = judged(await run_case(case, target.address, target.clock, Settings()), gaps)
         if result.verdict is Verdict.GAP:
             pytest.skip(result.reason)
         assert result.verdict is Verdict.PASS, f"{case.id} {case.title} ({case.rule}): {result.reason}"
         return
-    deadline_s = GAP_DEADLINE_S if case.id in OWN_GAPS else 5.0
+    deadline_s = GAP_DEADLINE_S if case.id in gaps else 5.0
     settings = Settings(deadline_s=deadline_s, settle_s=SETTLE_S)
-    result = judged(await run_case(case, target.address, target.clock, settings), OWN_GAPS)
+    result = judged(await run_case(case, target.address, target.clock, settings), gaps)
     status = target.core.server._runner.status(audited=True)
     assert result.verdict is not Verdict.FAIL, f"{case.id} {case.title} ({case.rule}): {result.reason}"
-    assert result.verdict is Verdict.PASS or case.id in OWN_GAPS, f"not tried: {result.reason}"
+    assert result.verdict is Verdict.PASS or case.id in gaps, f"not tried: {result.reason}"
     assert result.verdict is Verdict.GAP or not result.reason, f"not looked at: {result.reason}"
     assert not any(p.law_violations or p.invariant_violations for p in status.partitions)
     assert target.core.metrics.engine_faults == 0
