@@ -126,3 +126,12 @@ async def test_a_program_that_is_no_shim() -> None:
     assert ids(results, Verdict.FAIL) == ["S1"]
     assert results["S1"].reason == "the shim ended with status 1: not today"
     assert len(asyncio.all_tasks()) == 1
+
+
+def test_the_guide_quotes_the_example() -> None:
+    """Every line of the code in docs/shim-author.md is one of the example, in its order."""
+    guide = (ROOT / "docs" / "shim-author.md").read_text()
+    quoted = [line.strip() for line in guide.split("```python\n")[1].split("```")[0].splitlines()]
+    written = iter([line.strip() for line in (ROOT / "shim_client" / "example.py").read_text().splitlines()])
+    assert len(quoted) > 10
+    assert all(line in written for line in quoted), "the guide and the example have grown apart"
