@@ -17,13 +17,10 @@ _UNREGISTER = "the core does not serve kornel.v1.ManagerService yet"
 
 GAPS: Final = MappingProxyType(
     {
-        2: "placement rules other than 'provided' and dynamic queues are not enforced",
         9: "user and group limits are not enforced",
         43: _CALLBACKS,
         44: _GANG,
         45: _CALLBACKS,
-        57: "access lists are not enforced",
-        62: "dynamic queues are not implemented",
         72: _GANG,
         96: _GANG,
         **dict.fromkeys((*range(114, 120), *range(122, 129), 154), _GANG),

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from core.config.fields import Field
-from core.config.names import is_group_name, is_user_name
 from core.config.yaml_reader import shortened
+from core.domain.access import NOBODY, AccessList
+from core.domain.names import is_group_name, is_user_name
 
 _BLANKS: Final = re.compile(r"[ \t\r\n]+")
-
-
-@dataclass(frozen=True, slots=True)
-class AccessList:
-    """Who is let in; only grants, ancestors may grant more. ``text`` is what was written, blanks trimmed."""
-
-    text: str = ""
-    everybody: bool = False
-    users: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-
-    @property
-    def nobody(self) -> bool:
-        return not (self.everybody or self.users or self.groups)
-
-
-NOBODY: Final = AccessList()
 
 
 def parse_access(field: Field) -> AccessList:

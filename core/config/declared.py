@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from core.config import properties
-from core.config.access import NOBODY, AccessList, parse_access
+from core.config.access import parse_access
 from core.config.fields import Field
-from core.config.model import POLICIES, FilterConfig, NodeSortConfig, PreemptionConfig
+from core.config.model import POLICIES, NodeSortConfig, PreemptionConfig
 from core.config.not_enforced import Pending
 from core.config.quantities import parse_quantity
 from core.config.yaml_reader import shortened
-from core.domain.settings import GuaranteeMode, MonitorContract, NodeSortPolicy
+from core.domain.access import NOBODY, AccessList
+from core.domain.settings import FilterConfig, GuaranteeMode, MonitorContract, NodeSortPolicy
 
 _PARTITION_KEYS: Final = (
     "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver",
@@ -178,8 +179,6 @@ class _Reader:
         own = keys["properties"].text_map()
         self.quota_delay(own, resources[properties.QUOTA_DELAY])
         properties.check(own)
-        if properties.BACKOFF in own:
-            self._pending.note("backoff", own[properties.BACKOFF][1])
         max_applications = keys["maxapplications"].unsigned()
         if max_applications:
             self._pending.note("maxapplications", keys["maxapplications"])
@@ -194,8 +193,8 @@ class _Reader:
             max_applications_field=keys["maxapplications"],
             properties={key: text for key, (text, _) in own.items()},
             property_fields={key: found for key, (_, found) in own.items()},
-            submit_acl=self.access("submitacl", keys["submitacl"]),
-            admin_acl=self.access("adminacl", keys["adminacl"]),
+            submit_acl=parse_access(keys["submitacl"]),
+            admin_acl=parse_access(keys["adminacl"]),
             template=self.template(keys["childtemplate"]),
             limits=self.limits(keys["limits"]),
             limits_field=keys["limits"],
@@ -214,12 +213,6 @@ class _Reader:
         if properties.quota_delay_ns(text) != properties.quota_delay_ns(other):
             message = f"{properties.QUOTA_DELAY} is {shortened(text)} here and {shortened(other)} under properties"
             resource.error(message, "one value, or the same one in both places")
-
-    def access(self, key: str, at: Field) -> AccessList:
-        granted = parse_access(at)
-        if not granted.nobody and not granted.everybody:
-            self._pending.note(key, at)
-        return granted
 
     def template(self, at: Field) -> DeclaredTemplate | None:
         """``None`` also for a template in which nothing is set."""
@@ -242,10 +235,7 @@ class _Reader:
             max=_amounts(resources["max"]),
         )
         amounts = [a for a in (template.guaranteed, template.max) if a is not None and a.values]
-        if not (template.max_applications or template.properties or amounts):
-            return None
-        self._pending.note("childtemplate", at)
-        return template
+        return template if template.max_applications or template.properties or amounts else None
 
     def limits(self, at: Field) -> list[DeclaredLimit]:
         limits = [self.limit(item) for item in at.items()]
@@ -266,12 +256,6 @@ class _Reader:
         )
 
     def rule(self, at: Field) -> DeclaredRule:
-        rule = self.one_rule(at)
-        if rule.name != "provided" or rule.create or rule.parent or rule.filter != FilterConfig():
-            self._pending.note("placementrules", at)
-        return rule
-
-    def one_rule(self, at: Field) -> DeclaredRule:
         keys = at.mapping(("name", "create", "value", "parent", "filter"))
         filtered = keys["filter"].mapping(("type", "users", "groups"))
         users, groups = filtered["users"].texts(), filtered["groups"].texts()
@@ -285,7 +269,7 @@ class _Reader:
             create=keys["create"].boolean(),
             value=keys["value"].text().lower(),
             value_field=keys["value"] if keys["value"].given else at,
-            parent=self.one_rule(keys["parent"]) if keys["parent"].given else None,
+            parent=self.rule(keys["parent"]) if keys["parent"].given else None,
             filter=FilterConfig(
                 deny=kind == "deny",
                 users=tuple(text for text, _ in users),

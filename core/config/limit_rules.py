@@ -8,8 +8,8 @@ from typing import Final
 
 from core.config.declared import DeclaredLimit, DeclaredQueue
 from core.config.fields import Field
-from core.config.names import GROUP_NAME, USER_NAME, is_group_name, is_user_name
 from core.config.yaml_reader import shortened
+from core.domain.names import GROUP_NAME, USER_NAME, is_group_name, is_user_name
 
 WILDCARD: Final = "*"
 

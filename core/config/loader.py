@@ -25,7 +25,6 @@ from core.config.model import (
     Configuration,
     LimitConfig,
     PartitionConfig,
-    PlacementRuleConfig,
     QueueConfig,
 )
 from core.config.not_enforced import Pending
@@ -34,6 +33,7 @@ from core.config.problems import ProblemLog
 from core.config.resource_rules import check_resources
 from core.config.tree import build_tree
 from core.config.yaml_reader import read, shortened
+from core.domain.settings import PlacementRuleConfig
 
 DEFAULT_CONFIGURATION: Final = """\
 partitions:
@@ -121,10 +121,10 @@ def _partition(declared: DeclaredPartition, root: DeclaredQueue) -> PartitionCon
 def _queue(declared: DeclaredQueue, template_above: ChildTemplate | None) -> QueueConfig:
     own_template = _template(declared.template) if declared.template is not None and declared.parent else None
     template = own_template or template_above
-    dynamic = properties.inherited(declared.effective)
-    dynamic.update(template.properties if template is not None else {})
+    passed_on = properties.inherited(declared.effective)
     # Dynamic queues never enforce their max by preemption (preemption.md D.1).
-    dynamic.pop(properties.QUOTA_DELAY, None)
+    passed_on.pop(properties.QUOTA_DELAY, None)
+    made_with = {**passed_on, **(template.properties if template is not None else {})}
     return QueueConfig(
         name=declared.name,
         parent=declared.parent,
@@ -134,7 +134,8 @@ def _queue(declared: DeclaredQueue, template_above: ChildTemplate | None) -> Que
         properties=MappingProxyType(declared.properties),
         effective=properties.resolve(declared.effective, leaf=not declared.parent),
         effective_raw=MappingProxyType(declared.effective),
-        dynamic_leaf=properties.resolve(dynamic, leaf=True),
+        dynamic_parent=properties.resolve(passed_on, leaf=False),
+        dynamic_leaf=properties.resolve(made_with, leaf=True),
         submit_acl=declared.submit_acl,
         admin_acl=declared.admin_acl,
         child_template=own_template,

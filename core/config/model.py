@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from core.config.access import AccessList
 from core.config.problems import Problem
-from core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties
+from core.domain.access import AccessList
+from core.domain.settings import GuaranteeMode, NodeSortPolicy, PlacementRuleConfig, QueueProperties
 
 POLICIES: Final = ("required-node", "quota", "guarantee", "monitor")
 """The preemption policies there are, in the order in which they run unless told otherwise (preemption.md H)."""
@@ -55,7 +55,8 @@ class QueueConfig:
     properties         as written for this queue, a quota delay given under ``resources`` included
     effective_raw      ``properties`` over what the parent passes on
     effective          ``effective_raw`` as values
-    dynamic_leaf       the properties of a dynamic leaf anywhere below this parent; of no use on a leaf
+    dynamic_parent     the properties of a dynamic parent anywhere below this parent; of no use on a leaf
+    dynamic_leaf       those of a dynamic leaf, the template's among them; of no use on a leaf
     child_template     the queue's own; ``None`` if it has none
     dynamic_template   what dynamic leaves below this parent are made from: the nearest template up the tree
     """
@@ -68,6 +69,7 @@ class QueueConfig:
     properties: Mapping[str, str]
     effective: QueueProperties
     effective_raw: Mapping[str, str]
+    dynamic_parent: QueueProperties
     dynamic_leaf: QueueProperties
     submit_acl: AccessList
     admin_acl: AccessList
@@ -75,26 +77,6 @@ class QueueConfig:
     dynamic_template: ChildTemplate | None
     limits: tuple[LimitConfig, ...]
     children: tuple[QueueConfig, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FilterConfig:
-    """Whom a placement rule serves (config.md 8.3). A single entry may be a regular expression."""
-
-    deny: bool = False
-    users: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementRuleConfig:
-    """``name`` and ``value`` in lower case; ``parent`` is evaluated first and names the queue above."""
-
-    name: str
-    create: bool = False
-    value: str = ""
-    parent: PlacementRuleConfig | None = None
-    filter: FilterConfig = FilterConfig()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,11 @@ from core.config.fields import Field
 
 NOT_ENFORCED: Final[Mapping[str, str]] = {
     "maxapplications": "limits on running applications",
-    "submitacl": "access lists",
-    "adminacl": "access lists",
     "limits": "user and group limits",
-    "childtemplate": "child templates",
-    "placementrules": "placement rules other than a bare 'provided'",
     "usergroupresolver": "user and group look-ups",
     "quotapreemptionenabled": "preemption that enforces a lowered maximum",
     "monitor": "the periodic proportional preemption",
     "governor": "preemption budgets",
-    "backoff": "the back-off of unschedulable asks",
 }
 
 

@@ -8,10 +8,12 @@ from typing import Final
 
 from core.config.declared import DeclaredQueue, DeclaredRule
 from core.config.fields import Field
-from core.config.names import (
+from core.config.yaml_reader import shortened
+from core.domain.names import (
     GROUP_NAME,
+    MOST_LEVELS,
     QUEUE_NAME,
-    RESERVED_QUEUE,
+    RECOVERY_QUEUE,
     USER_NAME,
     is_group_name,
     is_queue_name,
@@ -19,12 +21,9 @@ from core.config.names import (
     looks_like_regex,
     regex_flaw,
 )
-from core.config.yaml_reader import shortened
 
 RULES: Final = ("provided", "user", "fixed", "tag")
 
-_MOST_LEVELS: Final = 64
-"""More than any tree can have (MOST_DEPTH of the reader), and few enough to look each of them up."""
 _RULE_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_]*", re.ASCII)
 
 
@@ -65,11 +64,11 @@ def _check_fixed(rule: DeclaredRule) -> bool:
         rule.value_field.error("a fixed rule without a value", "value: a queue path")
         return False
     elements = rule.value.split(".")
-    if len(elements) > _MOST_LEVELS:
-        rule.value_field.error(f"a path of {len(elements)} levels", f"at most {_MOST_LEVELS}")
+    if len(elements) > MOST_LEVELS:
+        rule.value_field.error(f"a path of {len(elements)} levels", f"at most {MOST_LEVELS}")
         return False
     for element in elements:
-        if not is_queue_name(element) or element == RESERVED_QUEUE:
+        if not is_queue_name(element) or element == RECOVERY_QUEUE:
             rule.value_field.error(f"{shortened(element)} in {shortened(rule.value)} is no queue name", QUEUE_NAME)
             return False
     if _qualified(rule.value) and rule.parent is not None:
@@ -117,8 +116,8 @@ def _check_static_path(number: int, chain: list[DeclaredRule], queues: Mapping[s
         if rule.name != "fixed" or not (path or _qualified(rule.value)):
             return
         path = f"{path}.{rule.value}" if path else rule.value
-        if path.count(".") >= _MOST_LEVELS:
-            problem: str | None = f"more than {_MOST_LEVELS} levels"
+        if path.count(".") >= MOST_LEVELS:
+            problem: str | None = f"more than {MOST_LEVELS} levels"
         else:
             problem = _obstacle(path, queues, create=rule.create, last=rule is chain[-1])
         if problem is not None:

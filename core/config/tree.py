@@ -6,8 +6,8 @@ from typing import Final
 
 from core.config import properties
 from core.config.declared import DeclaredPartition, DeclaredQueue
-from core.config.names import QUEUE_NAME, RESERVED_QUEUE, is_queue_name
 from core.config.yaml_reader import shortened
+from core.domain.names import QUEUE_NAME, RECOVERY_QUEUE, is_queue_name
 
 ROOT: Final = "root"
 
@@ -69,7 +69,7 @@ def _check_name(queue: DeclaredQueue, above: str, siblings: dict[str, DeclaredQu
     where = queue.name_field
     if not is_queue_name(queue.name):
         where.error(f"queue name {shortened(queue.name)} below {shortened(above)} is not valid", QUEUE_NAME)
-    elif queue.name == RESERVED_QUEUE:
+    elif queue.name == RECOVERY_QUEUE:
         where.error(f"queue name {queue.name!r} is reserved for recovered applications", "another name")
     elif queue.name in siblings:
         first = siblings[queue.name].name_field.line

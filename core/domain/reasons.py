@@ -36,6 +36,7 @@ class Unschedulable(StrEnum):
 
     QUEUE_QUOTA = "queue-quota"
     NO_FITTING_NODE = "no-fitting-node"
+    REFUSED_BY_PREDICATE = "refused-by-predicate"
     REQUIRED_NODE = "required-node"
 
 

@@ -1,6 +1,6 @@
 """What an administrator may choose between. Policies compare against these members; ``core.config`` fills them in.
 
-Rules: config.md 2.7, 2.8 and 6.1, preemption.md 0.2.
+Rules: config.md 2.6 to 2.8 and 6.1, preemption.md 0.2.
 """
 
 from __future__ import annotations
@@ -78,3 +78,23 @@ class QueueProperties:
     quota_preemption_miss: int = 0
     unschedulable_backoff: int = 0
     unschedulable_backoff_delay_ns: int = DEFAULT_BACKOFF_DELAY_NS
+
+
+@dataclass(frozen=True, slots=True)
+class FilterConfig:
+    """Whom a placement rule serves (config.md 8.3). A single entry may be a regular expression."""
+
+    deny: bool = False
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRuleConfig:
+    """``name`` and ``value`` in lower case; ``parent`` is evaluated first and names the queue above."""
+
+    name: str
+    create: bool = False
+    value: str = ""
+    parent: PlacementRuleConfig | None = None
+    filter: FilterConfig = FilterConfig()

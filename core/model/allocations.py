@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from core.domain.commands import AllocationSpec
 from core.domain.reasons import Outcome
 
 if TYPE_CHECKING:
     from core.model.applications import Application
+    from core.model.callbacks import Inquiry
+    from core.model.failures import FailureLog
     from core.model.nodes import Node
     from core.model.queues import Queue
     from core.model.shapes import Shape
@@ -23,9 +25,10 @@ class Allocation:
     """
 
     __slots__ = (
-        "application", "arrival", "bound_ns", "created_ns", "group", "last_attempt_ns", "missed",
-        "node", "outcome", "preempted", "preemptor", "rearm_ns", "rearms", "released", "reservation",
-        "shape", "spec", "triggered", "victims",
+        "application", "arrival", "attempt_due", "bound_ns", "created_ns", "dialogue", "failures", "group",
+        "held_on", "inquiry", "last_attempt_ns", "missed", "node", "outcome", "pause_until_ns", "preempted",
+        "preemptor", "rearm_ns", "rearms", "refusals", "refused", "released", "reservation", "reserve_after_ns",
+        "scale_up", "shape", "spec", "triggered", "victims",
     )  # fmt: skip
 
     def __init__(
@@ -55,8 +58,28 @@ class Allocation:
         """As a triggered ask: when it may preempt again; 0 while victims remain."""
         self.rearms = 0
         self.last_attempt_ns: int | None = None
+        self.attempt_due = False
+        """As a reserved ask that has not preempted: its next attempt to is due. Others are noted in their group."""
         self.outcome: Outcome | None = None
         """How the last attempt to preempt for this ask ended."""
+        self.held_on: Node | None = None
+        """Where its amount is charged while the shim is asked whether it may run there; still pending to everybody."""
+        self.inquiry: Inquiry | None = None
+        """The open question whether and where it may run."""
+        self.refused: dict[str, str] | None = None
+        """Nodes the shim refused for it lately, with the reason."""
+        self.refusals = 0
+        """How often in a row it was refused everywhere: the pause before the next try grows with it."""
+        self.pause_until_ns = 0
+        """Refused everywhere, it is not tried before then unless another node gains room."""
+        self.reserve_after_ns = 0
+        """No node is reserved for it because of its age before then: the shim is being asked, or has refused one."""
+        self.dialogue: Any = None
+        """As an ask that looks for victims: what the shim has said about them so far."""
+        self.scale_up = False
+        """The shim was told that no node has room for it."""
+        self.failures: FailureLog | None = None
+        """Why it has not been placed."""
         self.missed = 0
         """How often in a row it was a candidate and was not placed (preemption.md F8)."""
 
@@ -87,20 +110,24 @@ class Allocation:
 
 
 class Reservation:
-    """A node held for one pending ask since ``made_ns``."""
+    """A node kept free for one pending ask since ``made_ns``."""
 
-    __slots__ = ("ask", "made_ns", "node")
+    __slots__ = ("ask", "by_age", "made_ns", "node", "parked_at")
 
-    def __init__(self, ask: Allocation, node: Node, made_ns: int) -> None:
+    def __init__(self, ask: Allocation, node: Node, made_ns: int, *, by_age: bool = False) -> None:
         self.ask: Final = ask
         self.node: Final = node
         self.made_ns: Final = made_ns
+        self.by_age: Final = by_age
+        """Because the ask had waited, not because it preempted or must run here: counts as promised on its path."""
+        self.parked_at: Room | None = None
+        """As for an :class:`AskGroup`; room on its own node wakes it wherever it waits."""
 
 
 class AskGroup:
     """The pending asks of one application that placement cannot tell apart: same shape, same required node."""
 
-    __slots__ = ("_heap", "application", "due", "number", "parked_at", "required_node", "shape", "size")
+    __slots__ = ("_heap", "application", "due", "number", "parked_at", "required_node", "scale_ups", "shape", "size")
 
     def __init__(self, application: Application, shape: Shape, required_node: str, number: int) -> None:
         self.application: Final = application
@@ -109,7 +136,9 @@ class AskGroup:
         self.number: Final = number
         self._heap: list[tuple[tuple[int, int, int], Allocation]] = []
         self.size = 0
-        self.parked_at: dict[AskGroup, None] | None = None
+        self.scale_ups = 0
+        """How many of the asks the shim was told about as reasons to add nodes."""
+        self.parked_at: Room | None = None
         """The waiting room this group sits in while nothing that could make it fit has changed; else ``None``."""
         self.due: dict[Allocation, None] = {}
         """Asks whose next attempt to preempt is due."""
@@ -118,12 +147,16 @@ class AskGroup:
         heappush(self._heap, (ask.order, ask))
         ask.group = self
         self.size += 1
+        if ask.scale_up:
+            self.scale_ups += 1
 
     def remove(self, ask: Allocation) -> None:
         """Take out *ask*; its heap entry is dropped when it surfaces."""
         ask.group = None
         self.due.pop(ask, None)
         self.size -= 1
+        if ask.scale_up:
+            self.scale_ups -= 1
         if not self.size:
             self._heap.clear()
 
@@ -137,3 +170,7 @@ class AskGroup:
     def asks(self) -> list[Allocation]:
         """All asks, in order. For reports; the hot path asks for :meth:`head` only."""
         return list(dict.fromkeys(ask for _, ask in sorted(self._heap, key=lambda e: e[0]) if ask.group is self))
+
+
+Room = dict[AskGroup | Reservation, None]
+"""A waiting room: who waits for the same thing, in order of arrival."""

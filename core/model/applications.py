@@ -11,7 +11,7 @@ from core.model.keyed_heap import KeyedHeap
 from core.model.shapes import Shape, Vector, widen
 
 if TYPE_CHECKING:
-    from core.model.allocations import Allocation, AskGroup
+    from core.model.allocations import Allocation, AskGroup, Room
     from core.model.queues import Queue
 
 
@@ -23,9 +23,9 @@ class Application:
     """An application in its leaf queue. ``real`` and ``placeholder`` are amounts held, ``pending`` amounts asked."""
 
     __slots__ = (
-        "_group_numbers", "_priorities", "allocations", "application_id", "asks", "groups", "order", "pending",
-        "placeholder", "preempted_count", "priority", "queue", "real", "spec", "state", "submitted_ns", "timer_ns",
-        "user",
+        "_group_numbers", "_priorities", "allocations", "application_id", "asks", "backoff_room",
+        "backoff_until_ns", "groups", "order", "pending", "placeholder", "preempted_count", "priority", "queue",
+        "real", "spec", "state", "submitted_ns", "timer_ns", "unschedulable", "user",
     )  # fmt: skip
 
     def __init__(self, spec: ApplicationSpec, queue: Queue, user: str, now_ns: int, width: int) -> None:
@@ -49,6 +49,12 @@ class Application:
         self.priority = PRIORITY_MIN
         """Highest priority among its pending asks."""
         self.preempted_count = 0
+        self.unschedulable = 0
+        """Asks found to fit on no node since the last back-off ended or the last ask was placed."""
+        self.backoff_until_ns = 0
+        """Above 0: not tried before then."""
+        self.backoff_room: Room = {}
+        """Groups that wait for the end of the back-off."""
         self._priorities: dict[int, int] = {}
         self._group_numbers = 0
 

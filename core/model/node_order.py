@@ -79,6 +79,15 @@ class NodeOrder:
                 group.tighten()
         return None
 
+    def fitting(self, pairs: Pairs) -> Iterator[Node]:
+        """All nodes in order whose free room holds *pairs*; nothing may change while they are looked at."""
+        for group in self._groups:
+            bound = group.bound
+            if all(bound[t] >= amount for t, amount in pairs):
+                for node in group.nodes:
+                    if node.fits(pairs):
+                        yield node
+
     def add(self, node: Node) -> None:
         """Take *node* in at the place its score gives it."""
         node.score = self._score(node)

@@ -14,7 +14,7 @@ class Node:
     """A node of a partition. ``free`` = capacity - allocated - occupied, per type; negative when over-allocated."""
 
     __slots__ = (
-        "allocated", "allocations", "attributes", "capacity", "foreign", "free", "node_id", "occupied",
+        "allocated", "allocations", "attributes", "capacity", "foreign", "free", "held", "node_id", "occupied",
         "reservations", "schedulable", "score",
     )  # fmt: skip
 
@@ -28,6 +28,8 @@ class Node:
         self.schedulable = True
         self.allocations: dict[str, Allocation] = {}
         """Own allocations by key, victims that have not left yet included."""
+        self.held: dict[str, Allocation] = {}
+        """Asks whose amount is charged here while the shim is asked whether they may run here."""
         self.foreign: dict[str, Pairs] = {}
         """Load of other schedulers, by its key."""
         self.reservations: dict[str, Reservation] = {}

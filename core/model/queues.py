@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from core.domain.access import NOBODY, AccessList
 from core.domain.priorities import PRIORITY_MIN, exposed
 from core.domain.settings import PriorityPolicy, QueueProperties
 from core.model.keyed_heap import KeyedHeap
 from core.model.shapes import Pairs, Shape, Vector, widen
 
 if TYPE_CHECKING:
-    from core.model.allocations import AskGroup
+    from core.model.allocations import Room
     from core.model.applications import Application
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicTerms:
+    """What dynamic queues below a managed parent are made with: its child template, and what they inherit from it.
+
+    Template amounts by type index; in ``max`` an absent type is unlimited. max_applications: 0 is unlimited.
+    """
+
+    parent_properties: QueueProperties
+    leaf_properties: QueueProperties
+    guaranteed: Mapping[int, int]
+    max: Mapping[int, int]
+    max_applications: int
 
 
 class Queue:
@@ -22,14 +38,21 @@ class Queue:
     pending    waiting asks
     preempting marked victims not yet confirmed gone
     claimed    asks that preempted and are not yet placed
+    promised   asks that have a node kept free because they waited
     guaranteed declared amounts above 0; absent: no guarantee
     max        declared ceilings, 0 included; absent: unlimited. Root: what its nodes offer
+
+    submit_acl, admin_acl  its own lists; ancestors may grant more
+    max_applications       running at once below; 0: unlimited
+    dynamic_terms          what dynamic queues below are made with, on a dynamic leaf what it was made with itself;
+                           ``None`` on managed leaves and the recovery queue
     """
 
     __slots__ = (
-        "_lineage", "_priorities", "applications", "ceilings", "children", "claimed", "depth", "draining",
-        "fair_terms", "guaranteed", "leaf", "managed", "max", "name", "order", "parent", "parked", "path", "pending",
-        "preempted_count", "preempted_total", "preempting", "priority", "properties", "used", "waiting",
+        "_lineage", "_priorities", "admin_acl", "applications", "ceilings", "children", "claimed", "depth",
+        "draining", "dynamic_terms", "fair_terms", "guaranteed", "leaf", "managed", "max", "max_applications",
+        "name", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total", "preempting",
+        "priority", "promised", "properties", "submit_acl", "used", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +74,10 @@ class Queue:
         self.managed = True
         self.draining = False
         self.properties = properties
+        self.submit_acl: AccessList = NOBODY
+        self.admin_acl: AccessList = NOBODY
+        self.max_applications = 0
+        self.dynamic_terms: DynamicTerms | None = None
         self.children: dict[str, Queue] = {}
         self.applications: dict[str, Application] = {}
         self.guaranteed: dict[int, int] = {}
@@ -63,6 +90,7 @@ class Queue:
         self.pending: Vector = [0] * width
         self.preempting: Vector = [0] * width
         self.claimed: Vector = [0] * width
+        self.promised: Vector = [0] * width
         self.waiting = 0
         """Number of pending asks below."""
         self.preempted_count = 0
@@ -70,8 +98,8 @@ class Queue:
         """Everything ever taken from this queue by preemption."""
         self.order: KeyedHeap[Any] = KeyedHeap(order_key)
         """Children (or applications) that hold an ask worth trying, first one first."""
-        self.parked: dict[Shape, dict[AskGroup, None]] = {}
-        """Ask groups that this queue's max keeps back, by shape."""
+        self.parked: dict[Shape, Room] = {}
+        """Who is kept back by this queue's max, by shape."""
         self.priority = PRIORITY_MIN
         """What this queue shows its parent (preemption.md G)."""
         self._priorities: dict[int, int] = {}
@@ -102,7 +130,7 @@ class Queue:
 
     def widen(self, width: int) -> None:
         for vector in (
-            self.used, self.pending, self.preempting, self.claimed, self.preempted_total,
+            self.used, self.pending, self.preempting, self.claimed, self.promised, self.preempted_total,
         ):  # fmt: skip
             widen(vector, width)
 

@@ -13,7 +13,7 @@ from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import Shape, TooManyTypes
-from core.partition import ledger, lifecycle, placement, preempting, removal
+from core.partition import ledger, lifecycle, placement, preempting, removal, vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
 
@@ -126,6 +126,8 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
             ledger.ask_appears(state, request)
             preempting.watch(state, request)
         return
+    if request.pending and (request.shape is not shape or spec.node_id):
+        vetting.cancel(state, request)
     if request.shape is not shape:
         ledger.reshape(state, request, shape)
     if spec.node_id and request.pending:

@@ -51,7 +51,10 @@ def _check_nodes(state: PartitionState) -> list[Broken]:
     broken: list[Broken] = []
     total = [0] * len(state.types.names)
     for node in state.nodes.values():
-        broken += _differs("I4", node.node_id, "allocated", node.allocated, _sum(state, node.allocations.values()))
+        charged = (*node.allocations.values(), *node.held.values())
+        broken += _differs("I4", node.node_id, "allocated", node.allocated, _sum(state, charged))
+        if any(ask.held_on is not node for ask in node.held.values()):
+            broken.append(Broken("I4", node.node_id, "charged for an ask that is held elsewhere"))
         occupied = [0] * len(state.types.names)
         for pairs in node.foreign.values():
             for t, amount in pairs:
@@ -73,16 +76,19 @@ def _check_applications(state: PartitionState) -> list[Broken]:
     for application in state.applications.values():
         name = application.application_id
         held = application.allocations.values()
-        broken += _differs("I9", name, "pending", application.pending, _sum(state, application.asks.values()))
-        real = _sum(state, (a for a in held if not a.spec.placeholder))
+        asks = [ask for ask in application.asks.values() if ask.held_on is None]
+        vetted = [ask for ask in application.asks.values() if ask.held_on is not None]
+        broken += _differs("I9", name, "pending", application.pending, _sum(state, asks))
+        real = _sum(state, (a for a in (*held, *vetted) if not a.spec.placeholder))
         broken += _differs("I1", name, "real", application.real, real)
         placeholder = _sum(state, (a for a in held if a.spec.placeholder))
         broken += _differs("I1", name, "placeholder", application.placeholder, placeholder)
-        highest = max((ask.priority for ask in application.asks.values()), default=PRIORITY_MIN)
+        highest = max((ask.priority for ask in asks), default=PRIORITY_MIN)
         if highest != application.priority:
             broken.append(Broken("I9", name, f"priority is {application.priority}, asks give {highest}"))
         waiting = {ask.key for group in application.groups.values() for ask in group.asks()}
-        unreserved = {key for key, ask in application.asks.items() if ask.reservation is None}
+        waiting |= {ask.key for refused in state.refused.values() for ask in refused if ask.application is application}
+        unreserved = {ask.key for ask in asks if ask.reservation is None}
         if waiting != unreserved:
             broken.append(Broken("I9", name, f"asks {sorted(waiting ^ unreserved)} wait nowhere or twice"))
     return broken
@@ -99,16 +105,20 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
     applications = [a for below in _below(queue) for a in below.applications.values()]
     allocations = [a for application in applications for a in application.allocations.values()]
     asks = [ask for application in applications for ask in application.asks.values()]
+    waiting = [ask for ask in asks if ask.held_on is None]
+    vetted = [ask for ask in asks if ask.held_on is not None]
     marked = [a for a in allocations if a.preempted]
     claims = [ask for ask in asks if ask.triggered]
+    promises = [ask for ask in asks if ask.reservation is not None and ask.reservation.by_age]
     broken = [
-        *_differs("I1", queue.path, "used", queue.used, _sum(state, allocations)),
-        *_differs("I1", queue.path, "pending", queue.pending, _sum(state, asks)),
+        *_differs("I1", queue.path, "used", queue.used, _sum(state, (*allocations, *vetted))),
+        *_differs("I1", queue.path, "pending", queue.pending, _sum(state, waiting)),
         *_differs("A.1-1", queue.path, "preempting", queue.preempting, _sum(state, marked)),
         *_differs("A.1-1", queue.path, "claimed", queue.claimed, _sum(state, claims)),
+        *_differs("I7", queue.path, "promised", queue.promised, _sum(state, promises)),
     ]
-    if queue.waiting != len(asks):
-        broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(asks)}"))
+    if queue.waiting != len(waiting):
+        broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(waiting)}"))
     below = queue.applications.values() if queue.leaf else queue.children.values()
     priority = exposed(
         max((member.priority for member in below), default=PRIORITY_MIN),

@@ -10,18 +10,25 @@ from typing import Final
 
 from core.config.model import PartitionConfig, QueueConfig
 from core.domain.effects import Effect
-from core.model.queues import Queue
-from core.partition import preempting
+from core.model.callbacks import Callbacks
+from core.model.queues import DynamicTerms, Queue
+from core.partition import dynamic_queues, preempting
 from core.partition.state import PartitionState
 from core.partition.waiting import activate, queue_gained
 from core.policies.node_score import NodeScore
+from core.policies.placement.rules import compile_rules
 
 CLEANER_INTERVAL_NS: Final = 10 * 10**9
 
 
-def build(name: str, config: PartitionConfig, now_ns: int, effects: list[Effect]) -> PartitionState:
-    """A new, empty partition called *name* (full form) with the queues of *config*; it answers into *effects*."""
-    state = PartitionState(name, config.root.effective, config.preemption, effects)
+def build(
+    name: str, config: PartitionConfig, now_ns: int, effects: list[Effect], callbacks: Callbacks | None = None
+) -> PartitionState:
+    """A new, empty partition called *name* (full form) with the queues of *config*; it answers into *effects*.
+
+    *callbacks*: those of the engine; without, nobody is ever asked.
+    """
+    state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
     update(state, config)
     _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
     return state
@@ -47,6 +54,7 @@ def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
 def update(state: PartitionState, config: PartitionConfig) -> None:
     """Make the partition follow *config*, which :func:`obstacles` has no objection to."""
     listed = dict(_walk(config.root, "root"))
+    state.placement_rules = compile_rules(config.placement_rules)
     state.preemption = config.preemption
     weights = {state.types.index(name): weight for name, weight in config.node_sort.weights.items()}
     state.node_order.rebuild(NodeScore(config.node_sort.policy, weights), list(state.node_order))
@@ -55,7 +63,7 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
     for path, queue in list(state.queues.items()):
         if path not in listed and queue.managed:
             queue.draining = True
-    _clean(state)
+    dynamic_queues.follow_templates(state)
     state.fair_terms_stale = True
     for queue in state.queues.values():
         queue.order.rekey()
@@ -76,8 +84,22 @@ def _apply_queue(state: PartitionState, path: str, config: QueueConfig) -> None:
     queue.properties = config.effective
     queue.draining = False
     queue.managed = True
+    queue.submit_acl, queue.admin_acl = config.submit_acl, config.admin_acl
+    queue.max_applications = config.max_applications
+    queue.dynamic_terms = _dynamic_terms(state, config) if config.parent else None
     if queue.parent is not None:
         queue.set_limits(state.types.sparse(config.guaranteed), state.types.sparse(config.max))
+
+
+def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:
+    template = config.dynamic_template
+    return DynamicTerms(
+        config.dynamic_parent,
+        config.dynamic_leaf,
+        state.types.sparse(template.guaranteed if template is not None else None),
+        state.types.sparse(template.max if template is not None else None),
+        template.max_applications if template is not None else 0,
+    )
 
 
 def _watch_again(state: PartitionState) -> None:
@@ -114,12 +136,17 @@ def _clean_periodically(state: PartitionState, at_ns: int) -> None:
 def _clean(state: PartitionState) -> None:
     """Remove drained and dynamic queues that are empty, children first (scheduling.md 19)."""
     before = len(state.queues)
-    for queue in sorted(state.queues.values(), key=lambda q: -q.depth):
-        removable = queue.parent is not None and (queue.draining or not queue.managed)
-        if removable and not queue.applications and not queue.children:
-            _drop(state, queue)
+    _clean_below(state, state.root)
     if len(state.queues) != before:
         state.victim_index.keep_only({queue for queue in state.queues.values() if queue.leaf})
+
+
+def _clean_below(state: PartitionState, queue: Queue) -> None:
+    for child in list(queue.children.values()):
+        if child.children:
+            _clean_below(state, child)
+        if (child.draining or not child.managed) and not child.applications and not child.children:
+            _drop(state, child)
 
 
 def _drop(state: PartitionState, queue: Queue) -> None:

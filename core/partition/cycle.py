@@ -8,20 +8,14 @@ exactly when a new search could end differently.
 from __future__ import annotations
 
 from heapq import heappop
-from typing import Final
 
 from core.domain.reasons import Unschedulable
-from core.model.allocations import AskGroup, Reservation
+from core.model.allocations import AskGroup
 from core.model.queues import Queue
-from core.partition import ledger, placement, preempting
+from core.partition import backoff, failing, ledger, placement, preempting, reserved, reserving, vetting
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.partition.waiting import park_below_quota, park_for_node, park_without_node
-from core.policies.application_order import application_key
-from core.policies.queue_order import queue_key
-
-ATTEMPT_COST: Final = 200
-"""Decisions that one search for victims counts for in a slice's budget."""
 
 
 def run(state: PartitionState, now_ns: int, budget: int) -> bool:
@@ -31,15 +25,16 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     preempting.collect_due(state, now_ns)
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
-    if state.stirred:
-        state.stirred = False
-        budget -= _serve_reservations(state, now_ns)
-    while budget > 0:
-        group = first_group(state.root)
-        if group is None:
-            break
-        budget -= _serve(state, group, now_ns)
-    return budget <= 0 or (state.stirred and bool(state.reservations))
+    while budget > 0 and not state.callbacks.full:
+        if state.reserved_ready:
+            budget -= reserved.serve(state, now_ns)
+        elif (group := first_group(state.root)) is not None:
+            budget -= _serve(state, group, now_ns)
+        elif reserving.is_due(state, now_ns):
+            budget -= reserving.step(state, now_ns)
+        else:
+            return False
+    return budget <= 0
 
 
 def run_timers(state: PartitionState, now_ns: int) -> None:
@@ -67,51 +62,30 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     ask = group.head()
     found = placement.find_node(state, ask)
     if not isinstance(found, NotPlaced):
-        if ask.spec.required_node:
-            preempting.give_way(state, found, now_ns)
-        placement.bind(state, ask, found, now_ns)
+        vetting.place(state, ask, found, now_ns)
+        return 1
+    failing.note_unplaced(ask, found.reason, now_ns)
+    if found.reason is Unschedulable.REQUIRED_NODE and reserved.insist(state, ask, now_ns):
         return 1
     ask.missed += 1
     cost = 1
     if group.due and state.preemption.enabled:
-        cost += ATTEMPT_COST
+        cost += preempting.ATTEMPT_COST
         if preempting.attempt_due(state, group, now_ns) or group.due:
             return cost
-    _set_aside(state, group, found)
+    if found.reason is Unschedulable.REFUSED_BY_PREDICATE:
+        vetting.refused_everywhere(state, ask, now_ns)
+    else:
+        _set_aside(state, group, found, now_ns)
     return cost
 
 
-def _set_aside(state: PartitionState, group: AskGroup, why: NotPlaced) -> None:
+def _set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> None:
     if why.queue is not None:
-        park_below_quota(group, why.queue)
+        park_below_quota(group, group.shape, why.queue)
     elif why.reason is Unschedulable.REQUIRED_NODE:
         park_for_node(state, group)
     else:
-        park_without_node(state, group)
-
-
-def _serve_reservations(state: PartitionState, now_ns: int) -> int:
-    """Reserved asks come first: their own node, then any other; the wait ends after an hour (scheduling.md 8.4)."""
-    served = 0
-    for reservation in sorted(state.reservations.values(), key=_reservation_order):
-        ask, pairs = reservation.ask, reservation.ask.shape.pairs
-        served += 1
-        if ask.reservation is not reservation:
-            continue
-        if ledger.queue_path_admits(ask.queue, pairs) is None:
-            if reservation.node.fits(pairs):
-                placement.bind(state, ask, reservation.node, now_ns)
-                continue
-            other = placement.find_node(state, ask)
-            if not isinstance(other, NotPlaced):
-                placement.bind(state, ask, other, now_ns)
-                continue
-        if now_ns - reservation.made_ns >= placement.RESERVATION_TIMEOUT_NS and not ask.victims:
-            preempting.rearm(state, ask, now_ns)
-    return served
-
-
-def _reservation_order(reservation: Reservation) -> tuple[object, ...]:
-    ask = reservation.ask
-    path = tuple(queue_key(queue) for queue in reversed(ask.queue.lineage()))
-    return (path, application_key(ask.application), ask.order)
+        park_without_node(state, group, group.shape)
+        backoff.count(state, group, now_ns)
+        reserving.wait_for_age(state, group, now_ns)

@@ -10,12 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from core.config.loader import load
-from core.config.model import Configuration
+from core.config.model import Configuration, PartitionConfig
 from core.domain.application_states import AppEvent
 from core.domain.commands import (
     AllocationSpec,
+    AnswerCallbacks,
+    AttachCallbacks,
     Command,
     CommandRefused,
+    DetachCallbacks,
     Fault,
     NodeAction,
     RegisterManager,
@@ -29,17 +32,21 @@ from core.domain.effects import AllocationRejected, ApplicationRejected, Effect,
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Rejection
 from core.domain.status import EngineStatus
+from core.model.callbacks import Callbacks
 from core.partition import (
     allocation_intake,
     application_intake,
+    autoscaling,
     configure,
     cycle,
+    inquiries,
     lifecycle,
     node_intake,
     preempting,
     status,
+    vetting,
 )
-from core.partition.state import PartitionState
+from core.partition.state import RESERVATION_DELAY_NS, PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,9 @@ class CycleResult:
 class Engine:
     """All partitions of the one registered resource manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reservation_delay_ns: int | None = RESERVATION_DELAY_NS) -> None:
+        """*reservation_delay_ns*: age from which an ask without room may have a node kept free; ``None``: never."""
+        self._reservation_delay_ns = reservation_delay_ns
         self.rm_id: str = ""
         """The registered manager; empty: nobody."""
         self.checksum: str = ""
@@ -61,6 +70,7 @@ class Engine:
         self._outbox: list[Effect] = []
         """Answers not yet handed over, shared by all partitions so that they keep their order."""
         self._partitions: dict[str, PartitionState] = {}
+        self._callbacks = Callbacks()
         self._handlers: dict[type, Callable[..., None]] = {
             RegisterManager: self._register,
             UnregisterManager: self._unregister,
@@ -68,6 +78,9 @@ class Engine:
             UpdateNodes: self._update_nodes,
             UpdateApplications: self._update_applications,
             UpdateAllocations: self._update_allocations,
+            AttachCallbacks: self._attach,
+            DetachCallbacks: self._detach,
+            AnswerCallbacks: self._answer,
         }
 
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
@@ -82,6 +95,7 @@ class Engine:
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
         """One slice of the allocation cycle: at most about *budget* decisions per partition."""
+        inquiries.expire(self._callbacks, now_ns)
         more = False
         for state in self._partitions.values():
             more = cycle.run(state, now_ns, budget) or more
@@ -109,6 +123,10 @@ class Engine:
         heads = [
             heap[0][0] for state in self._partitions.values() for heap in (state.timers, state.attempts_due) if heap
         ]
+        heads += [s.reserving.due_ns for s in self._partitions.values() if s.reserving.due_ns is not None]
+        deadline_ns = inquiries.next_deadline_ns(self._callbacks)
+        if deadline_ns is not None:
+            heads.append(deadline_ns)
         return min(heads, default=None)
 
     def status(self, *, audited: bool = False) -> EngineStatus:
@@ -141,9 +159,14 @@ class Engine:
         configuration = load(command.config)
         for partition in configuration.partitions:
             name = full_partition_name(command.rm_id, partition.name)
-            self._partitions[name] = configure.build(name, partition, now_ns, self._outbox)
+            self._build(name, partition, now_ns)
         self.checksum = configuration.checksum
         self.rm_id = command.rm_id
+
+    def _build(self, name: str, config: PartitionConfig, now_ns: int) -> None:
+        state = self._partitions[name] = configure.build(name, config, now_ns, self._outbox, self._callbacks)
+        state.reservation_delay_ns = self._reservation_delay_ns
+        autoscaling.start(state, now_ns)
 
     def _unregister(self, command: UnregisterManager, _now_ns: int) -> None:
         self._require(command.rm_id, "UnregisterResourceManager")
@@ -154,6 +177,7 @@ class Engine:
         self.checksum = ""
         self._partitions = {}
         self._outbox.clear()
+        self._callbacks.open.clear()
 
     def _configure(self, command: UpdateConfiguration, now_ns: int) -> None:
         """Replace the queue configuration, whole or not at all (protocol.md 5.4)."""
@@ -171,7 +195,7 @@ class Engine:
         for name, partition in listed.items():
             running = self._partitions.get(name)
             if running is None:
-                self._partitions[name] = configure.build(name, partition, now_ns, self._outbox)
+                self._build(name, partition, now_ns)
             else:
                 configure.update(running, partition)
         self.checksum = configuration.checksum
@@ -186,6 +210,31 @@ class Engine:
         ]
         if found:
             raise CommandRefused(Fault.INVALID_ARGUMENT, "; ".join(found))
+
+    def _attach(self, command: AttachCallbacks, now_ns: int) -> None:
+        """Somebody answers, and goes on doing so if the manager registers again (protocol.md 13)."""
+        self._require(command.rm_id, "Attach")
+        callbacks = self._callbacks
+        inquiries.drop_all(callbacks)
+        callbacks.predicates = command.predicates
+        callbacks.preemption_predicates = command.preemption_predicates
+        callbacks.scheduling_states = command.scheduling_states
+        callbacks.events = command.events
+        callbacks.timeout_ns = command.timeout_ns
+        for state in self._partitions.values():
+            vetting.forgive_all(state)
+            autoscaling.start(state, now_ns)
+
+    def _detach(self, command: DetachCallbacks, now_ns: int) -> None:
+        self._attach(AttachCallbacks(command.rm_id), now_ns)
+
+    def _answer(self, command: AnswerCallbacks, now_ns: int) -> None:
+        self._require(command.rm_id, "Attach")
+        for answer in command.predicates:
+            inquiries.predicates_answered(self._callbacks, answer.question, dict(answer.refused), now_ns)
+        for verdict in command.preemption_predicates:
+            last = verdict.last if verdict.success else None
+            inquiries.preemption_answered(self._callbacks, verdict.question, last, now_ns)
 
     def _update_nodes(self, command: UpdateNodes, now_ns: int) -> None:
         self._require(command.rm_id, "NodeRequest")

@@ -11,12 +11,25 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape, Vector
 from core.partition.state import PartitionState
-from core.partition.waiting import dequeue, enqueue, node_gained, queue_gained
+from core.partition.waiting import dequeue, enqueue, forget_reservation, node_gained, queue_gained
 from core.policies.queue_order import fair_terms
 
 
 def ask_appears(state: PartitionState, ask: Allocation) -> None:
     """A new pending ask, or one returned to pending: booked as pending and put with its equals."""
+    ask.application.asks[ask.key] = ask
+    _wait(ask)
+    enqueue(ask)
+
+
+def ask_leaves(state: PartitionState, ask: Allocation) -> None:
+    """A pending ask is pending no more: placed or withdrawn."""
+    dequeue(state, ask)
+    _wait_no_more(ask)
+    del ask.application.asks[ask.key]
+
+
+def _wait(ask: Allocation) -> None:
     application = ask.application
     pairs = ask.shape.pairs
     _book(application.pending, pairs)
@@ -25,24 +38,91 @@ def ask_appears(state: PartitionState, ask: Allocation) -> None:
         queue.waiting += 1
         if queue.parent is not None:
             queue.parent.order.mark(queue)
-    application.asks[ask.key] = ask
     application.ask_appears(ask.priority)
-    enqueue(ask)
 
 
-def ask_leaves(state: PartitionState, ask: Allocation) -> None:
-    """A pending ask is pending no more: placed or withdrawn."""
+def _wait_no_more(ask: Allocation) -> None:
     application = ask.application
     pairs = ask.shape.pairs
-    dequeue(state, ask)
     _unbook(application.pending, pairs)
     for queue in application.queue.lineage():
         _unbook(queue.pending, pairs)
         queue.waiting -= 1
         if queue.parent is not None:
             queue.parent.order.mark(queue)
-    del application.asks[ask.key]
     application.ask_leaves(ask.priority)
+
+
+def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
+    """Charge *ask* as if it ran on *node*, so that nobody else gets the room while the shim is asked about it.
+
+    To the shim it is still pending; to orders and quotas it counts as placed, so that asking changes no decision.
+    """
+    dequeue(state, ask)
+    _wait_no_more(ask)
+    ask.held_on = node
+    node.held[ask.key] = ask
+    state.held_count += 1
+    node.charge(ask.shape.pairs)
+    state.node_order.refresh(node)
+    if not ask.spec.placeholder:
+        _book(ask.application.real, ask.shape.pairs)
+    _use(ask)
+
+
+def unhold(state: PartitionState, ask: Allocation) -> None:
+    """*ask* does not run there after all: it is pending again, but waits nowhere yet."""
+    node = _end_hold(state, ask)
+    node.refund(ask.shape.pairs)
+    state.node_order.refresh(node)
+    if not ask.spec.placeholder:
+        _unbook(ask.application.real, ask.shape.pairs)
+    _use_no_more(state, ask)
+    _wait(ask)
+    node_gained(state, node)
+
+
+def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
+    """*ask* runs where it was held. Returns the node."""
+    node = _end_hold(state, ask)
+    application = ask.application
+    del application.asks[ask.key]
+    ask.node = node
+    ask.bound_ns = now_ns
+    node.allocations[ask.key] = ask
+    application.allocations[ask.key] = ask
+    if ask.spec.placeholder:
+        _book(application.placeholder, ask.shape.pairs)
+    state.allocation_count += 1
+    return node
+
+
+def _end_hold(state: PartitionState, ask: Allocation) -> Node:
+    node = ask.held_on
+    assert node is not None, "only a held ask has a hold to end"
+    ask.held_on = None
+    del node.held[ask.key]
+    state.held_count -= 1
+    return node
+
+
+def _use(allocation: Allocation) -> None:
+    application = allocation.application
+    application.queue.order.mark(application)
+    for queue in application.queue.lineage():
+        _book(queue.used, allocation.shape.pairs)
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+
+
+def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
+    application = allocation.application
+    application.queue.order.mark(application)
+    for queue in application.queue.lineage():
+        _unbook(queue.used, allocation.shape.pairs)
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+        queue_gained(state, queue)
 
 
 def charge(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
@@ -56,11 +136,7 @@ def charge(state: PartitionState, allocation: Allocation, node: Node, now_ns: in
     state.node_order.refresh(node)
     application.allocations[allocation.key] = allocation
     _book(application.placeholder if allocation.spec.placeholder else application.real, pairs)
-    application.queue.order.mark(application)
-    for queue in application.queue.lineage():
-        _book(queue.used, pairs)
-        if queue.parent is not None:
-            queue.parent.order.mark(queue)
+    _use(allocation)
     state.allocation_count += 1
 
 
@@ -76,14 +152,9 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     state.node_order.refresh(node)
     del application.allocations[allocation.key]
     _unbook(application.placeholder if allocation.spec.placeholder else application.real, pairs)
-    application.queue.order.mark(application)
     if allocation.preempted:
         unmark(allocation)
-    for queue in application.queue.lineage():
-        _unbook(queue.used, pairs)
-        if queue.parent is not None:
-            queue.parent.order.mark(queue)
-        queue_gained(state, queue)
+    _use_no_more(state, allocation)
     state.allocation_count -= 1
     node_gained(state, node)
 
@@ -122,6 +193,28 @@ def unclaim(ask: Allocation) -> None:
         _unbook(queue.claimed, ask.shape.pairs)
 
 
+def promise(ask: Allocation) -> None:
+    """*ask* gets a node kept free because it waited: no more is promised than the quotas could ever grant."""
+    for queue in ask.queue.lineage():
+        _book(queue.promised, ask.shape.pairs)
+
+
+def unpromise(ask: Allocation) -> None:
+    """The node of *ask* is given back, or used."""
+    for queue in ask.queue.lineage():
+        _unbook(queue.promised, ask.shape.pairs)
+
+
+def promise_is_sound(ask: Allocation) -> bool:
+    """Whether *ask* would still fit under every max on its path if everything claimed and promised were placed."""
+    for queue in ask.queue.lineage():
+        used, claimed, promised, most = queue.used, queue.claimed, queue.promised, queue.max
+        for t, amount in ask.shape.pairs:
+            if t in most and used[t] + claimed[t] + promised[t] + amount > most[t]:
+                return False
+    return True
+
+
 def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
     """*request* changes its size in place, without any check (scheduling.md 14)."""
     before = request.shape
@@ -130,17 +223,22 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
     if request.node is None:
         group, reserved = request.group, request.reservation
         dequeue(state, request)
+        if reserved is not None:
+            forget_reservation(state, reserved)
         _exchange(request.application.pending, before.pairs, shape.pairs)
         for queue in request.queue.lineage():
             _exchange(queue.pending, before.pairs, shape.pairs)
             if request.triggered:
                 _exchange(queue.claimed, before.pairs, shape.pairs)
+            if reserved is not None and reserved.by_age:
+                _exchange(queue.promised, before.pairs, shape.pairs)
             if queue.parent is not None:
                 queue.parent.order.mark(queue)
         request.shape = shape
-        if group is not None and reserved is None:
+        if group is not None:
             enqueue(request)
-        state.stirred = True
+        if reserved is not None:
+            state.reserved_ready[reserved] = None
         return
     application, node = request.application, request.node
     request.shape = shape

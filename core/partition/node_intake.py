@@ -9,7 +9,7 @@ from core.domain.resources import Resources
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.shapes import TooManyTypes
-from core.partition import allocation_intake, ledger, lifecycle, placement, preempting, removal
+from core.partition import allocation_intake, ledger, lifecycle, placement, preempting, removal, vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
 
@@ -114,6 +114,8 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
     """Steps of protocol.md 7.2: reservations, own allocations, capacity; one answer lists what ran there."""
     node.schedulable = False
     state.node_order.discard(node)
+    for ask in list(node.held.values()):
+        vetting.cancel(state, ask)
     for reservation in list(node.reservations.values()):
         ask = reservation.ask
         placement.unreserve(state, reservation, requeue=True)

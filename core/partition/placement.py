@@ -6,6 +6,7 @@ The allocation cycle, the reserved step and the preemption cycle all come throug
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from core.domain.effects import Allocated
@@ -15,7 +16,7 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.partition import ledger, lifecycle
 from core.partition.state import PartitionState
-from core.partition.waiting import dequeue, enqueue, node_gained
+from core.partition.waiting import dequeue, enqueue, forget_reservation, look_again, node_gained
 
 RESERVATION_TIMEOUT_NS: Final = 3600 * 10**9
 
@@ -35,11 +36,16 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
         return NotPlaced(Unschedulable.QUEUE_QUOTA, full)
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
-        if node is not None and not _held_for_another_required(node) and node.fits(shape.pairs):
+        if node is not None and not held_for_another_required(node, ask) and node.fits(shape.pairs):
+            if ask.refused is not None and node.node_id in ask.refused:
+                return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
             return node
         return NotPlaced(Unschedulable.REQUIRED_NODE)
     if not shape.no_room:
         node = state.node_order.first_fit(shape.pairs)
+        if node is not None and ask.refused is not None and node.node_id in ask.refused:
+            node = next(acceptable_nodes(state, ask), None)
+            return node if node is not None else NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
         if node is not None:
             return node
         shape.no_room = True
@@ -47,46 +53,66 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
     return NotPlaced(Unschedulable.NO_FITTING_NODE)
 
 
+def acceptable_nodes(state: PartitionState, ask: Allocation) -> Iterator[Node]:
+    """Open nodes in order that have room for *ask* and that the shim has not refused for it lately."""
+    refused = ask.refused or {}
+    return (node for node in state.node_order.fitting(ask.shape.pairs) if node.node_id not in refused)
+
+
 def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """Turn *ask* into an allocation on *node*: books, state of the application, answer to the shim."""
     if ask.reservation is not None:
         unreserve(state, ask.reservation)
-    if ask.triggered:
-        ledger.unclaim(ask)
+    ledger.unclaim(ask)
     ledger.ask_leaves(state, ask)
     place(state, ask, node, now_ns)
 
 
 def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """Book *allocation* on *node* without any check, and say so: its echo or its placement."""
-    allocation.missed = 0
     ledger.charge(state, allocation, node, now_ns)
+    announce(state, allocation, node, now_ns)
+
+
+def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
+    """*allocation* is on the books of *node*: let its application feel it, and tell the shim."""
+    allocation.missed = 0
+    allocation.application.unschedulable = 0
+    allocation.dialogue = None
+    allocation.refused = None
+    allocation.refusals = 0
     lifecycle.allocation_added(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
     state.effects.append(Allocated(allocation.spec, node.node_id, allocation.shape.resources))
 
 
-def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> Reservation:
-    """Hold *node* for *ask*: nothing else is placed there (preemption.md A.1 no. 15)."""
+def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, by_age: bool = False) -> Reservation:
+    """Keep *node* for *ask*: nothing else is placed there (preemption.md A.1 no. 15)."""
     if ask.reservation is not None:
         unreserve(state, ask.reservation)
     dequeue(state, ask)
-    reservation = Reservation(ask, node, now_ns)
+    reservation = Reservation(ask, node, now_ns, by_age=by_age)
+    if by_age:
+        ledger.promise(ask)
     ask.reservation = reservation
     node.reservations[ask.key] = reservation
     state.reservations[ask.key] = reservation
     state.node_order.discard(node)
-    state.stirred = True
+    state.reserved_ready[reservation] = None
 
-    def look_again(_: int) -> None:
-        state.stirred = True
+    def wake_if_still_there(_: int) -> None:
+        if ask.reservation is reservation:
+            look_again(state, reservation)
 
-    state.at(now_ns + RESERVATION_TIMEOUT_NS, look_again)
+    state.at(now_ns + RESERVATION_TIMEOUT_NS, wake_if_still_there)
     return reservation
 
 
 def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool = False) -> None:
     """Give the node back; with *requeue* the ask goes back among its equals."""
     ask, node = reservation.ask, reservation.node
+    forget_reservation(state, reservation)
+    if reservation.by_age:
+        ledger.unpromise(ask)
     ask.reservation = None
     del node.reservations[ask.key]
     del state.reservations[ask.key]
@@ -97,5 +123,8 @@ def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool 
         enqueue(ask)
 
 
-def _held_for_another_required(node: Node) -> bool:
-    return any(reservation.ask.spec.required_node for reservation in node.reservations.values())
+def held_for_another_required(node: Node, ask: Allocation) -> bool:
+    """Whether some ask other than *ask* that must run on *node* has it reserved: nobody gets in front of it (9)."""
+    return any(
+        reservation.ask is not ask and reservation.ask.spec.required_node for reservation in node.reservations.values()
+    )

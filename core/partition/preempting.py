@@ -16,13 +16,16 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation, AskGroup
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.partition import ledger, placement
+from core.partition import failing, ledger, placement
+from core.partition.consulting import MOST_ROUNDS, Dialogue
 from core.partition.state import PartitionState
-from core.partition.waiting import activate
+from core.partition.waiting import activate, look_again
 from core.policies.application_order import application_key
 from core.policies.preemption import guarantee
-from core.policies.preemption.plan import PreemptionPlan, Refusal
+from core.policies.preemption.plan import AnswerPending, PreemptionPlan, Refusal
 
+ATTEMPT_COST: Final = 200
+"""Decisions that one search for victims counts for in a slice's budget."""
 ATTEMPTS_PER_LEAF: Final = 10
 RETRY_NS: Final = 15 * 10**9
 """Least time between two attempts of one ask, and from the last victim's exit to re-arming."""
@@ -51,11 +54,16 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
     due = state.attempts_due
     while due and due[0][0] <= now_ns:
         ask = heappop(due)[2]
-        group = ask.group
-        if group is None or ask.triggered:
+        if ask.triggered or not ask.pending or state.requests.get(ask.key) is not ask:
             continue
-        group.due[ask] = None
-        activate(group)
+        if ask.group is not None:
+            ask.group.due[ask] = None
+            activate(ask.group)
+        elif ask.reservation is not None:
+            ask.attempt_due = True
+            look_again(state, ask.reservation)
+        else:  # The shim is being asked about it, or has just refused it.
+            _due_at(state, ask, now_ns + PASS_NS)
 
 
 def begin_pass(state: PartitionState, now_ns: int) -> None:
@@ -82,17 +90,22 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 
 def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Try to make room for *ask*; on success its victims are told to leave and a node is reserved for it."""
-    refused = _precondition(state, ask, now_ns)
+    refused = _precondition(state, ask, now_ns) if ask.dialogue is None else None
     if refused is not None:
+        failing.note_preemption(ask, refused, now_ns)
         if ask.outcome is not refused:
             ask.outcome = refused
             _record(state, ask, now_ns, refused)
         return False
     leaf = ask.queue
-    state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
-    ask.last_attempt_ns = now_ns
+    ask.attempt_due = False
+    if ask.dialogue is None:
+        state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
+        ask.last_attempt_ns = now_ns
     state.preemption_attempts += 1
-    result = guarantee.plan(state, ask, index=state.victim_index, now_ns=now_ns)
+    result = _plan(state, ask, now_ns)
+    if result is None:
+        return False
     if isinstance(result, PreemptionPlan):
         refusal = _unlawful(state, result)
         if refusal is None:
@@ -101,11 +114,33 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
             state.attempts_left.pop(leaf, None)
             return True
         result = refusal
+    failing.note_preemption(ask, result.outcome, now_ns)
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
         _record(state, ask, now_ns, result.outcome, result.detail)
     _due_at(state, ask, now_ns + RETRY_NS)
     return False
+
+
+def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
+    """Victims for *ask*, or why there are none. ``None``: the shim is being asked, and the attempt goes on after it."""
+    callbacks = state.callbacks
+    dialogue = ask.dialogue
+    if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
+        dialogue = Dialogue(state, ask)
+    ask.dialogue = None
+    if dialogue is None:
+        return guarantee.plan(state, ask, index=state.victim_index, now_ns=now_ns)
+    if dialogue.rounds == MOST_ROUNDS:
+        return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
+    if not dialogue.waits:
+        dialogue.begin_round(now_ns)
+        try:
+            return guarantee.plan(state, ask, predicate=dialogue, index=state.victim_index, now_ns=now_ns)
+        except AnswerPending:
+            pass
+    ask.dialogue = dialogue
+    return None
 
 
 def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
@@ -193,6 +228,14 @@ def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     _due_at(state, ask, now_ns)
 
 
+def give_up_reservation(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    """*ask* has had its node kept for too long in vain: back among its equals, free to try everything again."""
+    if ask.triggered:
+        rearm(state, ask, now_ns)
+    elif ask.reservation is not None:
+        placement.unreserve(state, ask.reservation, requeue=True)
+
+
 def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
     """An ask that requires *node* takes its room: whoever waits there for its victims is re-armed at once (H)."""
     for reservation in list(node.reservations.values()):
@@ -203,6 +246,7 @@ def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
 def forget(state: PartitionState, ask: Allocation) -> None:
     """*ask* is withdrawn: its claim and reservation go, its victims still leave (B.7)."""
     ledger.unclaim(ask)
+    ask.dialogue = None
     for victim in ask.victims.values():
         victim.preemptor = None
     ask.victims.clear()

@@ -7,13 +7,14 @@ from core.domain.commands import TerminationType
 from core.domain.effects import Released
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.partition import ledger, lifecycle, preempting
+from core.partition import ledger, lifecycle, preempting, vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import stop_offering
 
 
 def withdraw_ask(state: PartitionState, ask: Allocation) -> None:
     """Forget a pending *ask*, its reservation and its claim; victims it caused still leave."""
+    vetting.cancel(state, ask)
     preempting.forget(state, ask)
     ledger.ask_leaves(state, ask)
     del state.requests[ask.key]
@@ -46,6 +47,7 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     allocation.outcome = None
     allocation.last_attempt_ns = None
     allocation.rearms = 0
+    allocation.scale_up = False
     ledger.ask_appears(state, allocation)
     preempting.watch(state, allocation)
     return True

@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from heapq import heappush
 from typing import TYPE_CHECKING, Final
 
 from core.domain.effects import Effect
 from core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties
-from core.model.allocations import Allocation, AskGroup, Reservation
+from core.model.allocations import Allocation, AskGroup, Reservation, Room
 from core.model.applications import Application
+from core.model.callbacks import Callbacks
 from core.model.node_order import NodeOrder
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
+from core.policies.placement.rules import Rule, compile_rules
 from core.policies.preemption.index import VictimIndex
 from core.policies.queue_order import queue_key
 
 if TYPE_CHECKING:
     from core.config.model import PreemptionConfig
+
+
+RESERVATION_DELAY_NS: Final = 2 * 10**9
+
+
+class ReservingRound:
+    """Where the giving out of reservations by age stands."""
+
+    __slots__ = ("candidates", "due_ns", "left", "not_before_ns")
+
+    def __init__(self) -> None:
+        self.due_ns: int | None = None
+        """When the next round begins; ``None``: nothing calls for one."""
+        self.not_before_ns = 0
+        """Rounds keep a distance that grows with what one costs."""
+        self.left: deque[AskGroup] = deque()
+        """Groups that the round under way has still to look at, in scheduling order."""
+        self.candidates: dict[Shape, Iterator[Node]] = {}
+        """By shape, the nodes that the round under way has not given out yet, the best first."""
+
+    def call(self, at_ns: int = 0) -> None:
+        """Have a round at *at_ns*, or as soon as rounds may follow each other, unless one comes sooner."""
+        at_ns = max(at_ns, self.not_before_ns)
+        if self.due_ns is None or at_ns < self.due_ns:
+            self.due_ns = at_ns
 
 
 class PartitionState:
@@ -30,11 +58,18 @@ class PartitionState:
     """
 
     def __init__(
-        self, name: str, root_properties: QueueProperties, preemption: PreemptionConfig, effects: list[Effect]
+        self,
+        name: str,
+        root_properties: QueueProperties,
+        preemption: PreemptionConfig,
+        effects: list[Effect],
+        callbacks: Callbacks | None = None,
     ) -> None:
         self.name: Final = name
         self.types: Final = ResourceTypes(self._widen)
         self.preemption = preemption
+        self.placement_rules: tuple[Rule, ...] = compile_rules(())
+        """How applications find their queue, in order."""
         self.queues: Final[dict[str, Queue]] = {}
         self.root: Final = self.new_queue("root", None, leaf=False, properties=root_properties)
         self.nodes: Final[dict[str, Node]] = {}
@@ -46,14 +81,24 @@ class PartitionState:
         """Where the load of other schedulers sits, by its key."""
         self.reservations: Final[dict[str, Reservation]] = {}
         self.effects: Final = effects
+        self.callbacks: Final = callbacks or Callbacks()
         self.allocation_count = 0
 
-        self.no_room: Final[dict[Shape, dict[AskGroup, None]]] = {}
-        """Shapes that fit on no node as things stand, each with the groups that wait for one."""
-        self.waiting_for_node: Final[dict[str, dict[AskGroup, None]]] = {}
+        self.no_room: Final[dict[Shape, Room]] = {}
+        """Shapes that fit on no node as things stand, each with those who wait for one."""
+        self.waiting_for_node: Final[dict[str, Room]] = {}
         """Groups that wait for room on the one node they require."""
-        self.stirred = False
-        """Something happened that may let a reserved ask be placed."""
+        self.autoscaling = False
+        """Somebody is told every second which asks wait for a node."""
+        self.held_count = 0
+        """Asks charged on a node while the shim is asked about it."""
+        self.refused: Final[dict[Shape, dict[Allocation, None]]] = {}
+        """Asks that the shim refused on every node with room; each comes back by itself after a pause."""
+        self.reserved_ready: Final[dict[Reservation, None]] = {}
+        """Reservations whose ask something may let be placed now."""
+        self.reservation_delay_ns: int | None = RESERVATION_DELAY_NS
+        """Age from which an ask without room may have a node kept free; ``None``: never."""
+        self.reserving = ReservingRound()
 
         self.fair_terms_stale = True
 

@@ -15,7 +15,7 @@ def describe(state: PartitionState, *, audited: bool) -> PartitionStatus:
     return PartitionStatus(
         name=state.name,
         nodes=len(state.nodes),
-        asks=state.root.waiting,
+        asks=state.root.waiting + state.held_count,
         allocations=state.allocation_count,
         reservations=len(state.reservations),
         capacity=state.types.resources(state.root.max),

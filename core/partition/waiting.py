@@ -2,16 +2,18 @@
 
 A group of equal asks is *active* (its application, leaf and every parent offer it to the next cycle) or *parked* in
 the one waiting room that names what it lacks: room under one queue's max, room on any node, or room on the node it
-requires. A full cluster therefore costs nothing, and a release wakes only what it can help.
+requires. A reserved ask waits in the same rooms, by its reservation. A full cluster therefore costs nothing, and a
+release wakes only what it can help.
 """
 
 from __future__ import annotations
 
 from core.domain.application_states import AppState
-from core.model.allocations import Allocation, AskGroup
+from core.model.allocations import Allocation, AskGroup, Reservation, Room
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.queues import Queue
+from core.model.shapes import Shape
 from core.partition.state import PartitionState
 
 _UNSERVED = frozenset({AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED})
@@ -59,6 +61,9 @@ def activate(group: AskGroup) -> None:
     _leave_waiting_room(group)
     if application.state in _UNSERVED:
         return
+    if application.backoff_until_ns:
+        _park(group, application.backoff_room)
+        return
     application.order.add(group)
     queue: Queue = application.queue
     queue.order.add(application)
@@ -88,15 +93,15 @@ def stop_offering(application: Application) -> None:
         _deactivate(group)
 
 
-def park_below_quota(group: AskGroup, queue: Queue) -> None:
-    """*group* waits until *queue* has room for its shape under its max."""
-    _park(group, queue.parked.setdefault(group.shape, {}))
+def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
+    """*waiter* waits until *queue* has room for *shape* under its max."""
+    _park(waiter, queue.parked.setdefault(shape, {}))
 
 
-def park_without_node(state: PartitionState, group: AskGroup) -> None:
-    """*group* waits until a node that can hold its shape gains room."""
-    group.shape.no_room = True
-    _park(group, state.no_room.setdefault(group.shape, {}))
+def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
+    """*waiter* waits until a node that can hold *shape* gains room."""
+    shape.no_room = True
+    _park(waiter, state.no_room.setdefault(shape, {}))
 
 
 def park_for_node(state: PartitionState, group: AskGroup) -> None:
@@ -104,38 +109,106 @@ def park_for_node(state: PartitionState, group: AskGroup) -> None:
     _park(group, state.waiting_for_node.setdefault(group.required_node, {}))
 
 
-def _park(group: AskGroup, room: dict[AskGroup, None]) -> None:
-    _deactivate(group)
-    room[group] = None
-    group.parked_at = room
+def back_off(application: Application) -> None:
+    """Nothing of *application* is offered until :func:`end_back_off`."""
+    for group in list(application.groups.values()):
+        if group.parked_at is None:
+            _park(group, application.backoff_room)
 
 
-def _leave_waiting_room(group: AskGroup) -> dict[AskGroup, None] | None:
-    room = group.parked_at
+def end_back_off(application: Application) -> None:
+    for waiter in list(application.backoff_room):
+        if isinstance(waiter, AskGroup):
+            activate(waiter)
+
+
+def _park(waiter: AskGroup | Reservation, room: Room) -> None:
+    if isinstance(waiter, AskGroup):
+        _deactivate(waiter)
+    room[waiter] = None
+    waiter.parked_at = room
+
+
+def _leave_waiting_room(waiter: AskGroup | Reservation) -> Room | None:
+    room = waiter.parked_at
     if room is not None:
-        room.pop(group, None)
-        group.parked_at = None
+        room.pop(waiter, None)
+        waiter.parked_at = None
     return room
+
+
+def look_again(state: PartitionState, reservation: Reservation) -> None:
+    """Something changed for the ask behind *reservation*: the next cycle tries it."""
+    forget_reservation(state, reservation)
+    state.reserved_ready[reservation] = None
+
+
+def forget_reservation(state: PartitionState, reservation: Reservation) -> None:
+    """*reservation* waits nowhere any more."""
+    state.reserved_ready.pop(reservation, None)
+    room = _leave_waiting_room(reservation)
+    shape = reservation.ask.shape
+    if room is not None and not room and state.no_room.get(shape) is room:
+        del state.no_room[shape]
+        shape.no_room = False
+
+
+def _wake(state: PartitionState, room: Room) -> None:
+    for waiter in list(room):
+        if isinstance(waiter, AskGroup):
+            activate(waiter)
+        else:
+            waiter.parked_at = None
+            state.reserved_ready[waiter] = None
 
 
 def node_gained(state: PartitionState, node: Node) -> None:
     """*node* appeared, was freed, grew or opened: wake what it can hold now."""
-    state.stirred = True
-    for group in list(state.waiting_for_node.pop(node.node_id, ())):
-        activate(group)
+    for reservation in node.reservations.values():
+        look_again(state, reservation)
+    waiting = state.waiting_for_node.pop(node.node_id, None)
+    if waiting:
+        _wake(state, waiting)
     if node not in state.node_order:
         return
+    if state.refused:
+        _offer_to_refused(state, node)
+    if state.no_room and state.reservation_delay_ns is not None:
+        state.reserving.call()
     for shape in [shape for shape in state.no_room if node.fits(shape.pairs)]:
         shape.no_room = False
-        for group in list(state.no_room.pop(shape)):
-            activate(group)
+        _wake(state, state.no_room.pop(shape))
+
+
+def park_refused(state: PartitionState, ask: Allocation) -> None:
+    """The shim refused *ask* on every node with room: it waits for another node, or for its pause to end."""
+    dequeue(state, ask)
+    state.refused.setdefault(ask.shape, {})[ask] = None
+
+
+def leave_refused(state: PartitionState, ask: Allocation) -> bool:
+    """Take *ask* out of those that were refused everywhere. Whether it was among them."""
+    asks = state.refused.get(ask.shape)
+    if asks is None or ask not in asks:
+        return False
+    del asks[ask]
+    if not asks:
+        del state.refused[ask.shape]
+    return True
+
+
+def _offer_to_refused(state: PartitionState, node: Node) -> None:
+    """A node with room again: those that were not refused on it may try."""
+    for shape in [shape for shape in state.refused if node.fits(shape.pairs)]:
+        for ask in list(state.refused[shape]):
+            if ask.refused is None or node.node_id not in ask.refused:
+                leave_refused(state, ask)
+                enqueue(ask)
 
 
 def queue_gained(state: PartitionState, queue: Queue) -> None:
     """*queue* has more room under its max than before: wake what it kept back and no longer must."""
-    state.stirred = True
     if not queue.parked:
         return
-    for shape in [shape for shape, groups in queue.parked.items() if not groups or queue.admits(shape.pairs)]:
-        for group in list(queue.parked.pop(shape)):
-            activate(group)
+    for shape in [shape for shape, room in queue.parked.items() if not room or queue.admits(shape.pairs)]:
+        _wake(state, queue.parked.pop(shape))

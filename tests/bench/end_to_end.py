@@ -49,7 +49,8 @@ class Measurement:
 
 def _configuration(workload: Workload) -> str:
     leaves = "\n".join(f"          - name: q{number}" for number in range(workload.queues))
-    return f"partitions:\n  - name: default\n    queues:\n      - name: root\n        queues:\n{leaves}\n"
+    root = f"      - name: root\n        submitacl: '*'\n        queues:\n{leaves}\n"
+    return f"partitions:\n  - name: default\n    queues:\n{root}"
 
 
 def _resource(**amounts: int) -> si_pb2.Resource:

@@ -30,7 +30,7 @@ def _engine(nodes: int, leaves: int, policy: str, sort: str = "fifo") -> Engine:
     config = (
         "partitions:\n  - name: default\n"
         f"    nodesortpolicy: {{type: {policy}}}\n"
-        f"    queues:\n      - name: root\n        queues:\n{queues}\n"
+        f"    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n{queues}\n"
     )
     engine = Engine()
     engine.apply(RegisterManager("bench", config), 0)
@@ -70,6 +70,22 @@ def _place(engine: Engine, asks: int, leaves: int, applications: int, *, equal: 
     return placed / took
 
 
+def _create(queues: int) -> float:
+    """Dynamic queues made per second, one application with a quota tag each, one request each."""
+    engine = Engine()
+    engine.apply(RegisterManager("bench", ""), 0)
+    quota = ("namespace.resourcequota", '{"resources":{"vcore":{"value":2000}}}')
+    specs = [
+        ApplicationSpec(f"app-{n}", "", PARTITION, user="bench", tags=(("namespace", f"ns-{n}"), quota))
+        for n in range(queues)
+    ]
+    began = time.perf_counter()
+    for spec in specs:
+        engine.apply(UpdateApplications("bench", (spec,)), 1)
+        engine.cycle(1, 500)
+    return queues / (time.perf_counter() - began)
+
+
 CASES = (
     ("P1: 5,000 nodes, 10,000 equal asks, 2 queues", 5_000, 10_000, 2, 1, "fair", "fifo", True),
     ("P2: 5,000 nodes, 50,000 asks, 100 x 10, fair", 5_000, 50_000, 100, 10, "fair", "fair", False),
@@ -84,4 +100,9 @@ def report(runs: int) -> None:
         rates = [
             _place(_engine(nodes, leaves, policy, sort), asks, leaves, applications, equal=equal) for _ in range(runs)
         ]
+        print(f"  {label:<52}{statistics.median(rates):>10,.0f}/s   ({min(rates):,.0f} to {max(rates):,.0f})")
+    print("engine alone, queues made by placement, each with a cycle")
+    for queues in (1_000, 5_000, 20_000):
+        rates = [_create(queues) for _ in range(runs)]
+        label = f"{queues:,} namespaces"
         print(f"  {label:<52}{statistics.median(rates):>10,.0f}/s   ({min(rates):,.0f} to {max(rates):,.0f})")

@@ -56,20 +56,23 @@ JUMPS_NS: Final = (SECOND // 10, SECOND, 2 * SECOND, 16 * SECOND, 31 * SECOND, 7
 
 
 def configuration(variant: int) -> str:
-    """One of a few configurations of the same leaves."""
+    """One of a few configurations of the same leaves. Some leave the last one to be made by placement."""
     policy = ("fifo", "fair")[variant % 2]
     nodes = ("fair", "binpacking")[variant // 2 % 2]
     mode = ("reach", "strict")[variant // 4 % 2]
     fence = ("default", "fence", "disabled")[variant // 8 % 3]
+    listed = "- name: r" if variant % 5 else ""
     return f"""
 partitions:
   - name: default
     nodesortpolicy: {{type: {nodes}}}
     preemption: {{guaranteemode: {mode}, cycle: {{interval_ms: 1000, limit: 0.5, batch: 3}}}}
+    placementrules: [{{name: provided, create: true}}]
     queues:
       - name: root
         submitacl: "*"
         properties: {{preemption.delay: 2s}}
+        childtemplate: {{resources: {{guaranteed: {{vcore: 3m}}, max: {{memory: {18 + variant % 3}}}}}}}
         queues:
           - name: p
             resources: {{guaranteed: {{vcore: 16m, memory: 16}}, max: {{vcore: 24m}}}}
@@ -83,7 +86,7 @@ partitions:
           - name: q
             resources: {{guaranteed: {{vcore: 15m}}}}
             properties: {{preemption.policy: {fence}, application.sort.policy: {policy}}}
-          - name: r
+          {listed}
 """
 
 

@@ -33,11 +33,12 @@ def _check_only_forced_excess(shim: Shim, before: tuple[dict[str, list[int]], di
 
 
 def _check_reserved_nodes(shim: Shim, reserved: dict[str, str], pending: set[str]) -> None:
-    """Nothing else was placed on a node that is still held for the ask it was held for (preemption.md A.1 no. 15)."""
-    for node_id, holder in reserved.items():
+    """Nothing was placed on a node still kept for an ask, but what must run there (preemption.md A.1 no. 15, H)."""
+    for holder, node_id in reserved.items():
         node = shim.state.nodes[node_id]
         if holder in node.reservations:
-            assert not pending & node.allocations.keys(), f"{node} is held for {holder}"
+            placed = [node.allocations[key] for key in sorted(pending & node.allocations.keys())]
+            assert all(p.spec.required_node for p in placed), f"{node} is kept for {holder}"
 
 
 def _play(variant: int, history: list[Operation]) -> None:
@@ -46,7 +47,7 @@ def _play(variant: int, history: list[Operation]) -> None:
         shim.perform(operation)
         check_books(shim)
         before = _amounts(shim)
-        reserved = {r.node.node_id: key for key, r in shim.state.reservations.items()}
+        reserved = {key: r.node.node_id for key, r in shim.state.reservations.items()}
         pending = {key for key, node_id in shim.requests.items() if node_id is None}
         shim.settle()
         check_books(shim)

@@ -134,6 +134,8 @@ def _yaml(queue: PlainQueue, indent: str) -> str:
         return "{" + ", ".join(f"{n}: {v}m" if n == "vcore" else f"{n}: {v}" for n, v in values.items()) + "}"
 
     lines = [f"{indent}- name: {queue.name}"]
+    if queue.name == "root":
+        lines.append(f"{indent}  submitacl: '*'")
     limits = [(name, values) for name, values in (("guaranteed", queue.guaranteed), ("max", queue.most)) if values]
     if limits and queue.name != "root":
         lines += [f"{indent}  resources:", *(f"{indent}    {name}: {amounts(values)}" for name, values in limits)]
@@ -166,7 +168,7 @@ def _cluster(seed: int) -> _Pair:
         f"partitions:\n  - name: default\n    nodesortpolicy: {{type: {policy}}}\n"
         f"    queues:\n{_yaml(root, '      ')}\n"
     )
-    engine = Engine()
+    engine = Engine(reservation_delay_ns=None)
     engine.apply(RegisterManager(RM, text), 0)
     nodes = [
         PlainNode(f"n{number}", {"vcore": dice.randint(3, 8), "memory": dice.randint(3, 8)})

@@ -37,6 +37,7 @@ def plan(
 
     The same state gives the same answer in whatever order maps hold their entries. *now_ns* only ages reservations
     that would have to give way. *index* is the partition's: with it an attempt costs a fraction and decides the same.
+    Raises what *predicate* raises for an answer still to come, once all it needs has been asked.
     """
     names = view.types.names
     entitled = entitlement(ask, view.guarantee_mode, names)

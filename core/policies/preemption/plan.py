@@ -16,6 +16,10 @@ PreemptionPredicate = Callable[[Allocation, Node, tuple[Allocation, ...], int], 
 the ordinary check of the node as it is; any index means yes."""
 
 
+class AnswerPending(Exception):
+    """Raised by a predicate whose answer is still to come: plan again when it is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class PreemptionPlan:
     """Reserve *node* for *ask* and mark *victims*, in order, after dropping *cancelled* reservations there."""

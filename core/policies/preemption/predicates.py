@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from core.model.allocations import Allocation
 from core.policies.preemption.candidates import Candidates
 from core.policies.preemption.needs import Needs
 from core.policies.preemption.order import Candidate, full_order, solution_key
-from core.policies.preemption.plan import PreemptionPredicate
+from core.policies.preemption.plan import AnswerPending, PreemptionPredicate
 from core.policies.preemption.search import Solution
+
+BATCH: Final = 10
+"""Nodes asked about at once."""
 
 
 class Approved(NamedTuple):
@@ -41,14 +44,22 @@ class Approval:
         """The best approved solution; *solutions* come best first.
 
         Extra victims worsen a key, so the next solutions get their chance until none of them starts out better.
+        Raises :class:`AnswerPending` when that depends on answers still to come, about ten nodes at most.
         """
         best: Approved | None = None
+        pending = 0
         for solution in solutions:
-            if best is not None and best.solution.key < solution.key:
+            if (best is not None and best.solution.key < solution.key) or pending == BATCH:
                 break
-            approved = self._judge(solution)
+            try:
+                approved = self._judge(solution)
+            except AnswerPending:
+                pending += 1
+                continue
             if approved is not None and (best is None or approved.solution.key < best.solution.key):
                 best = approved
+        if pending:
+            raise AnswerPending
         return best
 
     def _judge(self, solution: Solution) -> Approved | None:

@@ -45,7 +45,7 @@ NOW_NS: Final = 100_000 * SECOND_NS
 
 def configuration(case: Case) -> str:
     """*case*'s queues as ``queues.yaml`` text."""
-    root: dict[str, Any] = {"name": "root"}
+    root: dict[str, Any] = {"name": "root", "submitacl": "*"}
     for queue in case.queues:
         _describe(_entry(root, queue.path), queue)
     preemption = {"guaranteemode": "strict" if case.strict else "reach"}

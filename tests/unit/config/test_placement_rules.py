@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.config.loader import load
-from core.config.model import FilterConfig, PlacementRuleConfig
+from core.domain.settings import FilterConfig, PlacementRuleConfig
 from tests.unit.config.reading import errors, only, partition_text, queue, root, warnings
 
 TREE = root(
@@ -146,13 +146,6 @@ def test_rule_values() -> None:
         PlacementRuleConfig("provided"),
         PlacementRuleConfig("tag", create=True, value="namespace", parent=PlacementRuleConfig("user")),
     )
-
-
-def test_only_a_bare_provided_rule_is_enforced() -> None:
-    """Anything beyond 'provided' is accepted with a warning, for now."""
-    assert not load(text({"name": "provided"})).warnings
-    assert len(load(text({"name": "provided", "create": True})).warnings) == 1
-    assert not load(partition_text(TREE)).warnings
 
 
 def test_endless_paths_are_refused() -> None:

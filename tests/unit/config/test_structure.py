@@ -195,25 +195,23 @@ def test_configuration_is_immutable() -> None:
 
 def test_keys_not_enforced_yet_are_said_once_each() -> None:
     """One warning per key that does nothing yet, with the number of its places."""
-    children = [queue(name, maxapplications=2, adminacl="bob") for name in "abc"]
-    for child in children:
-        child["maxapplications"] = 2
-    found = [str(problem) for problem in load(partition_text(root(*children, submitacl="*"))).warnings]
-    assert len(found) == 2
-    assert all("accepted but not enforced yet" in message and "2 more places" in message for message in found)
+    partitions = [
+        {"name": name, "queues": [root()], "preemption": {"monitor": {"enabled": True}}} for name in ("a", "b", "c")
+    ]
+    (message,) = [str(problem) for problem in load(json.dumps({"partitions": partitions})).warnings]
+    assert "accepted but not enforced yet" in message
+    assert "2 more places" in message
 
 
 def test_every_key_not_enforced_can_be_met() -> None:
     """The table holds no row that nothing leads to."""
     limit = {"users": ["bob"], "maxapplications": 1}
-    template = {"maxapplications": 1}
     children = [
-        queue("a", parent=True, childtemplate=template, limits=[limit], submitacl="bob", adminacl="bob"),
-        queue("b", maxapplications=1, properties={"application.unschedasks.backoff": "1"}),
+        queue("a", limits=[limit]),
+        queue("b", maxapplications=1),
     ]
     text = partition_text(
         root(*children),
-        placementrules=[{"name": "user"}],
         usergroupresolver={"type": "os"},
         preemption={"quotapreemptionenabled": True, "monitor": {"enabled": True}, "governor": {}},
     )

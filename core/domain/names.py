@@ -1,4 +1,7 @@
-"""Which names are legal: config.md 3. Whole texts are matched, so a trailing newline is never tolerated."""
+"""Which names are legal, and how deep paths may go: config.md 3.
+
+Whole texts are matched, so a trailing newline is never tolerated.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,15 @@ import re
 import warnings
 from typing import Final
 
-RESERVED_QUEUE: Final = "@recovery@"
+RECOVERY_QUEUE: Final = "@recovery@"
 """Made by the core itself for forced applications; no configuration may use it."""
+
+RECOVERY_PATH: Final = f"root.{RECOVERY_QUEUE}"
+DEFAULT_PATH: Final = "root.default"
+"""Where applications go that no rule places, if there is such a queue."""
+
+MOST_LEVELS: Final = 64
+"""Of a queue path. More than any configuration can have, and few enough to look each of them up."""
 
 QUEUE_NAME: Final = "1 to 64 letters, digits or _ : # / @ -"
 USER_NAME: Final = "a user name: a letter or _, then letters, digits or : # / _ . @ -, at most one $ at the end"
@@ -51,11 +61,16 @@ def regex_flaw(text: str) -> str | None:
         return f"longer than {_LONGEST_REGEX} characters"
     if _BACKTRACKING.search(_ESCAPED_OR_CLASS.sub("x", text)):
         return "look-around, back-references and possessive repeats are not supported"
+    try:
+        compile_regex(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        return str(error) or "too complex"
+    return None
+
+
+def compile_regex(text: str) -> re.Pattern[str]:
+    """*text*, in which :func:`regex_flaw` finds nothing, ready for use."""
     with warnings.catch_warnings():
         # "[[" and the like are legal today; a notice for Python programmers is nothing to an administrator.
         warnings.simplefilter("ignore")
-        try:
-            re.compile(text)
-        except (re.error, RecursionError, OverflowError) as error:
-            return str(error) or "too complex"
-    return None
+        return re.compile(text)

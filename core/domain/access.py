@@ -1,0 +1,28 @@
+"""Access lists as values: who may submit to a queue or administer it (config.md 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class AccessList:
+    """Who is let in; only grants, ancestors may grant more. ``text`` is what was written, blanks trimmed."""
+
+    text: str = ""
+    everybody: bool = False
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    @property
+    def nobody(self) -> bool:
+        return not (self.everybody or self.users or self.groups)
+
+    def grants(self, user: str, groups: Sequence[str]) -> bool:
+        """Whether *user*, who belongs to *groups*, is on the list. Case counts."""
+        return self.everybody or user in self.users or any(group in self.groups for group in groups)
+
+
+NOBODY: Final = AccessList()

@@ -1,0 +1,35 @@
+"""Why an ask was not placed, told in few words and counted (scheduling.md 17)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+KEPT: Final = 32
+"""Texts remembered per ask; a shim that answers with ever new ones pushes out the oldest."""
+
+
+class Failure(NamedTuple):
+    """One reason. Equal texts are one entry."""
+
+    message: str
+    times: int
+    last_ns: int
+
+
+class FailureLog:
+    """Reasons by their text, the most recent last."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Failure] = {}
+
+    def note(self, message: str, now_ns: int) -> None:
+        """It happened again, or for the first time."""
+        before = self._entries.pop(message, None)
+        self._entries[message] = Failure(message, 1 if before is None else before.times + 1, now_ns)
+        if len(self._entries) > KEPT:
+            del self._entries[next(iter(self._entries))]
+
+    def recent_first(self) -> tuple[Failure, ...]:
+        return tuple(reversed(self._entries.values()))

@@ -1,0 +1,110 @@
+"""Questions to the shim and what hangs on them (protocol.md 13).
+
+The engine never waits: it asks, goes on with other asks, and decides when the answer comes in as a command. No answer
+in time counts as a refusal by every node of the question. With nobody attached nothing is asked and all is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
+from typing import Final
+
+from core.domain.effects import PredicatesAsked, PreemptionPredicatesAsked
+from core.model.allocations import Allocation
+from core.model.callbacks import Callbacks, Decide, DecideVictims, Inquiry
+from core.partition.state import PartitionState
+
+NO_ANSWER: Final = "the resource manager did not answer in time"
+
+
+def ask_predicates(
+    state: PartitionState,
+    ask: Allocation,
+    node_ids: tuple[str, ...],
+    decide: Decide,
+    drop: Callable[[], None],
+    now_ns: int,
+    *,
+    allocate: bool,
+) -> Inquiry:
+    """May *ask* run on these nodes? *decide* hears of it, once, unless :func:`forget` or *drop* comes first."""
+    number = state.callbacks.next_number()
+    application_id = ask.application.application_id
+    state.effects.append(PredicatesAsked(number, state.name, application_id, ask.spec.key, node_ids, allocate))
+    return _open(state, Inquiry(number, ask, node_ids, drop, decide=decide), now_ns)
+
+
+def ask_preemption(
+    state: PartitionState,
+    ask: Allocation,
+    node_id: str,
+    victims: tuple[str, ...],
+    start: int,
+    decide: DecideVictims,
+    drop: Callable[[], None],
+    now_ns: int,
+) -> Inquiry:
+    """Would *ask* run on the node if victims left?"""
+    number = state.callbacks.next_number()
+    application_id = ask.application.application_id
+    state.effects.append(
+        PreemptionPredicatesAsked(number, state.name, application_id, ask.spec.key, node_id, victims, start)
+    )
+    return _open(state, Inquiry(number, ask, (node_id,), drop, decide_victims=decide), now_ns)
+
+
+def _open(state: PartitionState, inquiry: Inquiry, now_ns: int) -> Inquiry:
+    callbacks = state.callbacks
+    callbacks.open[inquiry.number] = inquiry
+    heappush(callbacks.deadlines, (now_ns + callbacks.timeout_ns, inquiry.number))
+    return inquiry
+
+
+def forget(state: PartitionState, inquiry: Inquiry) -> None:
+    """The answer does not matter any more."""
+    state.callbacks.open.pop(inquiry.number, None)
+
+
+def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str, str], now_ns: int) -> None:
+    """The shim said no to the nodes in *refused* and yes to the others; an unknown number is ignored."""
+    inquiry = callbacks.open.get(number)
+    if inquiry is not None and inquiry.decide is not None:
+        del callbacks.open[number]
+        inquiry.decide(refused, now_ns)
+
+
+def preemption_answered(callbacks: Callbacks, number: int, last: int | None, now_ns: int) -> None:
+    """The ask would run once the victim with index *last* is gone, ``None``: never."""
+    inquiry = callbacks.open.get(number)
+    if inquiry is not None and inquiry.decide_victims is not None:
+        del callbacks.open[number]
+        inquiry.decide_victims(last, now_ns)
+
+
+def drop_all(callbacks: Callbacks) -> None:
+    """Nobody will answer what is open: every question counts as not asked."""
+    while callbacks.open:
+        _, inquiry = callbacks.open.popitem()
+        inquiry.drop()
+
+
+def expire(callbacks: Callbacks, now_ns: int) -> None:
+    """Stop waiting for answers that are overdue."""
+    deadlines = callbacks.deadlines
+    while deadlines and deadlines[0][0] <= now_ns:
+        inquiry = callbacks.open.pop(heappop(deadlines)[1], None)
+        if inquiry is None:
+            continue
+        if inquiry.decide is not None:
+            inquiry.decide(dict.fromkeys(inquiry.node_ids, NO_ANSWER), now_ns)
+        elif inquiry.decide_victims is not None:
+            inquiry.decide_victims(None, now_ns)
+
+
+def next_deadline_ns(callbacks: Callbacks) -> int | None:
+    """When the oldest open question is overdue; ``None``: nothing is open."""
+    deadlines = callbacks.deadlines
+    while deadlines and deadlines[0][1] not in callbacks.open:
+        heappop(deadlines)
+    return deadlines[0][0] if deadlines else None

@@ -1,0 +1,80 @@
+"""Asks that have a node kept for them come first in every cycle (scheduling.md 8.4, 9).
+
+Only those are looked at for which something changed since they were last tried: room on their node, on another one,
+or under the quota that kept them back.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from core.model.allocations import Allocation, Reservation
+from core.partition import ledger, placement, preempting, vetting
+from core.partition.placement import RESERVATION_TIMEOUT_NS, NotPlaced
+from core.partition.reserving import turn
+from core.partition.state import PartitionState
+from core.partition.waiting import park_below_quota, park_without_node
+
+
+def serve(state: PartitionState, now_ns: int) -> int:
+    """Try every reserved ask that may be placed now. Returns how many decisions that counts for."""
+    attempts = state.preemption_attempts
+    ready = sorted(state.reserved_ready, key=lambda reservation: turn(reservation.ask))
+    state.reserved_ready.clear()
+    for _, own in groupby(ready, key=lambda reservation: reservation.ask.application):
+        reservations = list(own)
+        for reservation in reservations:
+            _try_own_node(state, reservation, now_ns)
+        for reservation in reservations:
+            _try_elsewhere(state, reservation, now_ns)
+    return len(ready) + preempting.ATTEMPT_COST * (state.preemption_attempts - attempts)
+
+
+def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
+    """*ask* must run on a node that has no room for it: the node is kept for it at once (scheduling.md 9).
+
+    Reservations of asks that could run elsewhere give way. False: the node is unknown or too small for ever.
+    """
+    node = state.nodes.get(ask.spec.required_node)
+    if node is None or not node.could_hold(ask.shape.pairs):
+        return False
+    for reservation in list(node.reservations.values()):
+        if reservation.ask.triggered:
+            preempting.rearm(state, reservation.ask, now_ns)
+        elif not reservation.ask.spec.required_node:
+            placement.unreserve(state, reservation, requeue=True)
+    placement.reserve(state, ask, node, now_ns)
+    return True
+
+
+def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
+    ask, node = reservation.ask, reservation.node
+    if ask.reservation is not reservation or ask.held_on is not None or not node.fits(ask.shape.pairs):
+        return
+    if ask.refused is not None and node.node_id in ask.refused:
+        return
+    if ledger.queue_path_admits(ask.queue, ask.shape.pairs) is None:
+        vetting.place(state, ask, node, now_ns)
+
+
+def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
+    """Any other node will do as well, unless one is required; nowhere at all, it waits, or gives up after an hour."""
+    ask = reservation.ask
+    if ask.reservation is not reservation or ask.held_on is not None:
+        return
+    full = ledger.queue_path_admits(ask.queue, ask.shape.pairs)
+    if full is None and not ask.spec.required_node:
+        other = placement.find_node(state, ask)
+        if not isinstance(other, NotPlaced):
+            vetting.place(state, ask, other, now_ns)
+            return
+    if ask.attempt_due and state.preemption.enabled and preempting.attempt(state, ask, now_ns):
+        return
+    if now_ns - reservation.made_ns >= RESERVATION_TIMEOUT_NS and not ask.victims:
+        preempting.give_up_reservation(state, ask, now_ns)
+    elif ask.refused is not None:
+        vetting.refused_everywhere(state, ask, now_ns)
+    elif full is not None:
+        park_below_quota(reservation, ask.shape, full)
+    elif not ask.spec.required_node:
+        park_without_node(state, reservation, ask.shape)

@@ -1,0 +1,1 @@
+"""Which queue an application belongs to (config.md 8). Pure: rules and the queue tree in, a path or the reasons out."""

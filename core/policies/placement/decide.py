@@ -1,0 +1,68 @@
+"""The rules in order, then ``root.default`` or the recovery queue (config.md 8.1, B21, B22, B24; protocol.md 6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from core.domain.names import DEFAULT_PATH, RECOVERY_PATH
+from core.model.queues import Queue
+from core.policies.access import may_submit
+from core.policies.placement.applicant import Applicant
+from core.policies.placement.paths import nearest
+from core.policies.placement.rules import NoMatch, Rule
+
+
+class Placed(NamedTuple):
+    """The leaf at *path*. ``above`` is that leaf, or the deepest existing parent of one still to be created."""
+
+    path: str
+    above: Queue
+
+    @property
+    def exists(self) -> bool:
+        return self.above.path == self.path
+
+
+class Unplaced(NamedTuple):
+    """No queue takes the application: what came of each rule, in order, and of the default queue."""
+
+    outcomes: tuple[str, ...]
+
+
+def place(rules: Sequence[Rule], queues: Mapping[str, Queue], applicant: Applicant) -> Placed | Unplaced:
+    """The first rule counts whose queue takes the *applicant*. *queues* by lower-case path, ``root`` among them.
+
+    A forced applicant always gets a place: what no rule places goes to the recovery queue.
+    """
+    outcomes: list[str] = []
+    for rule in rules:
+        path = rule.path(applicant, queues)
+        found = path if isinstance(path, NoMatch) else _accept(path, queues, applicant)
+        if isinstance(found, Placed):
+            return found
+        outcomes.append(f"{rule.name}: {found.why}")
+    if applicant.forced:
+        return Placed(RECOVERY_PATH, nearest(RECOVERY_PATH, queues))
+    if DEFAULT_PATH not in queues:
+        return Unplaced((*outcomes, f"there is no {DEFAULT_PATH}"))
+    found = _accept(DEFAULT_PATH, queues, applicant)
+    return found if isinstance(found, Placed) else Unplaced((*outcomes, found.why))
+
+
+def _accept(path: str, queues: Mapping[str, Queue], applicant: Applicant) -> Placed | NoMatch:
+    """Whether the queue at *path* takes the applicant, or may be created for it."""
+    above = nearest(path, queues)
+    if path == RECOVERY_PATH:
+        if applicant.forced:
+            return Placed(path, above)
+        return NoMatch(f"{path} takes running work only")
+    if not may_submit(above, applicant.user, applicant.groups):
+        return NoMatch(f"no submit access to {above.path}")
+    if above.draining:
+        return NoMatch(f"{above.path} is draining")
+    if above.path == path and not above.leaf:
+        return NoMatch(f"{path} is a parent")
+    if above.path != path and above.leaf:
+        return NoMatch(f"{above.path} is a leaf, {path} cannot be below it")
+    return Placed(path, above)

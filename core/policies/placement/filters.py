@@ -1,0 +1,43 @@
+"""Whom a placement rule serves (config.md 8.3). Compiled once for a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from core.domain.names import compile_regex, is_group_name, is_user_name, looks_like_regex
+from core.domain.settings import FilterConfig
+
+Matcher = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Lets listed users and groups through, or (deny) everyone else. Users are looked at first."""
+
+    deny: bool
+    user: Matcher
+    group: Matcher
+    empty: bool
+
+    def admits(self, user: str, groups: Sequence[str]) -> bool:
+        """A filter that lists nobody admits everyone, or with deny no one."""
+        listed = self.empty or self.user(user) or any(map(self.group, groups))
+        return listed != self.deny
+
+
+def compile_filter(config: FilterConfig) -> Filter:
+    """*config* is valid: a single entry is a name or compiles; of several, those that are no names are left out."""
+    return Filter(
+        config.deny,
+        _matcher(config.users, is_user_name),
+        _matcher(config.groups, is_group_name),
+        not config.users and not config.groups,
+    )
+
+
+def _matcher(entries: tuple[str, ...], is_name: Callable[[str], bool]) -> Matcher:
+    if len(entries) == 1 and looks_like_regex(entries[0]):
+        search = compile_regex(entries[0]).search
+        return lambda name: search(name) is not None
+    return frozenset(entry for entry in entries if is_name(entry)).__contains__

@@ -1,0 +1,81 @@
+"""The limits that an application brings for the dynamic queue it lands in (protocol.md 4.3, config.md 7.8, B20)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from core.domain.resources import INT64_MAX, INT64_MIN, NOTHING, Resources, strictly_greater_than_zero
+
+QUOTA_TAG: Final = "namespace.resourcequota"
+GUARANTEED_TAG: Final = "namespace.resourceguaranteed"
+APPLICATIONS_TAG: Final = "namespace.resourcemaxapps"
+
+_UINT64_MAX: Final = 2**64 - 1
+
+
+class NamespaceLimits(NamedTuple):
+    """What the tags ask for. ``None``: leave it as it is. Empty, or 0: no longer limited by tags."""
+
+    max: Resources | None = None
+    guaranteed: Resources | None = None
+    max_applications: int | None = None
+
+
+UNCHANGED: Final = NamespaceLimits()
+
+
+def namespace_limits(tags: Mapping[str, str]) -> NamespaceLimits:
+    """The limits in *tags* (keys in lower case). A text that cannot be used leaves its part as it is.
+
+    Empty text says that the namespace has such a limit no more.
+    """
+    if QUOTA_TAG not in tags and GUARANTEED_TAG not in tags and APPLICATIONS_TAG not in tags:
+        return UNCHANGED
+    return NamespaceLimits(
+        _amounts(tags.get(QUOTA_TAG)), _amounts(tags.get(GUARANTEED_TAG)), _count(tags.get(APPLICATIONS_TAG))
+    )
+
+
+def _count(text: str | None) -> int | None:
+    if text == "":
+        return 0
+    if text is None or len(text) > 20 or not (text.isascii() and text.isdigit()):
+        return None
+    count = int(text)
+    return count if 0 < count <= _UINT64_MAX else None
+
+
+def _amounts(text: str | None) -> Resources | None:
+    """A ``Resource`` message in JSON: at least one amount above 0 and none below."""
+    if text is None:
+        return None
+    if not text:
+        return NOTHING
+    try:
+        amounts = Resources(
+            {name: _amount(quantity) for name, quantity in _field(json.loads(text), "resources").items()}
+        )
+    except (ValueError, RecursionError):
+        return None
+    return amounts if strictly_greater_than_zero(amounts) else None
+
+
+def _field(message: Any, name: str) -> dict[str, Any]:
+    value = message.get(name) if isinstance(message, dict) else None
+    if not isinstance(value, dict):
+        raise ValueError(f"no object {name!r}")
+    return value
+
+
+def _amount(quantity: Any) -> int:
+    """A ``Quantity``: a whole number of 64 bits, which JSON may also write as text. Absent, as in proto3, it is 0."""
+    if not isinstance(quantity, dict):
+        raise ValueError("a quantity is an object")
+    value = quantity.get("value", 0)
+    if isinstance(value, str):
+        value = int(value) if len(value) <= 20 and value.isascii() and value.removeprefix("-").isdigit() else None
+    if type(value) is not int or not INT64_MIN <= value <= INT64_MAX:
+        raise ValueError("a value is a whole number")
+    return value

@@ -1,0 +1,48 @@
+"""Queue paths that rules make out of names (config.md 8.2, B12)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.domain.names import MOST_LEVELS, RECOVERY_PATH, RECOVERY_QUEUE, is_queue_name
+from core.model.queues import Queue
+
+_LONGEST_SHOWN = 80
+
+
+def is_qualified(name: str) -> bool:
+    """Whether *name* is a whole path: ``root``, or something below it. Case does not matter, queues have none."""
+    return name[:5].lower() in ("root", "root.")
+
+
+def flatten(name: str) -> str:
+    """*name* as one element of a path."""
+    return name.replace(".", "_dot_")
+
+
+def path_flaw(path: str) -> str | None:
+    """Why *path* can be no queue; ``None`` when it can. To be asked before the path is put into lower case."""
+    elements = path.split(".")
+    if len(elements) > MOST_LEVELS:
+        return f"a path of {len(elements)} levels, {MOST_LEVELS} are the most"
+    lower = path.lower()
+    for element in elements:
+        if not is_queue_name(element):
+            return f"{shown(element)} is no queue name"
+        if element.lower() == RECOVERY_QUEUE and lower != RECOVERY_PATH:
+            return f"{RECOVERY_QUEUE} is reserved"
+    return None
+
+
+def nearest(path: str, queues: Mapping[str, Queue]) -> Queue:
+    """The queue at *path*, else the deepest one above it that exists."""
+    queue = queues.get(path)
+    while queue is None:
+        path = path.rpartition(".")[0]
+        queue = queues.get(path)
+    return queue
+
+
+def shown(text: str) -> str:
+    """*text* quoted for a message, cut off where it is too long for one."""
+    return repr(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "...")

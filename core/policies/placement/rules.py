@@ -1,0 +1,104 @@
+"""The placement rules: each turns an applicant into a queue path, or says why it does not (config.md 8.2).
+
+Rules differ in the text they start from and in how they read it; everything else they have in common. A new rule is a
+row of ``KINDS``, and its name in ``core.config.placement_rules``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from core.domain.settings import PlacementRuleConfig
+from core.model.queues import Queue
+from core.policies.placement.applicant import Applicant
+from core.policies.placement.filters import Filter, compile_filter
+from core.policies.placement.paths import flatten, is_qualified, path_flaw
+
+
+class NoMatch(NamedTuple):
+    """A rule gives no queue. Whatever the reason, the next rule is asked (B21)."""
+
+    why: str
+
+
+class Kind(NamedTuple):
+    """What sets a rule apart.
+
+    text       the name it starts from, given the applicant and the rule's value; empty: none
+    qualified  a text that starts at the root is a whole path, and the parent rule is not asked
+    hierarchy  dots separate queues; else they become ``_dot_``
+    """
+
+    text: Callable[[Applicant, str], str]
+    qualified: bool
+    hierarchy: bool
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "provided": Kind(lambda applicant, _: applicant.queue, qualified=True, hierarchy=False),
+    "user": Kind(lambda applicant, _: applicant.user, qualified=False, hierarchy=False),
+    "fixed": Kind(lambda _, value: value, qualified=True, hierarchy=True),
+    "tag": Kind(lambda applicant, value: applicant.tags.get(value, ""), qualified=True, hierarchy=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One configured rule with its chain of parents."""
+
+    name: str
+    kind: Kind
+    value: str
+    create: bool
+    parent: Rule | None
+    filter: Filter
+
+    def path(self, applicant: Applicant, queues: Mapping[str, Queue]) -> str | NoMatch:
+        """The path, in lower case, of a queue that exists or that this rule may create."""
+        text = self.kind.text(applicant, self.value)
+        if not text:
+            return NoMatch("gives no name")
+        if not self.filter.admits(applicant.user, applicant.groups):
+            return NoMatch("its filter keeps the application out")
+        if self.kind.qualified and is_qualified(text):
+            path: str | NoMatch = text
+        else:
+            path = self._below_parent(text, applicant, queues)
+        if isinstance(path, NoMatch):
+            return path
+        flaw = path_flaw(path)
+        if flaw is not None:
+            return NoMatch(flaw)
+        path = path.lower()
+        if not self.create and path not in queues:
+            return NoMatch(f"{path} does not exist, and the rule does not create it")
+        return path
+
+    def _below_parent(self, text: str, applicant: Applicant, queues: Mapping[str, Queue]) -> str | NoMatch:
+        above: str | NoMatch = "root"
+        if self.parent is not None:
+            above = self.parent.path(applicant, queues)
+            if isinstance(above, NoMatch):
+                return NoMatch(f"parent rule {self.parent.name}: {above.why}")
+            queue = queues.get(above)
+            if queue is not None and queue.leaf:
+                return NoMatch(f"parent rule {self.parent.name}: {above} is a leaf")
+        return f"{above}.{text if self.kind.hierarchy else flatten(text)}"
+
+
+def compile_rules(configs: Iterable[PlacementRuleConfig]) -> tuple[Rule, ...]:
+    """The rules of a partition, in order; none configured means ``provided`` alone."""
+    return tuple(map(_compile, configs)) or (_compile(PlacementRuleConfig("provided")),)
+
+
+def _compile(config: PlacementRuleConfig) -> Rule:
+    return Rule(
+        config.name,
+        KINDS[config.name],
+        config.value,
+        config.create,
+        _compile(config.parent) if config.parent is not None else None,
+        compile_filter(config.filter),
+    )

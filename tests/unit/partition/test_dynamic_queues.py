@@ -1,0 +1,81 @@
+"""What the making of a queue leaves alone: the rest of the partition."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from core.domain.commands import ApplicationSpec, RegisterManager, UpdateApplications
+from core.domain.effects import ApplicationAccepted
+from core.model.queues import Queue
+from core.model.shapes import MAX_TYPES
+from core.partition import audit, dynamic_queues
+from core.partition.engine import Engine
+from core.partition.state import PartitionState
+from core.policies.queue_order import fair_terms
+
+PARTITION = "[rm]default"
+
+
+def running(*names: str) -> tuple[Engine, PartitionState]:
+    """A core with the default configuration and an application in the queue of each namespace of *names*."""
+    engine = Engine()
+    engine.apply(RegisterManager("rm", ""), 0)
+    state = engine.partition(PARTITION)
+    assert state is not None
+    for name in names:
+        submit(engine, name)
+    engine.cycle(0, 1)
+    return engine, state
+
+
+def submit(engine: Engine, namespace: str, **tags: str) -> None:
+    """One more application for *namespace*; tags by the end of their name."""
+    given = {"namespace": namespace, **{f"namespace.resource{key}": value for key, value in tags.items()}}
+    name = f"app{len(engine.status().partitions[0].queues)}-{namespace}-{len(tags)}"
+    spec = ApplicationSpec(name, "", PARTITION, "bob", (), tuple(given.items()))
+    assert engine.apply(UpdateApplications("rm", (spec,)), 0) == [ApplicationAccepted(name)]
+
+
+def quota(**amounts: int) -> str:
+    return json.dumps({"resources": {name: {"value": amount} for name, amount in amounts.items()}})
+
+
+def test_shares_of_other_queues_are_not_reckoned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new queue, or a new limit, costs the reckoning of one queue, however many there are."""
+    engine, state = running(*(f"ns{number}" for number in range(50)))
+    reckoned: list[str] = []
+
+    def counted(queue: Queue) -> tuple[tuple[int, int], ...]:
+        reckoned.append(queue.path)
+        return fair_terms(queue)
+
+    monkeypatch.setattr(dynamic_queues, "fair_terms", counted)
+    submit(engine, "new")
+    submit(engine, "ns7", quota=quota(vcore=5))
+    assert reckoned == ["root.new", "root.ns7"]
+    assert not state.fair_terms_stale
+    assert all(queue.fair_terms == fair_terms(queue) for queue in state.queues.values())
+
+
+def test_limits_of_one_queue_are_its_own() -> None:
+    """Queues made from the same template do not share what a tag changes."""
+    engine, state = running("a", "b")
+    submit(engine, "a", quota=quota(vcore=5), guaranteed=quota(vcore=2))
+    types = state.types.resources
+    assert dict(types(state.queues["root.a"].max)) == {"vcore": 5}
+    assert dict(types(state.queues["root.a"].guaranteed)) == {"vcore": 2}
+    assert not state.queues["root.b"].max
+    assert not state.queues["root.b"].guaranteed
+
+
+def test_more_types_than_there_can_be() -> None:
+    """A tag with too many types is one that cannot be used; the application is taken in without it."""
+    engine, state = running()
+    amounts = {f"t{number}": 1 for number in range(MAX_TYPES + 1)}
+    submit(engine, "a", quota=quota(**amounts), maxapps="3")
+    assert not state.queues["root.a"].max
+    assert state.queues["root.a"].max_applications == 3
+    assert len(state.types.names) < MAX_TYPES
+    assert audit.check(state) == []
