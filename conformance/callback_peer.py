@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -57,31 +58,30 @@ class CallbackPeer:
         self._answers = answers
         self._deadline_s = deadline_s
         self._news = asyncio.Event()
-        self._reader: asyncio.Task[None] | None = None
+        self._attached = False
+        self._reader = asyncio.create_task(self._read(), name="callback reader")
 
     async def attach(self, rm: str) -> None:
         """Subscribe, and return when that is in force. Raises Skipped on a core that has no such service."""
-        try:
+        # Why a call ended is seen by reading.
+        with suppress(grpc.RpcError, asyncio.InvalidStateError):
             await self._call.write(callback_pb2.AttachRequest(subscription=self._answers.subscription(rm)))
-            first = await asyncio.wait_for(self._call.read(), self._deadline_s)
-        except TimeoutError:
-            raise Mismatch("expected the subscription to be confirmed, but nothing came") from None
-        except (grpc.RpcError, asyncio.InvalidStateError):
-            first = grpc.aio.EOF
-        if not isinstance(first, callback_pb2.AttachResponse):
-            code = await self._call.code()
-            if code is grpc.StatusCode.UNIMPLEMENTED:
-                raise Skipped("the core does not serve kornel.v1.CallbackService")
-            raise Mismatch(f"the subscription was refused: {code.name} {await self._call.details()}")
-        check(first.HasField("attached"), "the first response confirms the subscription")
-        await self._take(first)
-        self._reader = asyncio.create_task(self._read(), name="callback reader")
+        await self.until(lambda: self._attached or self._reader.done(), "the subscription to be confirmed")
+        if self._attached:
+            return
+        self._reader.result()
+        code = await self._call.code()
+        if code is grpc.StatusCode.UNIMPLEMENTED:
+            raise Skipped("the core does not serve kornel.v1.CallbackService")
+        raise Mismatch(f"the subscription was refused: {code.name} {await self._call.details()}")
 
     async def until(self, condition: Callable[[], object], hope: str) -> None:
         """Return when *condition* holds. Raises Mismatch, naming the *hope*, when it does not in time."""
         try:
             async with asyncio.timeout(self._deadline_s):
                 while not condition():
+                    if self._reader.done() and not self._reader.cancelled():
+                        self._reader.result()
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
@@ -90,15 +90,20 @@ class CallbackPeer:
     async def close(self) -> None:
         """Cancel the call, and leave nothing running."""
         self._call.cancel()
-        if self._reader is not None:
-            await asyncio.wait([self._reader])
+        await asyncio.wait([self._reader])
 
     async def _read(self) -> None:
         try:
             async for response in self._call:
+                if not self._attached:
+                    check(response.HasField("attached"), "the first response confirms the subscription")
+                    self._attached = True
                 await self._take(response)
         except (grpc.RpcError, asyncio.CancelledError, asyncio.InvalidStateError):
-            return
+            # The call is over.
+            pass
+        finally:
+            self._news.set()
 
     async def _take(self, response: callback_pb2.AttachResponse) -> None:
         self.questions.extend(response.predicates)
