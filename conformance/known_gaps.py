@@ -13,6 +13,7 @@ LAST_CASE: Final = 159
 
 _GANG = "gang scheduling is not implemented: placeholders are neither timed out nor replaced"
 _CALLBACKS = "the core does not serve kornel.v1.CallbackService yet"
+_EVENTS = "the engine records no events yet"
 _UNREGISTER = "the core does not serve kornel.v1.ManagerService yet"
 
 GAPS: Final = MappingProxyType(
@@ -24,7 +25,9 @@ GAPS: Final = MappingProxyType(
         72: _GANG,
         96: _GANG,
         **dict.fromkeys((*range(114, 120), *range(122, 129), 154), _GANG),
-        **dict.fromkeys((141, 142, *range(144, 150)), _CALLBACKS),
+        **dict.fromkeys((141, 144, 145, 146, 148, 149), _CALLBACKS),
+        142: _EVENTS,
+        147: _EVENTS,
         159: _UNREGISTER,
     }
 )

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 
-CUT_OFF_S: Final = 0.05
+CUT_OFF_S: Final = 0.25
 
 Request: TypeAlias = si.NodeRequest | si.ApplicationRequest | si.AllocationRequest
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]

@@ -17,8 +17,8 @@ from conformance.shim.runner import judge_shim
 from conformance.shim.stage import Patience
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = Patience(start_s=20.0, deadline_s=5.0, settle_s=0.3)
-IMPATIENT = Patience(start_s=20.0, deadline_s=2.0, settle_s=0.3)
+PATIENCE = Patience(start_s=30.0, deadline_s=10.0, settle_s=0.3)
+IMPATIENT = Patience(start_s=30.0, deadline_s=4.0, settle_s=0.3)
 SCENARIO = """
 name: for-the-kit
 queues: {partitions: [{name: default, queues: [{name: root, submitacl: "*", queues: [{name: a}]}]}]}
