@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from core.domain.commands import Command
 from core.domain.effects import Effect
-from core.domain.status import EngineStatus
+from core.domain.status import AskExplanation, EngineStatus
 
 
 class Slice(Protocol):
@@ -33,6 +34,10 @@ class EnginePort(Protocol):
         """Of the configuration in force; empty while nobody is registered."""
 
     @property
+    def extra_config(self) -> Mapping[str, str]:
+        """Extra settings in force, as the last accepted registration or configuration update gave them."""
+
+    @property
     def preemption_interval_ns(self) -> int | None:
         """How often :meth:`preempt` wants to be called; ``None``: never."""
 
@@ -50,3 +55,6 @@ class EnginePort(Protocol):
 
     def status(self, *, audited: bool = False) -> EngineStatus:
         """The whole core in plain values. *audited*: check the books too, which takes time."""
+
+    def explain(self, partition: str, key: str) -> AskExplanation | None:
+        """Where an ask or allocation stands. *partition*: full name. ``None``: unknown."""

@@ -18,11 +18,13 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
-from kornel.v1 import configuration_pb2, status_pb2
+from kornel.v1 import callback_pb2, configuration_pb2, status_pb2
 from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
-from core.service.clock import Clock
+from core.service.callback_board import CallbackBoard
+from core.service.callback_service import CallbackService
+from core.service.clock import SECOND_NS, Clock
 from core.service.configuration_service import ConfigurationService
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
@@ -36,6 +38,7 @@ from core.service.streams import QUEUE_LIMIT, Switchboard
 
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
+_CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
@@ -65,6 +68,7 @@ class ServerSettings:
     """``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
 
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
+    ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
     """
 
     address: str
@@ -73,6 +77,7 @@ class ServerSettings:
     ready_file: Path | None = None
     grace_s: float = 5.0
     queue_limit: int = QUEUE_LIMIT
+    callback_timeout_ns: int = SECOND_NS
 
 
 class KornelServer:
@@ -89,10 +94,12 @@ class KornelServer:
         garbage: GarbageKeeper,
     ) -> None:
         self._settings = settings
+        self._clock = clock
         self._logger = logger
         self._metrics = metrics
         self._garbage = garbage
         self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit)
+        self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger)
         self._runner = PartitionRunner(
             engine,
             self._switchboard,
@@ -100,6 +107,7 @@ class KornelServer:
             metrics=metrics,
             logger=logger,
             garbage=garbage,
+            callbacks=self._callbacks,
             on_damage=self._on_damage,
         )
         self._health = health_aio.HealthServicer()
@@ -148,7 +156,9 @@ class KornelServer:
             await self._running
         except Exception:  # noqa: BLE001 - serve() has reported it; the way down leads on
             self._logger.debug("stopped after the partition task had died")
-        self._switchboard.finish_all(ShuttingDown("the core is shutting down"))
+        late = ShuttingDown("the core is shutting down")
+        self._switchboard.finish_all(late)
+        self._callbacks.finish_all(late)
         await self._streams_gone()
         # What is still open are calls such as health watches, which never end by themselves.
         await self._server.stop(None)
@@ -167,7 +177,21 @@ class KornelServer:
                 default_config=config,
             ).handlers(),
             _CONFIGURATION: ConfigurationService(self._runner, logger=self._logger, default_config=config).handlers(),
-            _STATUS: StatusService(self._runner, logger=self._logger, version=self._settings.version).handlers(),
+            _CALLBACKS: CallbackService(
+                self._runner,
+                self._callbacks,
+                metrics=self._metrics,
+                logger=self._logger,
+                timeout_ns=self._settings.callback_timeout_ns,
+            ).handlers(),
+            _STATUS: StatusService(
+                self._runner,
+                self._callbacks,
+                metrics=self._metrics,
+                logger=self._logger,
+                clock=self._clock,
+                version=self._settings.version,
+            ).handlers(),
         }
         for name, handlers in services.items():
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
@@ -188,7 +212,7 @@ class KornelServer:
 
     async def _set_health(self, *, serving: bool) -> None:
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for service in ("", _SCHEDULER, _CONFIGURATION, _STATUS):
+        for service in ("", _SCHEDULER, _CONFIGURATION, _CALLBACKS, _STATUS):
             await self._quietly(self._health.set(service, status))
 
     async def _quietly(self, change: Awaitable[None]) -> None:

@@ -7,8 +7,9 @@
     ConfigError                   INVALID_ARGUMENT      the author of the configuration
     MalformedMessage              INVALID_ARGUMENT      the author of the client
     OtherManagerOnStream          INVALID_ARGUMENT      the author of the client
+    BadSubscription               INVALID_ARGUMENT      the author of the client
     ResyncRequired                FAILED_PRECONDITION   the caller: register again
-    UnknownPartition              NOT_FOUND             the caller
+    UnknownPartition, UnknownAsk  NOT_FOUND             the caller
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
     anything else                 INTERNAL              us: it is a bug
 
@@ -46,12 +47,20 @@ class OtherManagerOnStream(ServiceError):
     """A second rmID on a stream that is bound to another one."""
 
 
+class BadSubscription(ServiceError):
+    """The first message of a callback stream that subscribes to nothing, or a later one that does."""
+
+
 class ResyncRequired(ServiceError):
     """Responses were lost; only a new registration brings both sides together again."""
 
 
 class UnknownPartition(ServiceError):
     """Asked about a partition that does not exist."""
+
+
+class UnknownAsk(ServiceError):
+    """Asked about an ask or allocation that does not exist."""
 
 
 class ShuttingDown(ServiceError):
@@ -80,8 +89,10 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
     MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
     OtherManagerOnStream: grpc.StatusCode.INVALID_ARGUMENT,
+    BadSubscription: grpc.StatusCode.INVALID_ARGUMENT,
     ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
+    UnknownAsk: grpc.StatusCode.NOT_FOUND,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     EngineFault: grpc.StatusCode.INTERNAL,
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
-from kornel.v1.status_pb2 import GetStatusResponse, PartitionStatus, QueueStatus
+from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus
 
 
 def render_status(status: GetStatusResponse) -> str:
@@ -16,6 +17,20 @@ def render_status(status: GetStatusResponse) -> str:
     for partition in status.partitions:
         lines += ["", *_partition(partition)]
     return "\n".join(lines)
+
+
+def render_explanation(key: str, ask: ExplainAskResponse) -> str:
+    """Several lines: the ask, then what kept it from being placed."""
+    where = f" on {ask.node_id}" if ask.node_id else ""
+    lines = [f"{key}: {ask.state}{where}", f"application {ask.application_id}, queue {ask.queue}"]
+    if ask.failures:
+        rows = [(f"{failure.count}x", _time(failure.last_ns), failure.message) for failure in ask.failures]
+        lines += ["", *_table([("count", "last", "not placed because"), *rows])]
+    return "\n".join(lines)
+
+
+def _time(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _partition(partition: PartitionStatus) -> Iterator[str]:

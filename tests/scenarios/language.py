@@ -14,7 +14,7 @@ starts with ``+`` belongs to the same request as the line before.
     register [RM]   update-config [RM]    with the configuration lines since the last one
     node N [RES] draining attr.NAME=VALUE action=N occupied={..}      + existing KEY ...
     resize N [RES]   drain N   undrain N   decommission N
-    app A queue=PATH user=U force gang={..} tag.NAME=VALUE            remove-app A
+    app A queue=PATH user=U force gang={..} timeout=60s style=Hard tag.NAME=VALUE       remove-app A
     ask K app=A [RES] p=N created=T required=N self=no other=yes originator group=G placeholder legacy
     run K node=N ...                  as ask, already running on N
     resize-ask K ...                  as ask, for a key that is known
@@ -73,6 +73,7 @@ from core.domain.effects import (
     ApplicationAccepted,
     ApplicationRejected,
     ApplicationUpdated,
+    AskReleased,
     Effect,
     NodeAccepted,
     NodeRejected,
@@ -604,7 +605,9 @@ def _application(line: Line) -> ApplicationSpec:
         user=options.get("user", "user"),
         groups=tuple(options["groups"].split(",")) if "groups" in options else (),
         tags=tuple(tags),
+        placeholder_timeout_ms=time_ns(options.get("timeout", "0s")) // 10**6,
         placeholder_ask=line.amounts("gang"),
+        gang_style=options.get("style", ""),
     )
 
 
@@ -639,6 +642,8 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             by = f" for={preemptor}" if preemptor and termination == TerminationType.PREEMPTED_BY_SCHEDULER else ""
             where = "" if partition == full_partition_name(RM, "") else f" partition={partition}"
             return f"release {key} {TerminationType(termination).name}{by}{where}"
+        case AskReleased(_, _, key, termination, _):
+            return f"release-ask {key} {TerminationType(termination).name}"
         case AllocationRejected(key, _, reason, legacy):
             return f"reject {key or '-'} {_token(reason)}{' legacy' if legacy else ''}"
         case PredicatesAsked(key=key, node_ids=node_ids, allocate=allocate):
@@ -723,6 +728,12 @@ def _show_app(state: PartitionState, application_id: str, fields: list[str]) -> 
         "real": lambda: shown(state.types.resources(application.real)),
         "placeholder": lambda: shown(state.types.resources(application.placeholder)),
         "priority": lambda: "MIN" if application.priority == PRIORITY_MIN else application.priority,
+        "groups": lambda: (
+            ",".join(f"{g.name}:{g.replaced}+{g.timed_out}/{g.count}" for g in application.task_groups.values()) or "-"
+        ),
+        "deadline": lambda: (
+            "-" if application.placeholder_deadline_ns is None else f"{application.placeholder_deadline_ns / 10**9:g}s"
+        ),
     }
     return f"app {application_id} {_fields(known, fields, 'state')}"
 
@@ -743,6 +754,8 @@ def _show_request(state: PartitionState, key: str, fields: list[str]) -> str:
         "self": yes(request.spec.allow_preempt_self),
         "other": yes(request.spec.allow_preempt_other),
         "preempted": yes(request.preempted),
+        "released": yes(request.released),
+        "replaces": lambda: request.replaces.key if request.replaces is not None else "-",
         "triggered": yes(request.triggered),
         "waits": lambda: _waiting_room(state, request),
         "rearms": lambda: request.rearms,
@@ -759,6 +772,8 @@ def _waiting_room(state: PartitionState, request: Allocation) -> str:
     """What a pending request waits for: a queue's max, room on any node or on one, its victims, or just its turn."""
     if request.reservation is not None:
         return f"reserved:{request.reservation.node.node_id}"
+    if request.pool is not None:
+        return f"placeholder:{request.pool.name}"
     room = request.group.parked_at if request.group is not None else None
     if room is None:
         return "turn" if request.pending else "-"
