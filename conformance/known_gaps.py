@@ -11,11 +11,14 @@ from typing import Final
 
 LAST_CASE: Final = 159
 
+_IN_PLACE = "predicates are not asked about a replacement on its own node yet"
 _EVENTS = "the engine records no events yet"
 
 GAPS: Final = MappingProxyType(
     {
         9: "user and group limits are not enforced",
+        43: _IN_PLACE,
+        45: _IN_PLACE,
         142: _EVENTS,
         147: _EVENTS,
         159: "the core does not serve kornel.v1.ManagerService yet",

@@ -204,7 +204,7 @@ async def reserved_node_goes(bench: Bench) -> None:
 async def replacing_elsewhere(bench: Bench) -> None:
     """Placeholder p on n1 is being replaced by r on n2, because the RM does not want r on n1."""
     await bench.reg()
-    await bench.attach(Answers(predicates=lambda question: _refuse(question, "r", "n1")))
+    peer = await bench.attach(Answers(predicates=lambda question: _refuse(question, "r", "n1")))
     await bench.node("n1", 1000)
     await bench.app()
     await bench.send(messages.allocation("p", group="g", placeholder=True))
@@ -213,6 +213,12 @@ async def replacing_elsewhere(bench: Bench) -> None:
     await bench.send(messages.allocation("r", group="g"))
     await bench.expect(released("p", si.PLACEHOLDER_REPLACED))
     await bench.silence()
+    asked = [
+        (list(question.node_ids), question.allocate) for question in peer.questions if question.allocation_key == "r"
+    ]
+    check((["n1"], False) in asked, f"expected to be asked whether r may replace p on n1, got {asked}")
+    # The placeholder still runs, and the other node is charged already.
+    await bench.expect_free({"n1": 0, "n2": 0})
 
 
 def _refuse(question: callback_pb2.PredicatesQuestion, key: str, node: str) -> dict[str, str]:
