@@ -13,7 +13,7 @@ from core.domain.reasons import Unschedulable
 from core.model.allocations import AskGroup
 from core.model.queues import Queue
 from core.partition import backoff, failing, ledger, placement, preempting, reserved, reserving, vetting
-from core.partition.gangs import replacement, timeouts
+from core.partition.gangs import approval, replacement, timeouts
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.partition.waiting import hold_back, park_below_limit, park_below_quota, park_for_node, park_without_node
@@ -31,7 +31,8 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
         elif state.gangs:
-            budget -= replacement.serve(state, now_ns, budget)
+            settle = approval.seek if state.callbacks.predicates else None
+            budget -= replacement.serve(state, now_ns, budget, settle=settle)
         elif (group := first_group(state.root)) is not None:
             budget -= _serve(state, group, now_ns)
         elif reserving.is_due(state, now_ns):
