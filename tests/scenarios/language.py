@@ -828,6 +828,8 @@ def _waiting_room(state: PartitionState, request: Allocation) -> str:
         for account in queue.accounts.values():
             if any(groups is room for groups in account.parked.values()):
                 return f"{account.kind}:{account.name}@{queue.path}"
+    if room is request.application.backoff_room:
+        return "back-off"
     gate = request.application.held_at
     if gate is not None and room is request.application.held_groups:
         where = gate.path if isinstance(gate, Queue) else f"{gate.kind}:{gate.name}@{gate.queue.path}"
