@@ -13,7 +13,7 @@ from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import Shape, TooManyTypes
-from core.partition import ledger, lifecycle, placement, preempting, removal, vetting
+from core.partition import ledger, lifecycle, placement, preempting, removal, required_node, vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
 
@@ -121,6 +121,7 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
         if spec.node_id:
             lifecycle.allocation_recovered(state, application, now_ns)
             placement.place(state, request, state.nodes[spec.node_id], now_ns)
+            _unchecked(state, request, now_ns)
         else:
             lifecycle.ask_added(state, application, now_ns)
             ledger.ask_appears(state, request)
@@ -128,10 +129,20 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
         return
     if request.pending and (request.shape is not shape or spec.node_id):
         vetting.cancel(state, request)
-    if request.shape is not shape:
+    resized = request.shape is not shape
+    if resized:
         ledger.reshape(state, request, shape)
-    if spec.node_id and request.pending:
+    placed = bool(spec.node_id) and request.pending
+    if placed:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
+    if resized or placed:
+        _unchecked(state, request, now_ns)
+
+
+def _unchecked(state: PartitionState, request: Allocation, now_ns: int) -> None:
+    """*request* may hold an amount on a node that nobody checked: others have to cope with that."""
+    if request.node is not None:
+        required_node.newcomer(state, request.node)
 
 
 def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape) -> None:

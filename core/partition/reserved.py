@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from core.model.allocations import Allocation, Reservation
-from core.partition import ledger, placement, preempting, vetting
+from core.partition import ledger, placement, preempting, required_node, vetting
 from core.partition.placement import RESERVATION_TIMEOUT_NS, NotPlaced
 from core.partition.reserving import turn
 from core.partition.state import PartitionState
@@ -39,9 +39,11 @@ def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     if node is None or not node.could_hold(ask.shape.pairs):
         return False
     for reservation in list(node.reservations.values()):
+        if reservation.ask.spec.required_node:
+            continue
         if reservation.ask.triggered:
             preempting.rearm(state, reservation.ask, now_ns)
-        elif not reservation.ask.spec.required_node:
+        else:
             placement.unreserve(state, reservation, requeue=True)
     placement.reserve(state, ask, node, now_ns)
     return True
@@ -68,6 +70,8 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         if not isinstance(other, NotPlaced):
             vetting.place(state, ask, other, now_ns)
             return
+    if full is None and ask.spec.required_node and required_node.attempt(state, reservation, now_ns):
+        return
     if ask.attempt_due and state.preemption.enabled and preempting.attempt(state, ask, now_ns):
         return
     if now_ns - reservation.made_ns >= RESERVATION_TIMEOUT_NS and not ask.victims:
