@@ -14,7 +14,6 @@ NOT_ENFORCED: Final[Mapping[str, str]] = {
     "maxapplications": "limits on running applications",
     "limits": "user and group limits",
     "usergroupresolver": "user and group look-ups",
-    "quotapreemptionenabled": "preemption that enforces a lowered maximum",
     "monitor": "the periodic proportional preemption",
     "governor": "preemption budgets",
 }

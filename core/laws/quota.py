@@ -1,4 +1,4 @@
-"""The laws that bind the enforcement of a lowered max: law 2 on every level, and invariant 16 (preemption.md A.1, D)."""
+"""The laws that bind the enforcement of a lowered max: no. 2 on all levels, and invariant 16 (preemption.md A.1, D)."""
 
 from __future__ import annotations
 

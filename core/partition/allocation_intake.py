@@ -13,7 +13,7 @@ from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import Shape, TooManyTypes
-from core.partition import ledger, lifecycle, placement, preempting, removal, required_node, vetting
+from core.partition import ledger, lifecycle, placement, preempting, quota_timers, removal, required_node, vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
 
@@ -143,6 +143,7 @@ def _unchecked(state: PartitionState, request: Allocation, now_ns: int) -> None:
     """*request* may hold an amount on a node that nobody checked: others have to cope with that."""
     if request.node is not None:
         required_node.newcomer(state, request.node)
+        quota_timers.grew(state, request.queue, now_ns)
 
 
 def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape) -> None:

@@ -12,7 +12,17 @@ from heapq import heappop
 from core.domain.reasons import Unschedulable
 from core.model.allocations import AskGroup
 from core.model.queues import Queue
-from core.partition import backoff, failing, ledger, placement, preempting, reserved, reserving, vetting
+from core.partition import (
+    backoff,
+    failing,
+    ledger,
+    placement,
+    preempting,
+    quota_preemption,
+    reserved,
+    reserving,
+    vetting,
+)
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.partition.waiting import park_below_quota, park_for_node, park_without_node
@@ -25,6 +35,11 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     preempting.collect_due(state, now_ns)
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
+    if state.enforcement.busy:
+        # Whoever must run on a node preempts first (preemption.md H); at most half of the slice goes into a maximum.
+        if state.reserved_ready and not state.callbacks.full:
+            budget -= reserved.serve(state, now_ns)
+        budget -= quota_preemption.advance(state, now_ns, max(1, budget // 2))
     while budget > 0 and not state.callbacks.full:
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
@@ -33,8 +48,8 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
         elif reserving.is_due(state, now_ns):
             budget -= reserving.step(state, now_ns)
         else:
-            return False
-    return budget <= 0
+            return state.enforcement.busy
+    return budget <= 0 or state.enforcement.busy
 
 
 def run_timers(state: PartitionState, now_ns: int) -> None:

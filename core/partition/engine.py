@@ -197,7 +197,7 @@ class Engine:
             if running is None:
                 self._build(name, partition, now_ns)
             else:
-                configure.update(running, partition)
+                configure.update(running, partition, now_ns)
         self.checksum = configuration.checksum
 
     def _refuse_obstacles(self, configuration: Configuration) -> None:

@@ -91,6 +91,9 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 
 def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Try to make room for *ask*; on success its victims are told to leave and a node is reserved for it."""
+    if state.enforcement.busy:
+        _due_at(state, ask, now_ns + PASS_NS)
+        return False
     refused = _precondition(state, ask, now_ns) if ask.dialogue is None else None
     if refused is not None:
         failing.note_preemption(ask, refused, now_ns)

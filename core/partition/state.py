@@ -16,6 +16,7 @@ from core.model.node_order import NodeOrder
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
+from core.partition.enforcement import Enforcement
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
@@ -111,6 +112,8 @@ class PartitionState:
         self.attempts_left: Final[dict[Queue, int]] = {}
         self.pass_began_ns = 0
         self.victim_index: Final = VictimIndex()
+        self.enforcement: Final = Enforcement()
+        """Lowered maxima that are enforced by preemption, now or later."""
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0
