@@ -8,7 +8,7 @@ Input lines are a directive, names and ``option=value`` pairs; amounts are base 
 (``vcore=1000``) or in braces (``max={vcore=1000}``). ``at=12s`` on any line moves the clock there first. A line that
 starts with ``+`` belongs to the same request as the line before.
 
-    partition NAME nodesort=binpacking weights={..} guaranteemode=strict preemption=off limit=0.5 batch=2
+    partition NAME nodesort=binpacking weights={..} guaranteemode=strict preemption=off quota=on limit=0.5 batch=2
     queue PATH guaranteed={..} max={..} parent maxapplications=N PROPERTY=VALUE
     yaml TEXT                         the whole configuration, in one line of flow style
     register [RM]   update-config [RM]    with the configuration lines since the last one
@@ -238,6 +238,8 @@ class Configuration:
         preemption: dict[str, Any] = {}
         if "preemption" in options:
             preemption["enabled"] = options["preemption"] != "off"
+        if "quota" in options:
+            preemption["quotapreemptionenabled"] = options["quota"] == "on"
         if "guaranteemode" in options:
             preemption["guaranteemode"] = options["guaranteemode"]
         cycle = {name: json.loads(options[name]) for name in ("limit", "batch", "interval_ms") if name in options}
@@ -564,7 +566,7 @@ def _application(line: Line) -> ApplicationSpec:
 def describe(effects: Sequence[Effect]) -> list[str]:
     """Effects, one line each."""
     preemptors = {
-        (victim.application_id, victim.key): effect.key
+        (victim.application_id, victim.key): effect.key or effect.queue
         for effect in effects
         if isinstance(effect, PreemptionDecided)
         for victim in effect.victims
@@ -594,6 +596,8 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             return f"release {key} {TerminationType(termination).name}{by}{where}"
         case AllocationRejected(key, _, reason, legacy):
             return f"reject {key or '-'} {_token(reason)}{' legacy' if legacy else ''}"
+        case PreemptionDecided(kind="quota", queue=queue, outcome=outcome, detail=detail):
+            return f"enforce {queue} {outcome}: {detail}"
         case PreemptionDecided(outcome=Outcome.TRIGGERED, key=key, node_id=node_id):
             return f"reserve {node_id} for={key}"
         case PreemptionDecided(key=key, outcome=outcome):
@@ -632,6 +636,7 @@ def _show_queue(state: PartitionState, path: str, fields: list[str]) -> str:
         "kind": lambda: ("managed" if queue.managed else "dynamic") + (" leaf" if queue.leaf else " parent"),
         "maxapplications": lambda: queue.max_applications,
         "sort": lambda: queue.properties.sort_policy,
+        "due": lambda: f"{due_ns / 10**9:g}s" if (due_ns := state.enforcement.armed.get(queue)) is not None else "-",
         "victims": lambda: queue.properties.preemption_policy,
     }
     return f"queue {path} {_fields(known, fields, 'used pending')}"
