@@ -35,11 +35,16 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     preempting.collect_due(state, now_ns)
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
-    if state.enforcement.busy:
-        # Whoever must run on a node preempts first (preemption.md H); at most half of the slice goes into a maximum.
-        if state.reserved_ready and not state.callbacks.full:
-            budget -= reserved.serve(state, now_ns)
-        budget -= quota_preemption.advance(state, now_ns, max(1, budget // 2))
+    if not state.enforcement.busy:
+        return _decide(state, now_ns, budget)
+    # Whoever must run on a node preempts first, for a guarantee nobody does until this is over (preemption.md H).
+    half = max(1, budget // 2)
+    more = _decide(state, now_ns, half)
+    quota_preemption.advance(state, now_ns, half)
+    return more or state.enforcement.busy
+
+
+def _decide(state: PartitionState, now_ns: int, budget: int) -> bool:
     while budget > 0 and not state.callbacks.full:
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
@@ -48,8 +53,8 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
         elif reserving.is_due(state, now_ns):
             budget -= reserving.step(state, now_ns)
         else:
-            return state.enforcement.busy
-    return budget <= 0 or state.enforcement.busy
+            return False
+    return budget <= 0
 
 
 def run_timers(state: PartitionState, now_ns: int) -> None:

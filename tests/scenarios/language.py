@@ -699,8 +699,15 @@ def _show_request(state: PartitionState, key: str, fields: list[str]) -> str:
         "waits": lambda: _waiting_room(state, request),
         "rearms": lambda: request.rearms,
         "missed": lambda: request.missed,
+        "failures": lambda: _failures(request),
     }
     return f"request {key} {_fields(known, fields, 'node')}"
+
+
+def _failures(request: Allocation) -> str:
+    """Why it was not placed, each with how often."""
+    noted = request.failures.recent_first() if request.failures is not None else ()
+    return ", ".join(f"{entry.message} x{entry.times}" for entry in noted) or "-"
 
 
 def _waiting_room(state: PartitionState, request: Allocation) -> str:
