@@ -7,7 +7,7 @@ needed. When a run happens (D.4, D.5), and what becomes of its plan (D.9), is th
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from heapq import merge
 from typing import Final
 
@@ -16,7 +16,7 @@ from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.policies.preemption.plan import QuotaPlan
 from core.policies.preemption.quota_shares import Amounts, leaf_shares, net, target
-from core.policies.preemption.quota_victims import RUN_LENGTH, Choice, Entry, VictimOrder
+from core.policies.preemption.quota_victims import RUN_LENGTH, Choice, Entry, VictimOrder, within
 
 KIND: Final = "quota"
 
@@ -59,9 +59,30 @@ def run(queue: Queue, miss: int) -> Steps:
         yield from choice.fill(merge(*ranked[leaf]), share)
     entries = merge(*(run for runs in ranked.values() for run in runs))
     yield from choice.complete(entry[6] for entry in entries)
-    choice.prune(order.importance)
+    del entries
+    # Giving all of that memory back at once would take longer than any step.
+    while ranked:
+        _, runs = ranked.popitem()
+        while runs:
+            yield len(runs.pop()) // 4
+    yield from _prune(choice, order)
     victims = tuple(choice.victims)
     return QuotaPlan(queue, ceilings, wanted, victims, choice.unmet(), _outcome(choice))
+
+
+def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
+    """Nobody goes without need: the most important of those chosen are handed back first."""
+    spare = choice.spare()
+    if not any(spare.values()):
+        return
+    victims = list(choice.victims)
+    runs: list[list[Entry]] = []
+    for at in range(0, len(victims), RUN_LENGTH):
+        droppable = [victim for victim in victims[at : at + RUN_LENGTH] if within(victim, spare)]
+        runs.append(order.run(droppable))
+        yield min(RUN_LENGTH, len(victims) - at)
+    last_first = merge(*map(reversed, runs), reverse=True)
+    yield from choice.prune(entry[6] for entry in last_first)
 
 
 def confirm(queue: Queue, ceilings: Mapping[int, int], wanted: Amounts, victims: Iterable[Allocation]) -> QuotaPlan:
@@ -73,7 +94,8 @@ def confirm(queue: Queue, ceilings: Mapping[int, int], wanted: Amounts, victims:
     choice = Choice({t: amount for t, amount in now.items() if amount > 0})
     for _ in choice.complete(victims):
         pass
-    choice.prune()
+    for _ in choice.prune(list(reversed(choice.victims))):
+        pass
     return QuotaPlan(queue, ceilings, choice.wanted, tuple(choice.victims), choice.unmet(), _outcome(choice))
 
 

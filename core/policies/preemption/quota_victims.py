@@ -6,7 +6,7 @@ work takes long, however many tasks a queue has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from core.model.allocations import Allocation
@@ -15,12 +15,8 @@ from core.model.shapes import Shape
 from core.policies.preemption.quota_shares import Amounts, net
 
 Kind = tuple[float, tuple[float, ...]]
-Key = tuple[bool, int, bool, int, Kind, str]
-"""(originator, priority, opted out, -created, kind, key): the smallest goes first."""
 Entry = tuple[bool, int, bool, int, Kind, str, Allocation]
-"""The allocation behind its key."""
-
-_NO_KIND: Final[Kind] = (0.0, ())
+"""(originator, priority, opted out, -created, kind, key, allocation): the smallest goes first."""
 
 RUN_LENGTH: Final = 512
 """Allocations ranked and sorted in one go."""
@@ -46,13 +42,12 @@ class VictimOrder:
                 kind = kinds[shape] = self._kind(shape)
             if kind is None or spec.required_node or stays(allocation):
                 continue
-            entries.append(_entry(allocation, kind))
+            entries.append((
+                spec.originator, spec.priority, not spec.allow_preempt_self, -allocation.created_ns, kind, spec.key,
+                allocation,
+            ))  # fmt: skip
         entries.sort()
         return entries
-
-    def importance(self, allocation: Allocation) -> Key:
-        """Where *allocation* stands: the highest goes last."""
-        return _entry(allocation, self._kinds.get(allocation.shape) or _NO_KIND)[:6]
 
     def _kind(self, shape: Shape) -> Kind | None:
         """Most of its types wanted first, then the smallest part of the max; ``None``: nothing that is wanted."""
@@ -64,13 +59,6 @@ class VictimOrder:
         if not shares:
             return None
         return (-len(shares) / len(shape.pairs), tuple(sorted(shares, reverse=True)))
-
-
-def _entry(allocation: Allocation, kind: Kind) -> Entry:
-    spec = allocation.spec
-    return (
-        spec.originator, spec.priority, not spec.allow_preempt_self, -allocation.created_ns, kind, spec.key, allocation,
-    )  # fmt: skip
 
 
 def stays(allocation: Allocation) -> bool:
@@ -146,22 +134,26 @@ class Choice:
                 lacking = self.lacking()
         yield looked % RUN_LENGTH
 
-    def prune(self, importance: Callable[[Allocation], Key] | None = None) -> None:
-        """Hand back whoever is not needed, the most important first; without *importance* the last taken first."""
+    def spare(self) -> Amounts:
+        """What is freed beyond the target; of a target that is not met nothing is."""
         spare = {t: self.freed[t] - amount for t, amount in self.wanted.items()}
-        if min(spare.values(), default=-1) < 0:
-            return
-        droppable = [victim for victim in self.victims if _within(victim, spare)]
-        droppable.reverse()
-        if importance is not None:
-            droppable.sort(key=importance, reverse=True)
-        for victim in droppable:
-            if _within(victim, spare):
+        return spare if min(spare.values(), default=0) >= 0 else dict.fromkeys(spare, 0)
+
+    def prune(self, victims: Iterable[Allocation]) -> Iterator[int]:
+        """Hand back, first come first served, those of *victims* who turn out not to be needed. Yields as above."""
+        spare = self.spare()
+        looked = 0
+        for victim in victims:
+            looked += 1
+            if looked % RUN_LENGTH == 0:
+                yield RUN_LENGTH
+            if within(victim, spare):
                 del self.victims[victim]
                 for t, amount in victim.shape.pairs:
                     if t in spare:
                         spare[t] -= amount
                         self.freed[t] -= amount
+        yield looked % RUN_LENGTH
 
     def _lawful(self, victim: Allocation) -> bool:
         """Law 2: no queue from the leaf up to the root goes below what it is guaranteed, for any type it loses."""
@@ -196,6 +188,9 @@ class Choice:
         return spare
 
 
-def _within(victim: Allocation, spare: dict[int, int]) -> bool:
-    """Whether the target stays covered without *victim*."""
-    return all(amount <= spare[t] for t, amount in victim.shape.pairs if t in spare)
+def within(victim: Allocation, spare: Mapping[int, int]) -> bool:
+    """Whether all that *victim* frees of the target is to spare."""
+    for t, amount in victim.shape.pairs:
+        if t in spare and amount > spare[t]:
+            return False
+    return True
