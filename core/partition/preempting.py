@@ -238,12 +238,18 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
 
 
 def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """*ask* lost the room it preempted for: claim and reservation go, and it may try again."""
+    """*ask* lost the room it preempted for: claim and reservation go, and it may try again.
+
+    The node that an ask must run on stays reserved for it.
+    """
     ledger.unclaim(ask)
     ask.rearms += 1
     ask.rearm_ns = 0
     if ask.reservation is not None:
-        placement.unreserve(state, ask.reservation, requeue=True)
+        if ask.spec.required_node:
+            look_again(state, ask.reservation)
+        else:
+            placement.unreserve(state, ask.reservation, requeue=True)
     if may_ever_preempt(ask):
         _due_at(state, ask, now_ns)
 
@@ -252,7 +258,7 @@ def give_up_reservation(state: PartitionState, ask: Allocation, now_ns: int) -> 
     """*ask* has had its node kept for too long in vain: back among its equals, free to try everything again."""
     if ask.triggered:
         rearm(state, ask, now_ns)
-    elif ask.reservation is not None:
+    if ask.reservation is not None:
         placement.unreserve(state, ask.reservation, requeue=True)
 
 
