@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from core.domain.effects import PreemptionDecided
@@ -15,7 +17,7 @@ MODES = ("reset", "adjust")
 class Cluster:
     """One queue root.q with tasks of 10 each, and a configuration that changes."""
 
-    def __init__(self, mode: str, *, enabled: bool = True, used: int = 80, **queue: str) -> None:
+    def __init__(self, mode: str, queue: Mapping[str, str], *, enabled: bool = True, used: int = 80) -> None:
         self._partition = f"partition default quota={'on' if enabled else 'off'}"
         self._queue = {"quota.preemption.timer": mode, **queue}
         self.stage = Stage()
@@ -72,9 +74,9 @@ class Cluster:
 DELAY = "quota.preemption.delay"
 
 
-def lowered(mode: str, **queue: str) -> Cluster:
+def lowered(mode: str) -> Cluster:
     """J.4: max 90, usage 80, delay 600 s; at T=0 the max becomes 30."""
-    cluster = Cluster(mode, max="{f=90}", **{DELAY: "600"} | queue)
+    cluster = Cluster(mode, {"max": "{f=90}", DELAY: "600"})
     cluster.change(0, max="{f=30}")
     assert cluster.due_s == 600
     return cluster
@@ -134,7 +136,7 @@ def test_a_second_change_at_300(change: dict[str, str], mode: str, expected: str
 @pytest.mark.parametrize("mode", MODES)
 def test_j_t10_a_delay_for_a_max_exceeded_since_long(mode: str) -> None:
     """Usage was above the max all along, without any delay; with one it is enforced."""
-    cluster = Cluster(mode, max="{f=30}")
+    cluster = Cluster(mode, {"max": "{f=30}"})
     cluster.change(0, **{DELAY: "600"})
     assert cluster.due_s == 600
 
@@ -142,7 +144,7 @@ def test_j_t10_a_delay_for_a_max_exceeded_since_long(mode: str) -> None:
 @pytest.mark.parametrize(("mode", "due_s"), [("reset", 110), ("adjust", None)])
 def test_t44_another_delay_while_unarmed(mode: str, due_s: int | None) -> None:
     """Row 6: after a run that left something, only ``reset`` starts anew when the delay changes."""
-    cluster = Cluster(mode, used=0, max="{f=90}", **{DELAY: "5"})
+    cluster = Cluster(mode, {"max": "{f=90}", DELAY: "5"}, used=0)
     cluster.run(80, bound=True)
     cluster.change(0, max="{f=30}")
     assert cluster.enforced(50) == "@5s NONE: target {'f': 50}"
@@ -191,7 +193,7 @@ def test_a_max_lowered_during_a_run_is_looked_at_afterwards(mode: str, due_s: in
 @pytest.mark.parametrize("mode", MODES)
 def test_j_t13_a_restart_begins_the_delay_again(mode: str) -> None:
     """The recovered task that lifts usage above the max arms, at 410."""
-    cluster = Cluster(mode, used=0, max="{f=30}", **{DELAY: "600"})
+    cluster = Cluster(mode, {"max": "{f=30}", DELAY: "600"}, used=0)
     cluster.pass_time(400)
     cluster.run(30)
     assert cluster.due_s is None
@@ -213,7 +215,7 @@ def test_j_t13_a_restart_begins_the_delay_again(mode: str) -> None:
 )
 def test_every_kind_of_tightening_arms(mode: str, before: str, after: str, target: dict[str, int]) -> None:
     """Row 8 and T46: some type is lower than before, or limited for the first time."""
-    cluster = Cluster(mode, max=before, **{DELAY: "600"})
+    cluster = Cluster(mode, {"max": before, DELAY: "600"})
     cluster.run(80, "s")
     cluster.change(0, max=after)
     assert cluster.enforced() == f"@600s FULL: target {target}"
@@ -222,7 +224,7 @@ def test_every_kind_of_tightening_arms(mode: str, before: str, after: str, targe
 @pytest.mark.parametrize("mode", MODES)
 def test_t42_usage_within_the_new_max_does_not_arm(mode: str) -> None:
     """Row 4."""
-    cluster = Cluster(mode, used=30, max="{f=90}", **{DELAY: "10"})
+    cluster = Cluster(mode, {"max": "{f=90}", DELAY: "10"}, used=30)
     cluster.change(0, max="{f=30}")
     assert cluster.due_s is None
 
@@ -230,7 +232,7 @@ def test_t42_usage_within_the_new_max_does_not_arm(mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_the_switch_arms_whoever_is_over_its_max(mode: str) -> None:
     """Enabled: the full delay from then on, whatever was changed before. Disabled: everything is forgotten."""
-    cluster = Cluster(mode, enabled=False, max="{f=30}", **{DELAY: "60"})
+    cluster = Cluster(mode, {"max": "{f=30}", DELAY: "60"}, enabled=False)
     cluster.change(5, max="{f=20}")
     assert cluster.due_s is None
     cluster.switch(10, "on")
@@ -243,7 +245,7 @@ def test_the_switch_arms_whoever_is_over_its_max(mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_growing_in_place_arms(mode: str) -> None:
     """A task resized above the max of its queue (scheduling.md 14); an armed timer stays as it is."""
-    cluster = Cluster(mode, used=30, max="{f=30}", **{DELAY: "60"})
+    cluster = Cluster(mode, {"max": "{f=30}", DELAY: "60"}, used=30)
     cluster.stage.play(["at=10s resize-ask k01 app=A f=12"])
     assert cluster.due_s == 70
     cluster.stage.play(["at=20s resize-ask k01 app=A f=15"])
@@ -253,7 +255,7 @@ def test_growing_in_place_arms(mode: str) -> None:
 def test_victims_in_flight_count_in_adjust_only() -> None:
     """Row 4: ``reset`` looks at what remains once they are gone."""
     for mode, armed in (("reset", False), ("adjust", True)):
-        cluster = Cluster(mode, max="{f=90}", **{DELAY: "5"})
+        cluster = Cluster(mode, {"max": "{f=90}", DELAY: "5"})
         cluster.change(0, max="{f=30}")
         assert "FULL" in cluster.enforced(10)
         cluster.change(20, max="{f=30,s=5}")
@@ -262,7 +264,7 @@ def test_victims_in_flight_count_in_adjust_only() -> None:
 
 def test_the_decision_tells_numbers_and_is_recorded_once() -> None:
     """Administrators learn target, freed, unmet and how many were told to leave (D.9)."""
-    cluster = Cluster("reset", max="{f=90}", **{DELAY: "1"})
+    cluster = Cluster("reset", {"max": "{f=90}", DELAY: "1"})
     cluster.change(0, max="{f=30}")
     effects = cluster.stage.engine.cycle(10**9, 1000).effects
     (decision,) = [effect for effect in effects if isinstance(effect, PreemptionDecided)]
