@@ -6,6 +6,8 @@ The ask holds a reservation of the node by then. It needs no age, no guarantee a
 
 from __future__ import annotations
 
+from typing import Final
+
 from core.model.allocations import Reservation
 from core.model.nodes import Node
 from core.partition import failing, preempting
@@ -13,6 +15,9 @@ from core.partition.state import PartitionState
 from core.partition.waiting import look_again
 from core.policies.preemption import required_node
 from core.policies.preemption.plan import PreemptionPlan
+
+ATTEMPT_COST: Final = 10
+"""Decisions that one such search counts for in a slice's budget."""
 
 
 def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
@@ -24,6 +29,7 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
     if ask.triggered or node.fits(ask.shape.pairs):
         return False
     state.preemption_attempts += 1
+    state.required_node_attempts += 1
     result = required_node.plan(state, ask, node)
     if isinstance(result, PreemptionPlan):
         refusal = preempting.unlawful(state, result)

@@ -18,7 +18,7 @@ from core.partition.waiting import park_below_quota, park_without_node
 
 def serve(state: PartitionState, now_ns: int) -> int:
     """Try every reserved ask that may be placed now. Returns how many decisions that counts for."""
-    attempts = state.preemption_attempts
+    attempts, required = state.preemption_attempts, state.required_node_attempts
     ready = sorted(state.reserved_ready, key=lambda reservation: turn(reservation.ask))
     state.reserved_ready.clear()
     for _, own in groupby(ready, key=lambda reservation: reservation.ask.application):
@@ -27,7 +27,8 @@ def serve(state: PartitionState, now_ns: int) -> int:
             _try_own_node(state, reservation, now_ns)
         for reservation in reservations:
             _try_elsewhere(state, reservation, now_ns)
-    return len(ready) + preempting.ATTEMPT_COST * (state.preemption_attempts - attempts)
+    attempts, required = state.preemption_attempts - attempts, state.required_node_attempts - required
+    return len(ready) + preempting.ATTEMPT_COST * (attempts - required) + required_node.ATTEMPT_COST * required
 
 
 def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:

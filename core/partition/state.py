@@ -117,6 +117,8 @@ class PartitionState:
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0
+        self.required_node_attempts = 0
+        """How many of them were for asks that must run on one node."""
         self.preemptions = 0
 
     @property

@@ -17,6 +17,7 @@ search          the node, by the solution key
 predicates      what the shim says about it
 =============== ===============================================================================================
 
-Room on a node that an ask must run on (C) is :mod:`.required_node`. A lowered max (D) is enforced by :mod:`.quota`, which
-asks :mod:`.quota_shares` what each leaf has to bear and :mod:`.quota_victims` who goes; :mod:`.quota_timer` says when.
+Room on a node that an ask must run on (C) is :mod:`.required_node`. A lowered max (D) is enforced by :mod:`.quota`,
+which asks :mod:`.quota_shares` what each leaf has to bear and :mod:`.quota_victims` who goes; :mod:`.quota_timer` says
+when.
 """
