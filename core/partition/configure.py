@@ -12,7 +12,7 @@ from core.config.model import PartitionConfig, QueueConfig
 from core.domain.effects import Effect
 from core.model.callbacks import Callbacks
 from core.model.queues import DynamicTerms, Queue
-from core.partition import admission, dynamic_queues, preempting, user_accounting
+from core.partition import admission, dynamic_queues, preempting, quota_timers, user_accounting
 from core.partition.state import PartitionState
 from core.partition.waiting import activate, queue_gained
 from core.policies.node_score import NodeScore
@@ -29,7 +29,7 @@ def build(
     *callbacks*: those of the engine; without, nobody is ever asked.
     """
     state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
-    update(state, config)
+    update(state, config, now_ns)
     _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
     return state
 
@@ -51,8 +51,9 @@ def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
     return found
 
 
-def update(state: PartitionState, config: PartitionConfig) -> None:
+def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     """Make the partition follow *config*, which :func:`obstacles` has no objection to."""
+    quotas_before = quota_timers.settings(state)
     listed = dict(_walk(config.root, "root"))
     state.placement_rules = compile_rules(config.placement_rules)
     state.preemption = config.preemption
@@ -71,6 +72,7 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
         queue.refresh_priority()
         queue_gained(state, queue)
     _watch_again(state)
+    quota_timers.reconfigured(state, quotas_before, now_ns)
 
 
 def _apply_queue(state: PartitionState, path: str, config: QueueConfig) -> None:
