@@ -47,7 +47,7 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
 
 
 def _decide(state: PartitionState, now_ns: int, budget: int) -> bool:
-    while budget > 0 and not state.callbacks.full:
+    while budget > 0 and not (state.callbacks.full and state.callbacks.predicates):
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
         elif state.gangs:

@@ -260,6 +260,9 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
             if queue.parent is not None:
                 queue.parent.order.mark(queue)
         request.shape = shape
+        if request.dialogue is not None:  # It was about victims for another size.
+            request.dialogue = None
+            request.attempt_due = True
         if waits:
             enqueue(state, request)
         if reserved is not None:

@@ -64,8 +64,8 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
         elif ask.reservation is not None:
             ask.attempt_due = True
             look_again(state, ask.reservation)
-        else:  # The shim is being asked about it, or has just refused it.
-            _due_at(state, ask, now_ns + PASS_NS)
+        else:  # The shim is being asked about it, or has just refused it: noted until it is back.
+            ask.attempt_due = True
 
 
 def begin_pass(state: PartitionState, now_ns: int) -> None:
@@ -101,6 +101,9 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         if ask.outcome is not refused:
             ask.outcome = refused
             record(state, guarantee.KIND, ask, now_ns, refused)
+        return False
+    if state.callbacks.full and ask.dialogue is None:
+        _due_at(state, ask, now_ns + PASS_NS)
         return False
     leaf = ask.queue
     ask.attempt_due = False
@@ -275,6 +278,7 @@ def forget(state: PartitionState, ask: Allocation) -> None:
     """*ask* is withdrawn: its claim and reservation go, its victims still leave (B.7)."""
     ledger.unclaim(ask)
     ask.dialogue = None
+    ask.attempt_due = False
     for victim in ask.victims.values():
         victim.preemptor = None
     ask.victims.clear()
@@ -320,7 +324,7 @@ def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> lis
     found: list[Allocation] = []
     leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting]
     for leaf in sorted(leaves, key=_net_share):
-        served = [a for a in leaf.applications.values() if a.state not in UNSERVED]
+        served = [a for a in leaf.applications.values() if a.state not in UNSERVED and not a.backoff_until_ns]
         for application in sorted(served, key=application_key):
             groups = [group for group in application.groups.values() if not group.kept_back]
             due = [ask for group in groups for ask in group.due if ask not in tried]

@@ -82,11 +82,11 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         return
     if now_ns - reservation.made_ns >= RESERVATION_TIMEOUT_NS and not ask.victims:
         preempting.give_up_reservation(state, ask, now_ns)
-    elif ask.refused is not None:
-        vetting.refused_everywhere(state, ask, now_ns)
     elif limited is not None and limited.account is not None:
         park_below_limit(reservation, ask.shape, limited.account)
     elif limited is not None and limited.queue is not None:
         park_below_quota(reservation, ask.shape, limited.queue)
+    elif ask.refused is not None:
+        vetting.refused_everywhere(state, ask, now_ns)
     elif not ask.spec.required_node:
         park_without_node(state, reservation, ask.shape)

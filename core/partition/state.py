@@ -96,8 +96,8 @@ class PartitionState:
         """Somebody is told every second which asks wait for a node."""
         self.held_count = 0
         """Asks charged on a node while the shim is asked about it."""
-        self.refused: Final[dict[Shape, dict[Allocation, None]]] = {}
-        """Asks that the shim refused on every node with room; each comes back by itself after a pause."""
+        self.refused: Final[dict[Shape, dict[frozenset[str], dict[Allocation, None]]]] = {}
+        """Asks that the shim refused on every node with room, by these nodes; each comes back after a pause."""
         self.reserved_ready: Final[dict[Reservation, None]] = {}
         """Reservations whose ask something may let be placed now."""
         self.reservation_delay_ns: int | None = RESERVATION_DELAY_NS
