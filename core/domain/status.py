@@ -49,3 +49,42 @@ class EngineStatus(NamedTuple):
     rm_id: str
     checksum: str
     partitions: tuple[PartitionStatus, ...]
+
+
+class QueueLevel(NamedTuple):
+    """One queue on the way from a queue to the root. ``headroom``: its own max less what is used, types in max only."""
+
+    path: str
+    guaranteed: Resources
+    max: Resources
+    used: Resources
+    pending: Resources
+    preempting: Resources
+    headroom: Resources
+
+
+class Bound(NamedTuple):
+    """The level that leaves least of one type: ``left`` of its ``max``, negative above it."""
+
+    type: str
+    path: str
+    left: int
+    max: int
+
+
+class QueueExplanation(NamedTuple):
+    """What a queue may still take, and why no more (config.md 7.3).
+
+    levels      the queue first, the root last
+    headroom    the least over all levels; an absent type is not bounded, except that the root offers none of it
+    bounds      what sets it, one for each type in ``headroom``, by type
+    tightest    the bound with the smallest part of its max left; ``None``: nothing bounds
+    """
+
+    path: str
+    leaf: bool
+    draining: bool
+    levels: tuple[QueueLevel, ...]
+    headroom: Resources
+    bounds: tuple[Bound, ...]
+    tightest: Bound | None

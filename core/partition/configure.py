@@ -39,7 +39,7 @@ def build(
 def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
     """What stands against applying *config* to this running partition; empty: nothing."""
     found: list[str] = []
-    for path, queue_config in _walk(config.root, "root"):
+    for path, queue_config in walk(config.root, "root"):
         queue = state.queues.get(path)
         if queue is None or queue.parent is None:
             continue
@@ -182,10 +182,11 @@ def _watch_again(state: PartitionState) -> None:
                 activate(group)
 
 
-def _walk(config: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:
+def walk(config: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:
+    """*config*, which stands at *path*, and all below with their paths, parents first."""
     yield path, config
     for child in config.children:
-        yield from _walk(child, f"{path}.{child.name}")
+        yield from walk(child, f"{path}.{child.name}")
 
 
 def _empties(queue: Queue) -> bool:

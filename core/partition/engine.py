@@ -31,7 +31,7 @@ from core.domain.commands import (
 from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Rejection
-from core.domain.status import EngineStatus
+from core.domain.status import EngineStatus, QueueExplanation
 from core.model.callbacks import Callbacks
 from core.partition import (
     allocation_intake,
@@ -39,6 +39,7 @@ from core.partition import (
     autoscaling,
     configure,
     cycle,
+    explaining_quota,
     inquiries,
     lifecycle,
     node_intake,
@@ -47,6 +48,7 @@ from core.partition import (
     vetting,
 )
 from core.partition.state import RESERVATION_DELAY_NS, PartitionState
+from core.partition.what_if import WhatIf
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,9 @@ class Engine:
         """The registered manager; empty: nobody."""
         self.checksum: str = ""
         """Of the configuration in force; empty while nobody is registered."""
+        self.configuration: Configuration | None = None
+        """The configuration in force, with its warnings; ``None`` while nobody is registered."""
+        self._prepared: tuple[str, Configuration] | None = None
         self._outbox: list[Effect] = []
         """Answers not yet handed over, shared by all partitions so that they keep their order."""
         self._partitions: dict[str, PartitionState] = {}
@@ -92,6 +97,23 @@ class Engine:
         """
         self._handlers[type(command)](command, now_ns)
         return self._take_effects()
+
+    def prepare(self, text: str, configuration: Configuration) -> None:
+        """*configuration* is what *text* says: the next command with that text need not read it again.
+
+        A hint, and no command: without it the same happens, only later.
+        """
+        self._prepared = (text, configuration)
+
+    def what_if(self) -> WhatIf:
+        """A copy of what configurations shape, to try one on. Cost: linear in queues and applications."""
+        return WhatIf(self.rm_id, self.configuration, self._partitions)
+
+    def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
+        """What bounds the queue at *path* in *partition* (full name), level by level; ``None``: there is none."""
+        state = self._partitions.get(partition)
+        queue = state.queues.get(path.lower()) if state is not None else None
+        return explaining_quota.explain(state, queue) if state is not None and queue is not None else None
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
         """One slice of the allocation cycle: at most about *budget* decisions per partition."""
@@ -156,12 +178,22 @@ class Engine:
                 Fault.OTHER_MANAGER, f"resource manager {self.rm_id!r} is registered; only one is served"
             )
         self._forget()
-        configuration = load(command.config)
+        configuration = self._read(command.config)
         for partition in configuration.partitions:
             name = full_partition_name(command.rm_id, partition.name)
             self._build(name, partition, now_ns)
-        self.checksum = configuration.checksum
+        self._in_force(configuration)
         self.rm_id = command.rm_id
+
+    def _read(self, text: str) -> Configuration:
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0] == text:
+            return prepared[1]
+        return load(text)
+
+    def _in_force(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.checksum = configuration.checksum
 
     def _build(self, name: str, config: PartitionConfig, now_ns: int) -> None:
         state = self._partitions[name] = configure.build(name, config, now_ns, self._outbox, self._callbacks)
@@ -175,6 +207,7 @@ class Engine:
     def _forget(self) -> None:
         self.rm_id = ""
         self.checksum = ""
+        self.configuration = None
         self._partitions = {}
         self._outbox.clear()
         self._callbacks.open.clear()
@@ -182,7 +215,7 @@ class Engine:
     def _configure(self, command: UpdateConfiguration, now_ns: int) -> None:
         """Replace the queue configuration, whole or not at all (protocol.md 5.4)."""
         self._require(command.rm_id, "UpdateConfiguration")
-        configuration = load(command.config)
+        configuration = self._read(command.config)
         if configuration.checksum == self.checksum:
             return
         listed = {full_partition_name(self.rm_id, p.name): p for p in configuration.partitions}
@@ -198,7 +231,7 @@ class Engine:
                 self._build(name, partition, now_ns)
             else:
                 configure.update(running, partition)
-        self.checksum = configuration.checksum
+        self._in_force(configuration)
 
     def _refuse_obstacles(self, configuration: Configuration) -> None:
         found = [
