@@ -31,9 +31,7 @@ def _partition(new: PartitionConfig, old: PartitionConfig | None) -> PartitionCo
 
 def _queue(new: QueueConfig, old: QueueConfig) -> QueueConfig:
     before = {child.name: child for child in old.children}
-    children = tuple(
-        _queue(child, before[child.name]) if child.name in before else child for child in new.children
-    )
+    children = tuple(_queue(child, before[child.name]) if child.name in before else child for child in new.children)
     same = len(children) == len(old.children) and all(a is b for a, b in zip(children, old.children, strict=True))
     if same and own_settings(new) == own_settings(old):
         return old

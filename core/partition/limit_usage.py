@@ -77,9 +77,7 @@ def _usage(
     return usage, limits
 
 
-def _binding(
-    user: str, group: str | None, limits: tuple[LimitConfig, ...]
-) -> Iterator[tuple[str, str, LimitConfig]]:
+def _binding(user: str, group: str | None, limits: tuple[LimitConfig, ...]) -> Iterator[tuple[str, str, LimitConfig]]:
     """A user that only ``*`` names has a limit of its own; the group ``*`` is shared."""
     named = next((limit for limit in limits if user in limit.users), None)
     limit = named or next((limit for limit in limits if _EVERYBODY in limit.users), None)

@@ -7,7 +7,7 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
-from kornel.v1.status_pb2 import GetStatusRequest, GetStatusResponse
+from kornel.v1.status_pb2 import ExplainQueueRequest, ExplainQueueResponse, GetStatusRequest, GetStatusResponse
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 
 from core.service.scheduler_service import MESSAGE_LIMIT
@@ -27,7 +27,7 @@ def check_health(address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
                 health_pb2.HealthCheckRequest(), timeout=timeout_s
             )
         except grpc.RpcError as error:
-            raise _unreachable(address, error) from error
+            raise unreachable(address, error) from error
     return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 
 
@@ -41,9 +41,22 @@ def fetch_status(
             request = GetStatusRequest(partition=partition, audit=audit)
             return StatusServiceStub(channel).GetStatus(request, timeout=timeout_s)
         except grpc.RpcError as error:
-            raise _unreachable(address, error) from error
+            raise unreachable(address, error) from error
 
 
-def _unreachable(address: str, error: grpc.RpcError) -> CoreUnreachable:
+def explain_queue(
+    address: str, path: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
+) -> ExplainQueueResponse:
+    """What bounds the queue at *path*. Raises :class:`CoreUnreachable`, also for a queue that does not exist."""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            request = ExplainQueueRequest(partition=partition, path=path)
+            return StatusServiceStub(channel).ExplainQueue(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise unreachable(address, error) from error
+
+
+def unreachable(address: str, error: grpc.RpcError) -> CoreUnreachable:
+    """*error* of a call to *address* in words."""
     assert isinstance(error, grpc.Call)
     return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}")

@@ -17,6 +17,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from core.config.model import Configuration
 from core.config.problems import ConfigError
 from core.domain.commands import (
     Command,
@@ -29,8 +30,10 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Effect, PreemptionDecided
+from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Outcome
-from core.domain.status import EngineStatus
+from core.domain.status import EngineStatus, QueueExplanation
+from core.partition.what_if import WhatIf
 from core.service.clock import SECOND_NS, Clock, Timer
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
@@ -80,6 +83,7 @@ class ConfigurationChange:
 class _Call:
     command: RegisterManager | UpdateConfiguration
     answer: asyncio.Future[ConfigurationChange]
+    configuration: Configuration | None = None
 
 
 class PartitionRunner:
@@ -121,15 +125,38 @@ class PartitionRunner:
         """End *stream* once everything queued before is done, and its responses are sent."""
         await self._put(_EndOfStream(stream, error))
 
-    async def call(self, command: RegisterManager | UpdateConfiguration) -> ConfigurationChange:
-        """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`."""
+    async def call(
+        self, command: RegisterManager | UpdateConfiguration, configuration: Configuration | None = None
+    ) -> ConfigurationChange:
+        """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`.
+
+        *configuration*: what its text says, if somebody has read it already.
+        """
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
-        await self._put(_Call(command, answer))
+        await self._put(_Call(command, answer, configuration))
         return await answer
 
     def status(self, *, audited: bool = False) -> EngineStatus:
         """The engine as of now; no slice or command is under way when anybody else runs."""
         return self._engine.status(audited=audited)
+
+    @property
+    def rm_id(self) -> str:
+        """The registered resource manager; empty: none."""
+        return self._engine.rm_id
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """In force; ``None`` while nobody is registered."""
+        return self._engine.configuration
+
+    def what_if(self) -> WhatIf:
+        """The queues as of now, to try a configuration on."""
+        return self._engine.what_if()
+
+    def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
+        """What bounds a queue of *partition* (bare or full name) now; ``None``: unknown."""
+        return self._engine.explain_queue(full_partition_name(self._engine.rm_id, partition), path)
 
     def stop(self) -> None:
         """Take nothing more, finish what is queued, and let :meth:`run` return."""
@@ -194,6 +221,8 @@ class PartitionRunner:
 
     def _call(self, call: _Call) -> None:
         try:
+            if call.configuration is not None:
+                self._engine.prepare(call.command.config, call.configuration)
             before = self._engine.checksum
             effects = self._apply(call.command)
             checksum = self._engine.checksum

@@ -9,6 +9,10 @@
     OtherManagerOnStream          INVALID_ARGUMENT      the author of the client
     ResyncRequired                FAILED_PRECONDITION   the caller: register again
     UnknownPartition              NOT_FOUND             the caller
+    UnknownQueue                  NOT_FOUND             the caller
+    UnknownVersion                NOT_FOUND             the caller
+    VersionNotApplied             FAILED_PRECONDITION   the caller: another version
+    NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
     anything else                 INTERNAL              us: it is a bug
 
@@ -54,6 +58,22 @@ class UnknownPartition(ServiceError):
     """Asked about a partition that does not exist."""
 
 
+class UnknownQueue(ServiceError):
+    """Asked about a queue that does not exist."""
+
+
+class UnknownVersion(ServiceError):
+    """Asked for a configuration that is not kept."""
+
+
+class VersionNotApplied(ServiceError):
+    """Asked to go back to a configuration that never was in force."""
+
+
+class NothingRegistered(ServiceError):
+    """Asked about the configuration in force while nobody is registered."""
+
+
 class ShuttingDown(ServiceError):
     """The core stops and takes nothing more."""
 
@@ -82,6 +102,10 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     OtherManagerOnStream: grpc.StatusCode.INVALID_ARGUMENT,
     ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
+    UnknownQueue: grpc.StatusCode.NOT_FOUND,
+    UnknownVersion: grpc.StatusCode.NOT_FOUND,
+    VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,
+    NothingRegistered: grpc.StatusCode.FAILED_PRECONDITION,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     EngineFault: grpc.StatusCode.INTERNAL,
 }

@@ -7,23 +7,37 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.partition_names import full_partition_name
 from core.domain.resources import Resources, clamp
-from core.domain.status import PartitionStatus, QueueStatus
+from core.domain.status import Bound, PartitionStatus, QueueExplanation, QueueLevel, QueueStatus
+from core.service.configuring import Configurator
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
-from core.service.status_codes import UnknownPartition
+from core.service.status_codes import UnknownPartition, UnknownQueue
 
 
 class StatusService:
     """``version``: of this core."""
 
-    def __init__(self, runner: PartitionRunner, *, logger: FilteringBoundLogger, version: str) -> None:
+    def __init__(
+        self, runner: PartitionRunner, configurator: Configurator, *, logger: FilteringBoundLogger, version: str
+    ) -> None:
         self._runner = runner
+        self._configurator = configurator
         self._logger = logger
         self._version = version
 
     def handlers(self) -> dict[str, Handler]:
         """The calls by method name."""
-        return {"GetStatus": unary(pb.GetStatusRequest, self._get, self._logger)}
+        return {
+            "GetStatus": unary(pb.GetStatusRequest, self._get, self._logger),
+            "ExplainQueue": unary(pb.ExplainQueueRequest, self._explain_queue, self._logger),
+        }
+
+    async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
+        """config.md 7.3."""
+        found = self._runner.explain_queue(request.partition, request.path)
+        if found is None:
+            raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
+        return _explanation(found)
 
     async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
         status = self._runner.status(audited=request.audit)
@@ -37,6 +51,8 @@ class StatusService:
             rm_id=status.rm_id,
             core_version=self._version,
             configuration_checksum=status.checksum,
+            configuration_version=self._configurator.in_force,
+            configuration_problem=self._configurator.problem,
             partitions=[_partition(partition, with_queues=not request.omit_queues) for partition in partitions],
         )
 
@@ -73,6 +89,34 @@ def _queue(queue: QueueStatus) -> pb.QueueStatus:
         application_count=queue.applications,
         priority=queue.priority,
     )
+
+
+def _explanation(found: QueueExplanation) -> pb.ExplainQueueResponse:
+    return pb.ExplainQueueResponse(
+        path=found.path,
+        leaf=found.leaf,
+        state="Draining" if found.draining else "Active",
+        levels=[_level(level) for level in found.levels],
+        headroom=_amounts(found.headroom),
+        bounds=[_bound(bound) for bound in found.bounds],
+        tightest=_bound(found.tightest) if found.tightest is not None else None,
+    )
+
+
+def _level(level: QueueLevel) -> pb.QueueLevel:
+    return pb.QueueLevel(
+        path=level.path,
+        guaranteed=_amounts(level.guaranteed),
+        max=_amounts(level.max),
+        used=_amounts(level.used),
+        pending=_amounts(level.pending),
+        preempting=_amounts(level.preempting),
+        headroom=_amounts(level.headroom),
+    )
+
+
+def _bound(bound: Bound) -> pb.QueueBound:
+    return pb.QueueBound(type=bound.type, path=bound.path, left=clamp(bound.left), max=clamp(bound.max))
 
 
 def _amounts(resources: Resources) -> dict[str, int]:

@@ -39,6 +39,10 @@ class StatusServiceStub:
     """
     ExplainAsk: _grpc.UnaryUnaryMultiCallable[_status_pb2.ExplainAskRequest, _status_pb2.ExplainAskResponse]
     """Why an ask waits, and what it waits for. NOT_FOUND for an ask or allocation that the core does not know."""
+    ExplainQueue: _grpc.UnaryUnaryMultiCallable[_status_pb2.ExplainQueueRequest, _status_pb2.ExplainQueueResponse]
+    """How much a queue may still take, level by level up to the root, and which level and type leave least. NOT_FOUND for
+    a queue or partition that does not exist.
+    """
     GetStateDump: _grpc.UnaryUnaryMultiCallable[_status_pb2.GetStateDumpRequest, _status_pb2.GetStateDumpResponse]
     """Everything that helps to understand a core, the shim's own state included, as one JSON object. For people and bug
     reports: what it holds may change. Takes time in a large cluster.
@@ -55,6 +59,10 @@ class StatusServiceAsyncStub(StatusServiceStub):
     """
     ExplainAsk: _aio.UnaryUnaryMultiCallable[_status_pb2.ExplainAskRequest, _status_pb2.ExplainAskResponse]  # type: ignore[assignment]
     """Why an ask waits, and what it waits for. NOT_FOUND for an ask or allocation that the core does not know."""
+    ExplainQueue: _aio.UnaryUnaryMultiCallable[_status_pb2.ExplainQueueRequest, _status_pb2.ExplainQueueResponse]  # type: ignore[assignment]
+    """How much a queue may still take, level by level up to the root, and which level and type leave least. NOT_FOUND for
+    a queue or partition that does not exist.
+    """
     GetStateDump: _aio.UnaryUnaryMultiCallable[_status_pb2.GetStateDumpRequest, _status_pb2.GetStateDumpResponse]  # type: ignore[assignment]
     """Everything that helps to understand a core, the shim's own state included, as one JSON object. For people and bug
     reports: what it holds may change. Takes time in a large cluster.
@@ -80,6 +88,16 @@ class StatusServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_status_pb2.ExplainAskResponse, _abc.Awaitable[_status_pb2.ExplainAskResponse]]:
         """Why an ask waits, and what it waits for. NOT_FOUND for an ask or allocation that the core does not know."""
+
+    @_abc_1.abstractmethod
+    def ExplainQueue(
+        self,
+        request: _status_pb2.ExplainQueueRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_status_pb2.ExplainQueueResponse, _abc.Awaitable[_status_pb2.ExplainQueueResponse]]:
+        """How much a queue may still take, level by level up to the root, and which level and type leave least. NOT_FOUND for
+        a queue or partition that does not exist.
+        """
 
     @_abc_1.abstractmethod
     def GetStateDump(

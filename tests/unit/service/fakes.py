@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from core.config.loader import checksum
+from core.config.model import Configuration
 from core.domain.commands import (
     AllocationSpec,
     Command,
@@ -21,7 +22,8 @@ from core.domain.commands import (
 )
 from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted
 from core.domain.resources import NOTHING
-from core.domain.status import EngineStatus
+from core.domain.status import EngineStatus, QueueExplanation
+from core.partition.what_if import WhatIf
 
 
 @dataclass
@@ -36,6 +38,7 @@ class FakeEngine:
 
     rm_id: str = ""
     checksum: str = ""
+    configuration: Configuration | None = None
     preemption_interval_ns: int | None = None
     wakeup_ns: int | None = None
     placing: bool = True
@@ -70,6 +73,15 @@ class FakeEngine:
             case UpdateAllocations():
                 self.pending.extend(command.allocations)
                 return []
+
+    def prepare(self, text: str, configuration: Configuration) -> None:
+        self.configuration = configuration
+
+    def what_if(self) -> WhatIf:
+        return WhatIf(self.rm_id, self.configuration, {})
+
+    def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
+        return None
 
     def cycle(self, now_ns: int, budget: int) -> FakeSlice:
         self.cycles.append(now_ns)
