@@ -6,12 +6,14 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TRACE  ?=
 TESTS  ?=
+STEPS  ?= 1000000
+SEED   ?= 0
 
 PACKAGES := core shim_client shim_mock conformance
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test bench lint format types proto proto-check proto-image lock ci clean
+.PHONY: help venv demo test soak bench lint format types proto proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +32,9 @@ demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir replays a trace
 
 test: $(STAMP) ## run the test suite (TESTS=path for a part of it)
 	$(BIN)/python -m pytest $(TESTS)
+
+soak: $(STAMP) ## do a million random steps and check each (STEPS=, SEED=); failures go to build/
+	$(BIN)/python -m tests.properties.machine --steps $(STEPS) --seed $(SEED)
 
 bench: $(STAMP) ## run the benchmarks
 	$(BIN)/python -m tests.bench

@@ -47,12 +47,12 @@ async def gang_timeout(bench: Bench, *, style: str = "Soft") -> None:
     await bench.clock.advance(2)
 
 
-async def whole_gang(bench: Bench, *, vcore: int = 1000) -> None:
+async def whole_gang(bench: Bench, *, vcore: int = 1000, timeout_ms: int = 1000) -> None:
     """app is Running with its placeholders p1 and p2, all it announced, on n1, and nothing else."""
     await bench.reg()
     await bench.node("n1")
     await bench.send_applications(
-        messages.application("app", gang={"vcore": 2 * vcore}, gang_timeout_ms=1000, gang_style="Soft")
+        messages.application("app", gang={"vcore": 2 * vcore}, gang_timeout_ms=timeout_ms, gang_style="Soft")
     )
     await bench.expect(app_accepted("app"))
     await bench.send(placeholder("p1", vcore), placeholder("p2", vcore))
@@ -61,9 +61,9 @@ async def whole_gang(bench: Bench, *, vcore: int = 1000) -> None:
     await bench.expect(updated("app", "Running"))
 
 
-async def replacing(bench: Bench, *, vcore: int = 1000, real_vcore: int = 1000) -> str:
+async def replacing(bench: Bench, *, vcore: int = 1000, real_vcore: int = 1000, timeout_ms: int = 1000) -> str:
     """:func:`whole_gang` with real ask r, for which the core gives up a placeholder. Returns that one's key."""
-    await whole_gang(bench, vcore=vcore)
+    await whole_gang(bench, vcore=vcore, timeout_ms=timeout_ms)
     await bench.send(messages.allocation("r", real_vcore, group=GROUP))
     chosen = await bench.one_of(released("p1", si.PLACEHOLDER_REPLACED), released("p2", si.PLACEHOLDER_REPLACED))
     await bench.silence()

@@ -11,7 +11,6 @@ from typing import Final
 
 LAST_CASE: Final = 157
 
-_GANG = "gang scheduling is not implemented: placeholders are neither timed out nor replaced"
 _CALLBACKS = "kornel.v1 has no callback service yet"
 _NO_SCRIPT = "needs a predicate that keeps a replacement off its own node, and there is no callback service yet"
 
@@ -19,11 +18,7 @@ GAPS: Final = MappingProxyType(
     {
         9: "user and group limits are not enforced",
         43: _NO_SCRIPT,
-        44: _GANG,
         45: _NO_SCRIPT,
-        72: _GANG,
-        96: _GANG,
-        **dict.fromkeys((*range(114, 120), *range(122, 129), 154), _GANG),
         **dict.fromkeys(range(141, 150), _CALLBACKS),
     }
 )

@@ -13,9 +13,10 @@ from core.cli_options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Addre
 from core.cli_quota import queue_app
 from core.partition.engine import Engine
 from core.service import client, entry
+from core.service.clock import SECOND_NS
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.server import AddressUnavailable, ServerSettings
-from core.service.status_text import render_status
+from core.service.status_text import render_explanation, render_status
 
 app = typer.Typer(
     name="kornel",
@@ -26,6 +27,8 @@ app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.add_typer(queue_app, name="queue")
+ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)
+app.add_typer(ask_app, name="ask")
 
 
 @app.command()
@@ -57,6 +60,16 @@ def serve(
             help="File to write the address to, in one piece, once the core serves.",
         ),
     ] = None,
+    callback_timeout: Annotated[
+        float,
+        typer.Option(
+            "--callback-timeout",
+            metavar="SECONDS",
+            min=0.01,
+            max=60,
+            help="How long a shim may take to answer a question, unless it says so itself.",
+        ),
+    ] = 1.0,
 ) -> None:
     """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
 
@@ -76,6 +89,7 @@ def serve(
         config_file=config,
         watch=watch,
         ready_file=ready_file,
+        callback_timeout_ns=int(callback_timeout * SECOND_NS),
     )
     try:
         well = entry.run(Engine(), settings, build_logger(log_format, log_level))
@@ -117,6 +131,41 @@ def status(
         typer.echo(MessageToJson(found, always_print_fields_with_no_presence=True, preserving_proto_field_name=True))
     else:
         typer.echo(render_status(found))
+
+
+@app.command()
+def dump(
+    grpc: Address = DEFAULT_ADDRESS,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")
+    ] = client.DUMP_TIMEOUT_S,
+) -> None:
+    """Print everything a core and its shim say of themselves, as one JSON object. Exits 1 when none answers."""
+    try:
+        typer.echo(client.fetch_dump(grpc, timeout))
+    except client.CoreUnreachable as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_FAILED) from error
+
+
+@ask_app.command("show")
+def ask_show(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Key of the ask or allocation.")],
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Annotated[str, typer.Option(help="Its partition; empty means default.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print kornel.v1.ExplainAskResponse as JSON.")] = False,
+    timeout: Timeout = client.DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show where an ask stands and what it waits for. Exits 1 for one that the core does not know."""
+    try:
+        found = client.explain_ask(grpc, key, partition, timeout)
+    except client.CoreUnreachable as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_FAILED) from error
+    if as_json:
+        typer.echo(MessageToJson(found, always_print_fields_with_no_presence=True, preserving_proto_field_name=True))
+    else:
+        typer.echo(render_explanation(key, found))
 
 
 @app.command()

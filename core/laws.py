@@ -179,6 +179,7 @@ def _eligible(case: _Case) -> Iterator[Violation]:
             ),
             "bound to its required node": bool(victim.spec.required_node),
             "being released": victim.released,
+            "taking the place of a placeholder": victim.replaces is not None,
             "already a victim": victim.preempted,
         }
         seen.add(victim.key)

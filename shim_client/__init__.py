@@ -17,6 +17,13 @@ and the decisions as typed values. It knows the wire contract only, never the co
 """
 
 from shim_client.asks import Ask, Generation, resource
+from shim_client.callbacks import (
+    CallbackAttachment,
+    CallbackHandler,
+    PredicatesQuestion,
+    PreemptionQuestion,
+    SchedulingState,
+)
 from shim_client.client import ShimClient
 from shim_client.errors import (
     CallFailed,
@@ -53,15 +60,20 @@ __all__ = [
     "AskRejected",
     "AskReleased",
     "CallFailed",
+    "CallbackAttachment",
+    "CallbackHandler",
     "ConnectionLost",
     "CoreUnreachable",
     "Generation",
     "NodeAccepted",
     "NodeRejected",
     "NotSupported",
+    "PredicatesQuestion",
+    "PreemptionQuestion",
     "RegistrationRefused",
     "Released",
     "ResyncRequired",
+    "SchedulingState",
     "ShimClient",
     "ShimClientError",
     "StreamKind",

@@ -9,18 +9,20 @@ here.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
-from kornel.v1 import configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
+from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 
 from shim_client.asks import Ask, Generation
+from shim_client.callbacks import CallbackAttachment, CallbackHandler
 from shim_client.errors import (
     CallFailed,
     ConnectionLost,
@@ -101,6 +103,7 @@ class ShimClient:
         self._inbox_capacity = inbox
         self._channel: grpc.aio.Channel | None = None
         self._streams: asyncio.Task[None] | None = None
+        self._attachments: list[CallbackAttachment] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -180,9 +183,36 @@ class ShimClient:
         if self._streams is None or self._streams.done():
             self._begin()
             self._streams = asyncio.create_task(self._run_streams(), name=f"streams of {self.rm_id}")
+        for attachment in self._attachments:
+            attachment.registered()
+
+    async def attach_callbacks(self, handler: CallbackHandler, *, timeout_s: float | None = None) -> CallbackAttachment:
+        """Have *handler* asked and told what it overrides, until the client or the attachment is closed.
+
+        To be called after :meth:`register`. *timeout_s*: how long the core waits for an answer; ``None``: its
+        default. Raises ResyncRequired without a registration, NotSupported for a core without callbacks.
+        """
+        channel = self._open_channel()
+        stub = callback_pb2_grpc.CallbackServiceStub(channel)
+
+        async def connected() -> None:
+            await wait_until_ready(channel, self._reconnect_s)
+
+        attachment = CallbackAttachment(
+            handler, rm_id=self.rm_id, timeout_s=timeout_s, start=stub.Attach, connected=connected
+        )
+        try:
+            await attachment.attached()
+        except BaseException:
+            await attachment.close()
+            raise
+        self._attachments.append(attachment)
+        return attachment
 
     async def close(self) -> None:
         """Write what is queued, half-close the streams, and leave nothing running. Safe to call twice."""
+        await asyncio.gather(*(attachment.close() for attachment in self._attachments))
+        self._attachments.clear()
         if self._streams is not None:
             for outbox in self._outboxes():
                 await outbox.close()
@@ -349,6 +379,28 @@ class ShimClient:
             return await stub.GetStatus(request, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise _call_failed("GetStatus", error) from error
+
+    async def state_dump(self) -> dict[str, Any]:
+        """Everything that helps to understand the core, this shim's own state included (``kornel.v1``)."""
+        stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
+        try:
+            answer = await stub.GetStateDump(status_pb2.GetStateDumpRequest(), timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise _call_failed("GetStateDump", error) from error
+        dump: dict[str, Any] = json.loads(answer.json)
+        return dump
+
+    async def explain_ask(self, key: str, partition: str = "") -> status_pb2.ExplainAskResponse:
+        """Where an ask stands and what kept it from being placed (``kornel.v1``).
+
+        Raises CallFailed for an ask that the core does not know.
+        """
+        stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
+        request = status_pb2.ExplainAskRequest(partition=partition, allocation_key=key)
+        try:
+            return await stub.ExplainAsk(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise _call_failed("ExplainAsk", error) from error
 
     def _open_channel(self) -> grpc.aio.Channel:
         if self._channel is None:

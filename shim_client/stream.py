@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
 from shim_client.errors import ConnectionLost, ResyncRequired, StreamRefused
-from shim_client.outbox import Outbox
-from shim_client.updates import StreamKind
 
 Entry = TypeVar("Entry", bound=Message)
+Written_co = TypeVar("Written_co", bound=Message, covariant=True)
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
 
@@ -39,22 +38,36 @@ FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 5.0
 
 
+class Source(Protocol[Written_co]):
+    """Where a stream gets what it writes: an :class:`shim_client.outbox.Outbox`, for one."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will be added."""
+
+    async def batch(self) -> Sequence[Written_co]:
+        """The entries of the next request. Empty: closed and drained."""
+
+    async def written(self, count: int) -> None:
+        """The first *count* of them have been sent."""
+
+
 class DuplexStream(Generic[Entry, Request, Response]):
     """Runs one stream of the service until it is closed or beyond repair."""
 
     def __init__(
         self,
-        kind: StreamKind,
+        kind: str,
         *,
         start: Callable[[], grpc.aio.StreamStreamCall[Request, Response]],
         bind: Request,
         encode: Callable[[Sequence[Entry]], Request],
-        outbox: Outbox[Entry],
+        outbox: Source[Entry],
         deliver: Callable[[Response], Awaitable[None]],
         reopened: Callable[[], Awaitable[None]],
         connected: Callable[[], Awaitable[None]],
     ) -> None:
-        """*start* opens the RPC; *bind* is its first message; *connected* waits for a connection."""
+        """*kind*: its name; *start* opens the RPC; *bind* is its first message; *connected* waits for a connection."""
         self._kind = kind
         self._start = start
         self._bind = bind

@@ -135,7 +135,7 @@ async def replace_confirmed_twice(bench: Bench) -> None:
 
 @case(117, "a replacement that is never confirmed changes nothing", waits_s=3)
 async def replace_unconfirmed(bench: Bench) -> None:
-    await replacing(bench)
+    await replacing(bench, timeout_ms=60_000)
     await bench.clock.advance(3)
     await bench.silence()
     await bench.expect_used("root.a", 2 * ASK_VCORE)

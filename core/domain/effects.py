@@ -66,6 +66,16 @@ class Released(NamedTuple):
     message: str
 
 
+class AskReleased(NamedTuple):
+    """A pending ask of a G2 shim was dropped by the core; other shims are told by :class:`Released`."""
+
+    partition: str
+    application_id: str
+    key: str
+    termination: int
+    message: str
+
+
 class AllocationRejected(NamedTuple):
     """An entry of an allocation request was turned away; ``legacy`` entries go to the G2 list."""
 
@@ -146,7 +156,7 @@ class EventRecorded(NamedTuple):
 
 
 CallbackEffect = PredicatesAsked | PreemptionPredicatesAsked | SchedulingFailed | EventRecorded
-AllocationEffect = Allocated | Released | AllocationRejected
+AllocationEffect = Allocated | Released | AskReleased | AllocationRejected
 ApplicationEffect = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
 NodeEffect = NodeAccepted | NodeRejected
 Effect = AllocationEffect | ApplicationEffect | NodeEffect | CallbackEffect | PreemptionDecided

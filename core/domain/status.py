@@ -88,3 +88,24 @@ class QueueExplanation(NamedTuple):
     headroom: Resources
     bounds: tuple[Bound, ...]
     tightest: Bound | None
+
+
+class AskFailure(NamedTuple):
+    """Something that kept an ask from being placed, so many ``times``, the last one at ``last_ns``."""
+
+    message: str
+    times: int
+    last_ns: int
+
+
+class AskExplanation(NamedTuple):
+    """One ask or allocation. ``state``: Pending, Reserved, Held, Replacing or Allocated.
+
+    ``node_id``: where it runs, or which node is kept for it; empty: none. ``failures``: the most recent first.
+    """
+
+    application_id: str
+    queue: str
+    state: str
+    node_id: str
+    failures: tuple[AskFailure, ...] = ()

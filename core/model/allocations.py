@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from core.model.nodes import Node
     from core.model.queues import Queue
     from core.model.shapes import Shape
+    from core.model.task_groups import TaskGroup
 
 
 class Allocation:
     """A request of an application: pending (an *ask*) while ``node`` is ``None``, an *allocation* afterwards.
+
+    In between is a real ask that takes the place of a placeholder, until the shim confirms that it left: ``replaces``
+    is set, ``node`` is where it will run. It is pending no more and does not count as used yet.
 
     ``created_ns`` orders asks and ages them; it comes from the shim's creation tag or is the time of arrival.
     ``arrival`` is a number that only grows within the partition.
@@ -26,9 +30,9 @@ class Allocation:
 
     __slots__ = (
         "application", "arrival", "attempt_due", "bound_ns", "created_ns", "dialogue", "failures", "group",
-        "held_on", "inquiry", "last_attempt_ns", "missed", "node", "outcome", "pause_until_ns", "preempted",
-        "preemptor", "rearm_ns", "rearms", "refusals", "refused", "released", "reservation", "reserve_after_ns",
-        "scale_up", "shape", "spec", "triggered", "victims",
+        "held_on", "inquiry", "last_attempt_ns", "missed", "node", "outcome", "pause_until_ns", "pool",
+        "preempted", "preemptor", "rearm_ns", "rearms", "refusals", "refused", "released", "replaced_by",
+        "replaces", "reservation", "reserve_after_ns", "scale_up", "shape", "spec", "triggered", "victims",
     )  # fmt: skip
 
     def __init__(
@@ -42,7 +46,13 @@ class Allocation:
         self.node: Node | None = None
         self.bound_ns = 0
         self.group: AskGroup | None = None
-        """Where it waits with its equals; ``None`` once placed, reserved or withdrawn."""
+        """Where it waits with its equals; ``None`` once placed, reserved, withdrawn, or while in a ``pool``."""
+        self.pool: TaskGroup | None = None
+        """Set while it waits for a placeholder of its task group."""
+        self.replaces: Allocation | None = None
+        """As a real ask: the placeholder whose place it takes once the shim confirms."""
+        self.replaced_by: Allocation | None = None
+        """As a placeholder: the real ask that takes its place."""
         self.reservation: Reservation | None = None
         self.released = False
         """Its release was announced to the shim for another reason than preemption."""
@@ -151,7 +161,7 @@ class AskGroup:
             self.scale_ups += 1
 
     def remove(self, ask: Allocation) -> None:
-        """Take out *ask*; its heap entry is dropped when it surfaces."""
+        """Take out *ask*; its heap entry is dropped when it surfaces, or when most entries are such."""
         ask.group = None
         self.due.pop(ask, None)
         self.size -= 1
@@ -159,6 +169,8 @@ class AskGroup:
             self.scale_ups -= 1
         if not self.size:
             self._heap.clear()
+        elif len(self._heap) > 64 and len(self._heap) > 4 * self.size:
+            self._heap = [(waiting.order, waiting) for waiting in self.asks()]
 
     def head(self) -> Allocation:
         """The ask whose turn is first; the group must not be empty."""

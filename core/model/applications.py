@@ -13,6 +13,7 @@ from core.model.shapes import Shape, Vector, widen
 if TYPE_CHECKING:
     from core.model.allocations import Allocation, AskGroup, Room
     from core.model.queues import Queue
+    from core.model.task_groups import TaskGroup
 
 
 def _group_key(group: AskGroup) -> tuple[tuple[int, int, int], int]:
@@ -24,8 +25,9 @@ class Application:
 
     __slots__ = (
         "_group_numbers", "_priorities", "allocations", "application_id", "asks", "backoff_room",
-        "backoff_until_ns", "groups", "order", "pending", "placeholder", "preempted_count", "priority", "queue",
-        "real", "spec", "state", "submitted_ns", "timer_ns", "unschedulable", "user",
+        "backoff_until_ns", "groups", "order", "pending", "placeholder", "placeholder_count",
+        "placeholder_deadline_ns", "preempted_count", "priority", "queue", "real", "spec", "state", "submitted_ns",
+        "task_groups", "timer_ns", "unschedulable", "user",
     )  # fmt: skip
 
     def __init__(self, spec: ApplicationSpec, queue: Queue, user: str, now_ns: int, width: int) -> None:
@@ -38,8 +40,14 @@ class Application:
         """Earliest of its own creation and that of anything it ever asked for (scheduling.md 5.2)."""
         self.timer_ns: int | None = None
         """When its current state times out; ``None``: never."""
+        self.placeholder_deadline_ns: int | None = None
+        """When its allocated placeholders have waited long enough; ``None``: no such timer runs."""
         self.asks: dict[str, Allocation] = {}
+        """Pending ones, and those that are taking the place of a placeholder."""
         self.allocations: dict[str, Allocation] = {}
+        self.placeholder_count = 0
+        """How many of ``allocations`` are placeholders."""
+        self.task_groups: dict[str, TaskGroup] = {}
         self.groups: dict[tuple[Shape, str], AskGroup] = {}
         self.order: KeyedHeap[AskGroup] = KeyedHeap(_group_key)
         """Groups worth trying."""
@@ -64,7 +72,9 @@ class Application:
 
     def holds(self, *, placeholders: bool) -> bool:
         """Whether it holds an allocation of the given kind."""
-        return any(a.spec.placeholder == placeholders for a in self.allocations.values())
+        if placeholders:
+            return self.placeholder_count > 0
+        return len(self.allocations) > self.placeholder_count
 
     def ask_appears(self, priority: int) -> None:
         """A pending ask of *priority* came, or came back: constant cost (preemption.md G)."""

@@ -63,6 +63,9 @@ class KeyedHeap(Generic[T]):
         if member in self._keys:
             del self._keys[member]
             self._marked.pop(member, None)
+            if not self._keys:
+                # Nobody asks an empty order for its first, so what surfaces nowhere must go now.
+                self._entries.clear()
 
     def first(self) -> T | None:
         """The member with the smallest key, or ``None`` when empty."""

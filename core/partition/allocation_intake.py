@@ -14,6 +14,7 @@ from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import Shape, TooManyTypes
 from core.partition import ledger, lifecycle, placement, preempting, removal, vetting
+from core.partition.gangs import handshake, pools
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
 
@@ -118,6 +119,8 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
         request = Allocation(spec, application, shape, created_ns, state.next_number())
         state.requests[spec.key] = request
         application.submitted_ns = min(application.submitted_ns, created_ns)
+        if spec.placeholder:
+            pools.placeholder_appears(state, request)
         if spec.node_id:
             lifecycle.allocation_recovered(state, application, now_ns)
             placement.place(state, request, state.nodes[spec.node_id], now_ns)
@@ -179,7 +182,7 @@ def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
         _release_one(state, allocation, spec, now_ns)
         return
     ask = application.asks.get(spec.key)
-    if ask is not None and spec.termination != TerminationType.TIMEOUT:
+    if ask is not None and _ends_ask(ask, spec.termination):
         removal.withdraw_ask(state, ask)
         lifecycle.asks_withdrawn(state, application, now_ns)
 
@@ -189,6 +192,12 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
         return
     if spec.termination == TerminationType.SCHEDULING_FAILED_ON_RM:
         removal.return_to_pending(state, allocation, now_ns)
+        return
+    if allocation.replaced_by is not None:
+        # However the placeholder ended, its place is free for the one that waits for it (DB-10).
+        if _is_echoed(spec.termination):
+            state.effects.append(removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
+        handshake.confirm(state, allocation, now_ns)
         return
     removal.release_allocation(state, allocation, now_ns)
     if _is_echoed(spec.termination):
@@ -205,14 +214,23 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
     gone = list(application.allocations.values())
     for allocation in gone:
         removal.remove_allocation(state, allocation, now_ns)
-    for allocation in gone:
-        lifecycle.allocation_removed(state, application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
+    lifecycle.allocations_removed(state, application, gone, now_ns)
     if asks and not gone:
         lifecycle.asks_withdrawn(state, application, now_ns)
     if _is_echoed(spec.termination):
         state.effects.extend(
             removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message) for allocation in gone
         )
+
+
+def _ends_ask(ask: Allocation, termination: int) -> bool:
+    """Whether a release withdraws a pending ask; one that speaks of an allocation does not (3.6, 10.1, 10.4).
+
+    A shim may say twice that it could not start what the core placed: the second time it is an ask already.
+    """
+    if termination == TerminationType.PLACEHOLDER_REPLACED:
+        return ask.spec.placeholder
+    return termination not in (TerminationType.TIMEOUT, TerminationType.SCHEDULING_FAILED_ON_RM)
 
 
 def _is_echoed(termination: int) -> bool:

@@ -6,22 +6,15 @@ Independent of the ledger on purpose. Rules: scheduling.md 21, preemption.md A.1
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from core.domain.priorities import PRIORITY_MIN, exposed
 from core.domain.settings import PriorityPolicy
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.model.shapes import Vector
+from core.partition.findings import Broken
+from core.partition.gangs import audit as gangs_audit
 from core.partition.state import PartitionState
-
-
-class Broken(NamedTuple):
-    """An invariant that does not hold. *rule* names it (``I4``), *where* the record, *detail* the numbers."""
-
-    rule: str
-    where: str
-    detail: str
 
 
 def check(state: PartitionState) -> list[Broken]:
@@ -32,6 +25,7 @@ def check(state: PartitionState) -> list[Broken]:
         *_check_queue(state, state.root),
         *_check_reservations(state),
         *_check_requests(state),
+        *gangs_audit.check(state),
     ]
 
 
@@ -76,21 +70,26 @@ def _check_applications(state: PartitionState) -> list[Broken]:
     for application in state.applications.values():
         name = application.application_id
         held = application.allocations.values()
-        asks = [ask for ask in application.asks.values() if ask.held_on is None]
-        vetted = [ask for ask in application.asks.values() if ask.held_on is not None]
-        broken += _differs("I9", name, "pending", application.pending, _sum(state, asks))
+        pending = {key: ask for key, ask in application.asks.items() if ask.replaces is None and ask.held_on is None}
+        vetted = [ask for ask in application.asks.values() if ask.held_on is not None and ask.replaces is None]
+        broken += _differs("I9", name, "pending", application.pending, _sum(state, pending.values()))
         real = _sum(state, (a for a in (*held, *vetted) if not a.spec.placeholder))
         broken += _differs("I1", name, "real", application.real, real)
         placeholder = _sum(state, (a for a in held if a.spec.placeholder))
         broken += _differs("I1", name, "placeholder", application.placeholder, placeholder)
-        highest = max((ask.priority for ask in asks), default=PRIORITY_MIN)
+        count = sum(a.spec.placeholder for a in held)
+        if count != application.placeholder_count:
+            broken.append(Broken("I1", name, f"counts {application.placeholder_count} placeholders, has {count}"))
+        highest = max((ask.priority for ask in pending.values()), default=PRIORITY_MIN)
         if highest != application.priority:
             broken.append(Broken("I9", name, f"priority is {application.priority}, asks give {highest}"))
-        waiting = {ask.key for group in application.groups.values() for ask in group.asks()}
-        waiting |= {ask.key for refused in state.refused.values() for ask in refused if ask.application is application}
-        unreserved = {ask.key for ask in asks if ask.reservation is None}
-        if waiting != unreserved:
-            broken.append(Broken("I9", name, f"asks {sorted(waiting ^ unreserved)} wait nowhere or twice"))
+        waiting = [ask.key for group in application.groups.values() for ask in group.asks()]
+        waiting += [ask.key for task_group in application.task_groups.values() for ask in task_group.asks]
+        waiting += [a.key for refused in state.refused.values() for a in refused if a.application is application]
+        unreserved = sorted(key for key, ask in pending.items() if ask.reservation is None)
+        if sorted(waiting) != unreserved:
+            odd = sorted(set(waiting) ^ set(unreserved))
+            broken.append(Broken("I9", name, f"asks {odd} wait nowhere, or some wait twice"))
     return broken
 
 
@@ -104,7 +103,7 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
     """One queue from the leaves' own applications, and then its children."""
     applications = [a for below in _below(queue) for a in below.applications.values()]
     allocations = [a for application in applications for a in application.allocations.values()]
-    asks = [ask for application in applications for ask in application.asks.values()]
+    asks = [ask for application in applications for ask in application.asks.values() if ask.replaces is None]
     waiting = [ask for ask in asks if ask.held_on is None]
     vetted = [ask for ask in asks if ask.held_on is not None]
     marked = [a for a in allocations if a.preempted]
@@ -158,7 +157,7 @@ def _check_requests(state: PartitionState) -> list[Broken]:
             broken.append(Broken("I8", key, "an allocation on a node that is gone"))
         if request.released and request.preempted:
             broken.append(Broken("I11", key, "released and preempted at once"))
-    count = sum(request.node is not None for request in state.requests.values())
+    count = sum(request.node is not None and request.replaces is None for request in state.requests.values())
     if count != state.allocation_count:
         broken.append(Broken("I1", state.name, f"counts {state.allocation_count} allocations, has {count}"))
     return broken

@@ -104,9 +104,13 @@ def _look_at(state: PartitionState, application: Application, path: list[Headroo
 def _tried(
     state: PartitionState, application: Application, apart: list[Allocation]
 ) -> Iterator[tuple[tuple[int, int, int], AskGroup | Allocation, Pairs, bool]]:
-    """(order, asks, demand, whether any was not told of) of those that were tried and found no node."""
+    """(order, asks, demand, whether any was not told of) of those that were tried and that the cluster is too full for.
+
+    What waits for room under a quota below the root does not fit its limits, so it need not be looked at.
+    """
     for group in application.groups.values():
-        waits = group.parked_at is not None and group.parked_at is state.no_room.get(group.shape)
+        rooms = (state.no_room.get(group.shape), state.root.parked.get(group.shape))
+        waits = group.parked_at is not None and any(group.parked_at is room for room in rooms)
         if waits and not group.required_node:
             yield group.head().order, group, group.shape.pairs, group.scale_ups < group.size
     for ask in apart:

@@ -13,6 +13,7 @@ from core.domain.reasons import Unschedulable
 from core.model.allocations import AskGroup
 from core.model.queues import Queue
 from core.partition import backoff, failing, ledger, placement, preempting, reserved, reserving, vetting
+from core.partition.gangs import replacement, timeouts
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.partition.waiting import park_below_quota, park_for_node, park_without_node
@@ -21,6 +22,7 @@ from core.partition.waiting import park_below_quota, park_for_node, park_without
 def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     """One slice of at most about *budget* decisions. Whether there may be more to do at once."""
     run_timers(state, now_ns)
+    timeouts.give_up_expired(state, now_ns)
     preempting.begin_pass(state, now_ns)
     preempting.collect_due(state, now_ns)
     if state.fair_terms_stale:
@@ -28,6 +30,8 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     while budget > 0 and not state.callbacks.full:
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
+        elif state.gangs:
+            budget -= replacement.serve(state, now_ns, budget)
         elif (group := first_group(state.root)) is not None:
             budget -= _serve(state, group, now_ns)
         elif reserving.is_due(state, now_ns):

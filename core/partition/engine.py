@@ -6,7 +6,7 @@ Replay, what-if, recovery and a standby rest on that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from core.config.loader import load
@@ -31,7 +31,7 @@ from core.domain.commands import (
 from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Rejection
-from core.domain.status import EngineStatus, QueueExplanation
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
 from core.model.callbacks import Callbacks
 from core.partition import (
     allocation_intake,
@@ -39,6 +39,7 @@ from core.partition import (
     autoscaling,
     configure,
     cycle,
+    explaining,
     explaining_quota,
     inquiries,
     lifecycle,
@@ -72,6 +73,8 @@ class Engine:
         self.configuration: Configuration | None = None
         """The configuration in force, with its warnings; ``None`` while nobody is registered."""
         self._prepared: tuple[str, Configuration] | None = None
+        self.extra_config: Mapping[str, str] = {}
+        """Extra settings in force. A command that is refused leaves them alone, or takes them with everything else."""
         self._outbox: list[Effect] = []
         """Answers not yet handed over, shared by all partitions so that they keep their order."""
         self._partitions: dict[str, PartitionState] = {}
@@ -156,6 +159,11 @@ class Engine:
         described = tuple(status.describe(state, audited=audited) for state in self._partitions.values())
         return EngineStatus(self.rm_id, self.checksum, described)
 
+    def explain(self, partition: str, key: str) -> AskExplanation | None:
+        """Where the ask or allocation *key* of *partition* (full name) stands; ``None``: unknown."""
+        state = self._partitions.get(partition)
+        return explaining.explain(state, key) if state is not None else None
+
     def partition(self, name: str) -> PartitionState | None:
         """The state of partition *name* (full form), to look at."""
         return self._partitions.get(name)
@@ -183,6 +191,7 @@ class Engine:
             name = full_partition_name(command.rm_id, partition.name)
             self._build(name, partition, now_ns)
         self._in_force(configuration)
+        self.extra_config = dict(command.extra_config)
         self.rm_id = command.rm_id
 
     def _read(self, text: str) -> Configuration:
@@ -208,6 +217,7 @@ class Engine:
         self.rm_id = ""
         self.checksum = ""
         self.configuration = None
+        self.extra_config = {}
         self._partitions = {}
         self._outbox.clear()
         self._callbacks.open.clear()
@@ -217,6 +227,7 @@ class Engine:
         self._require(command.rm_id, "UpdateConfiguration")
         configuration = self._read(command.config)
         if configuration.checksum == self.checksum:
+            self.extra_config = dict(command.extra_config)
             return
         listed = {full_partition_name(self.rm_id, p.name): p for p in configuration.partitions}
         self._refuse_obstacles(configuration)
@@ -232,6 +243,7 @@ class Engine:
             else:
                 configure.update(running, partition)
         self._in_force(configuration)
+        self.extra_config = dict(command.extra_config)
 
     def _refuse_obstacles(self, configuration: Configuration) -> None:
         found = [

@@ -11,7 +11,14 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape, Vector
 from core.partition.state import PartitionState
-from core.partition.waiting import dequeue, enqueue, forget_reservation, node_gained, queue_gained
+from core.partition.waiting import (
+    dequeue,
+    enqueue,
+    forget_reservation,
+    look_for_pairs,
+    node_gained,
+    queue_gained,
+)
 from core.policies.queue_order import fair_terms
 
 
@@ -19,7 +26,7 @@ def ask_appears(state: PartitionState, ask: Allocation) -> None:
     """A new pending ask, or one returned to pending: booked as pending and put with its equals."""
     ask.application.asks[ask.key] = ask
     _wait(ask)
-    enqueue(ask)
+    enqueue(state, ask)
 
 
 def ask_leaves(state: PartitionState, ask: Allocation) -> None:
@@ -92,7 +99,7 @@ def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     node.allocations[ask.key] = ask
     application.allocations[ask.key] = ask
     if ask.spec.placeholder:
-        _book(application.placeholder, ask.shape.pairs)
+        _hold_placeholder(state, ask)
     state.allocation_count += 1
     return node
 
@@ -135,7 +142,10 @@ def charge(state: PartitionState, allocation: Allocation, node: Node, now_ns: in
     node.charge(pairs)
     state.node_order.refresh(node)
     application.allocations[allocation.key] = allocation
-    _book(application.placeholder if allocation.spec.placeholder else application.real, pairs)
+    if allocation.spec.placeholder:
+        _hold_placeholder(state, allocation)
+    else:
+        _book(application.real, pairs)
     _use(allocation)
     state.allocation_count += 1
 
@@ -151,7 +161,10 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     node.refund(pairs)
     state.node_order.refresh(node)
     del application.allocations[allocation.key]
-    _unbook(application.placeholder if allocation.spec.placeholder else application.real, pairs)
+    if allocation.spec.placeholder:
+        _drop_placeholder(allocation)
+    else:
+        _unbook(application.real, pairs)
     if allocation.preempted:
         unmark(allocation)
     _use_no_more(state, allocation)
@@ -162,6 +175,8 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
 def mark(victim: Allocation, preemptor: Allocation) -> None:
     """*victim* was told to leave: its amount counts as preempting until it is gone (preemption.md B.7)."""
     victim.preempted = True
+    if victim.spec.placeholder:
+        keep_placeholder_from_use(victim)
     victim.preemptor = preemptor
     victim.application.preempted_count += 1
     for queue in victim.queue.lineage():
@@ -221,7 +236,7 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
     if before is shape:
         return
     if request.node is None:
-        group, reserved = request.group, request.reservation
+        waits, reserved = request.group is not None or request.pool is not None, request.reservation
         dequeue(state, request)
         if reserved is not None:
             forget_reservation(state, reserved)
@@ -235,18 +250,21 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
             if queue.parent is not None:
                 queue.parent.order.mark(queue)
         request.shape = shape
-        if group is not None:
-            enqueue(request)
+        if waits:
+            enqueue(state, request)
         if reserved is not None:
             state.reserved_ready[reserved] = None
         return
     application, node = request.application, request.node
     request.shape = shape
+    if request.replaces is not None:
+        if request.replaces.node is not node:
+            _exchange_on(state, node, before, shape)
+        return
     _exchange(application.placeholder if request.spec.placeholder else application.real, before.pairs, shape.pairs)
     application.queue.order.mark(application)
-    node.refund(before.pairs)
-    node.charge(shape.pairs)
-    state.node_order.refresh(node)
+    if request.spec.placeholder:
+        look_for_pairs(state, application, application.task_groups[request.spec.task_group])
     for queue in application.queue.lineage():
         _exchange(queue.used, before.pairs, shape.pairs)
         if request.preempted:
@@ -254,7 +272,99 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
         if queue.parent is not None:
             queue.parent.order.mark(queue)
         queue_gained(state, queue)
+    _exchange_on(state, node, before, shape)
+
+
+def _exchange_on(state: PartitionState, node: Node, before: Shape, after: Shape) -> None:
+    node.refund(before.pairs)
+    node.charge(after.pairs)
+    state.node_order.refresh(node)
     node_gained(state, node)
+
+
+def keep_placeholder_from_use(placeholder: Allocation) -> None:
+    """*placeholder* was told to leave: no ask takes its place."""
+    placeholder.application.task_groups[placeholder.spec.task_group].free.discard(placeholder)
+
+
+def replacement_starts(
+    state: PartitionState, ask: Allocation, placeholder: Allocation, node: Node, now_ns: int
+) -> None:
+    """*ask* is pending no more and will take the place of *placeholder*, which is to leave.
+
+    On another node than the placeholder's, the ask's room is charged now, and nothing else.
+    """
+    dequeue(state, ask)
+    _wait_no_more(ask)
+    ask.node = node
+    ask.bound_ns = now_ns
+    ask.replaces = placeholder
+    placeholder.replaced_by = ask
+    placeholder.released = True
+    keep_placeholder_from_use(placeholder)
+    if node is not placeholder.node:
+        node.allocations[ask.key] = ask
+        node.charge(ask.shape.pairs)
+        state.node_order.refresh(node)
+
+
+def replacement_undone(state: PartitionState, ask: Allocation) -> None:
+    """*ask* is pending again; the placeholder it was to replace stays on its way out."""
+    placeholder, node = ask.replaces, ask.node
+    assert placeholder is not None, "only a replacement under way can be undone"
+    assert node is not None, "a replacement under way has a node"
+    ask.replaces = placeholder.replaced_by = ask.node = None
+    if node is not placeholder.node:
+        del node.allocations[ask.key]
+        node.refund(ask.shape.pairs)
+        state.node_order.refresh(node)
+        node_gained(state, node)
+    ask_appears(state, ask)
+
+
+def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> Allocation:
+    """The place of *placeholder* is that of the ask it was linked to, which is returned: now an allocation."""
+    ask, old_node = placeholder.replaced_by, placeholder.node
+    assert ask is not None, "only a linked pair can be swapped"
+    assert old_node is not None, "a linked placeholder is allocated"
+    application = ask.application
+    before, after = placeholder.shape.pairs, ask.shape.pairs
+    if ask.node is old_node:
+        old_node.allocations[ask.key] = ask
+        old_node.charge(after)
+    del old_node.allocations[placeholder.key]
+    old_node.refund(before)
+    state.node_order.refresh(old_node)
+    placeholder.replaced_by = ask.replaces = placeholder.node = None
+    del application.asks[ask.key]
+    del application.allocations[placeholder.key]
+    application.allocations[ask.key] = ask
+    _drop_placeholder(placeholder)
+    _book(application.real, after)
+    application.queue.order.mark(application)
+    for queue in application.queue.lineage():
+        _exchange(queue.used, before, after)
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+        queue_gained(state, queue)
+    node_gained(state, old_node)
+    return ask
+
+
+def _hold_placeholder(state: PartitionState, placeholder: Allocation) -> None:
+    application = placeholder.application
+    _book(application.placeholder, placeholder.shape.pairs)
+    application.placeholder_count += 1
+    task_group = application.task_groups[placeholder.spec.task_group]
+    task_group.free.add(placeholder)
+    look_for_pairs(state, application, task_group)
+
+
+def _drop_placeholder(placeholder: Allocation) -> None:
+    application = placeholder.application
+    _unbook(application.placeholder, placeholder.shape.pairs)
+    application.placeholder_count -= 1
+    keep_placeholder_from_use(placeholder)
 
 
 def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None:

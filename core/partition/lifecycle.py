@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from core.domain.application_states import TRANSITIONS, AppEvent, AppState
 from core.domain.effects import ApplicationUpdated
+from core.model.allocations import Allocation
 from core.model.applications import Application
+from core.partition import ledger
+from core.partition.gangs import placeholders
 from core.partition.state import PartitionState
 from core.partition.waiting import stop_offering
 
@@ -30,6 +34,7 @@ def fire(state: PartitionState, application: Application, event: AppEvent, now_n
     elif target is AppState.FAILING:
         stop_offering(application)
     elif target in _FINISHED:
+        _drop_asks(state, application)
         leave(state, application)
         _start_timer(state, application, now_ns + TERMINATED_TIMEOUT_NS)
 
@@ -59,6 +64,8 @@ def allocation_added(state: PartitionState, application: Application, *, placeho
         if application.state is not AppState.RUNNING:
             fire(state, application, AppEvent.RUN, now_ns)
         return
+    if application.state is AppState.ACCEPTED and application.placeholder_deadline_ns is None:
+        placeholders.start_timer(state, application, now_ns)
     announced = application.spec.placeholder_ask
     if announced is not None and not announced.is_zero():
         held = state.types.resources(application.placeholder)
@@ -75,19 +82,59 @@ def asks_withdrawn(state: PartitionState, application: Application, now_ns: int)
 
 def allocation_removed(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
     """The last real allocation ends the work; the last placeholder ends a failing, resuming or waiting gang."""
-    idle = not application.asks and not application.holds(placeholders=False)
-    if not placeholder:
-        if idle and application.state is not AppState.COMPLETING:
-            fire(state, application, AppEvent.COMPLETE, now_ns)
-        return
-    if application.holds(placeholders=True):
-        return
+    if placeholder:
+        if not application.holds(placeholders=True):
+            _no_placeholder_left(state, application, now_ns)
+    elif application.state is AppState.FAILING:
+        _fail_when_empty(state, application, now_ns)
+    elif application.state is not AppState.COMPLETING and _idle(application):
+        fire(state, application, AppEvent.COMPLETE, now_ns)
+
+
+def allocations_removed(
+    state: PartitionState, application: Application, gone: Iterable[Allocation], now_ns: int
+) -> None:
+    """Several at once are one event of each kind, or an application would be through Completing at once."""
+    for placeholder in sorted({allocation.spec.placeholder for allocation in gone}, reverse=True):
+        allocation_removed(state, application, placeholder=placeholder, now_ns=now_ns)
+
+
+def placeholder_replaced(state: PartitionState, application: Application, now_ns: int) -> None:
+    """A placeholder gave its place to a real allocation (S-7, DB-12). What is resuming first waits for all to go."""
+    if application.state is not AppState.RESUMING:
+        fire(state, application, AppEvent.RUN, now_ns)
+    if not application.holds(placeholders=True):
+        _no_placeholder_left(state, application, now_ns)
+
+
+def placeholder_returned(application: Application) -> None:
+    """The shim could not start a placeholder: it waits again, and the timer only while another one is allocated."""
+    if not application.holds(placeholders=True):
+        placeholders.stop_timer(application)
+
+
+def _no_placeholder_left(state: PartitionState, application: Application, now_ns: int) -> None:
+    placeholders.stop_timer(application)
     if application.state is AppState.FAILING:
-        fire(state, application, AppEvent.FAIL, now_ns)
+        _fail_when_empty(state, application, now_ns)
     elif application.state is AppState.RESUMING:
         fire(state, application, AppEvent.RUN, now_ns)
-    elif idle:
+    elif _idle(application):
         fire(state, application, AppEvent.COMPLETE, now_ns)
+    if application.state is AppState.ACCEPTED and application.holds(placeholders=False):
+        # It got real allocations while it was resuming: without its gang it is a running application like any other.
+        fire(state, application, AppEvent.RUN, now_ns)
+
+
+def _fail_when_empty(state: PartitionState, application: Application, now_ns: int) -> None:
+    """A real allocation that was recovered meanwhile holds up the end, or it would run without an owner."""
+    if not application.allocations:
+        fire(state, application, AppEvent.FAIL, now_ns)
+
+
+def _idle(application: Application) -> bool:
+    """Nothing pending, nothing real held, and no replacement under way (S-6)."""
+    return not application.asks and not application.holds(placeholders=False)
 
 
 def _start_timer(state: PartitionState, application: Application, at_ns: int) -> None:
@@ -97,7 +144,11 @@ def _start_timer(state: PartitionState, application: Application, at_ns: int) ->
         if application.timer_ns != at_ns:
             return
         if application.state is AppState.COMPLETING:
-            if not application.holds(placeholders=True):
+            application.timer_ns = None
+            if application.holds(placeholders=True):
+                message = f"application {application.application_id} has nothing left to do"
+                placeholders.dismiss_all(state, application, message)
+            else:
                 fire(state, application, AppEvent.COMPLETE, now_ns)
         else:
             fire(state, application, AppEvent.EXPIRE, now_ns)
@@ -105,8 +156,15 @@ def _start_timer(state: PartitionState, application: Application, at_ns: int) ->
     state.at(at_ns, expire)
 
 
+def _drop_asks(state: PartitionState, application: Application) -> None:
+    for ask in list(application.asks.values()):
+        ledger.ask_leaves(state, ask)
+        del state.requests[ask.key]
+
+
 def leave(state: PartitionState, application: Application) -> None:
     """Free the ID and the place in the queue; the record lives on only in its expiry timer."""
+    placeholders.stop_timer(application)
     if state.applications.get(application.application_id) is application:
         del state.applications[application.application_id]
     application.queue.applications.pop(application.application_id, None)

@@ -7,9 +7,11 @@ from core.domain.effects import NodeAccepted, NodeRejected, Released
 from core.domain.reasons import Rejection
 from core.domain.resources import Resources
 from core.model.allocations import Allocation
+from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import TooManyTypes
 from core.partition import allocation_intake, ledger, lifecycle, placement, preempting, removal, vetting
+from core.partition.gangs import handshake
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
 
@@ -122,20 +124,30 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
         if ask.triggered:
             ledger.unclaim(ask)
             preempting.watch(state, ask)
-    gone: list[Allocation] = list(node.allocations.values())
+    arriving = [a for a in node.allocations.values() if a.replaces is not None]
+    gone = [a for a in node.allocations.values() if a.replaces is None]
     del state.nodes[node.node_id]
+    for real in arriving:
+        handshake.undo(state, real)
+    confirmed: list[Allocation] = []
+    lost: dict[Application, list[Allocation]] = {}
     for allocation in gone:
-        removal.remove_allocation(state, allocation, now_ns)
+        replacement = allocation.replaced_by
+        if replacement is not None and replacement.node is not node:
+            confirmed.append(handshake.swap(state, allocation))
+        else:
+            removal.remove_allocation(state, allocation, now_ns)
+            lost.setdefault(allocation.application, []).append(allocation)
     for key in list(node.foreign):
         state.foreign.pop(key, None)
     ledger.capacity_changed(state, node.capacity, [])
-    for allocation in gone:
-        lifecycle.allocation_removed(
-            state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns
-        )
+    for application, allocations in lost.items():
+        lifecycle.allocations_removed(state, application, allocations, now_ns)
     message = f"node {node.node_id} was removed"
     answers: list[Released] = [removal.released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone]
     state.effects.extend(answers)
+    for real in confirmed:
+        handshake.announce(state, real, now_ns)
 
 
 def _whole_node_key(node: Node) -> str:

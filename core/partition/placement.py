@@ -108,7 +108,7 @@ def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, 
 
 
 def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool = False) -> None:
-    """Give the node back; with *requeue* the ask goes back among its equals."""
+    """Give the node back; with *requeue* the ask goes back among its equals, unless it is held somewhere."""
     ask, node = reservation.ask, reservation.node
     forget_reservation(state, reservation)
     if reservation.by_age:
@@ -119,8 +119,8 @@ def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool 
     if not node.reservations and node.schedulable and state.nodes.get(node.node_id) is node:
         state.node_order.add(node)
         node_gained(state, node)
-    if requeue:
-        enqueue(ask)
+    if requeue and ask.held_on is None:
+        enqueue(state, ask)
 
 
 def held_for_another_required(node: Node, ask: Allocation) -> bool:

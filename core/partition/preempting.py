@@ -19,7 +19,7 @@ from core.model.queues import Queue
 from core.partition import failing, ledger, placement
 from core.partition.consulting import MOST_ROUNDS, Dialogue
 from core.partition.state import PartitionState
-from core.partition.waiting import activate, look_again
+from core.partition.waiting import UNSERVED, activate, look_again
 from core.policies.application_order import application_key
 from core.policies.preemption import guarantee
 from core.policies.preemption.plan import AnswerPending, PreemptionPlan, Refusal
@@ -54,7 +54,8 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
     due = state.attempts_due
     while due and due[0][0] <= now_ns:
         ask = heappop(due)[2]
-        if ask.triggered or not ask.pending or state.requests.get(ask.key) is not ask:
+        known = ask.pending and state.requests.get(ask.key) is ask and ask.application.state not in UNSERVED
+        if not known or ask.triggered or ask.replaces is not None:
             continue
         if ask.group is not None:
             ask.group.due[ask] = None
@@ -289,7 +290,8 @@ def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> lis
     found: list[Allocation] = []
     leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting]
     for leaf in sorted(leaves, key=_net_share):
-        for application in sorted(leaf.applications.values(), key=application_key):
+        served = [a for a in leaf.applications.values() if a.state not in UNSERVED]
+        for application in sorted(served, key=application_key):
             due = [ask for group in application.groups.values() for ask in group.due if ask not in tried]
             found.extend(sorted(due, key=lambda ask: ask.order))
             if len(found) >= most:

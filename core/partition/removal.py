@@ -8,23 +8,35 @@ from core.domain.effects import Released
 from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.partition import ledger, lifecycle, preempting, vetting
+from core.partition.gangs import handshake, pools
 from core.partition.state import PartitionState
 from core.partition.waiting import stop_offering
 
 
 def withdraw_ask(state: PartitionState, ask: Allocation) -> None:
-    """Forget a pending *ask*, its reservation and its claim; victims it caused still leave."""
+    """Forget a pending *ask*, its reservation and its claim; victims it caused still leave.
+
+    So does the placeholder that it was to replace (protocol.md DB-10).
+    """
     vetting.cancel(state, ask)
+    if ask.replaces is not None:
+        handshake.undo(state, ask)
     preempting.forget(state, ask)
     ledger.ask_leaves(state, ask)
     del state.requests[ask.key]
+    if ask.spec.placeholder:
+        pools.placeholder_gone(state, ask)
 
 
 def remove_allocation(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
     """Take *allocation* off every book and forget its key (protocol.md 10.1, DB-7). States are not driven here."""
     was_victim = allocation.preempted
+    if allocation.replaced_by is not None:
+        handshake.undo(state, allocation.replaced_by)
     ledger.refund(state, allocation)
     del state.requests[allocation.key]
+    if allocation.spec.placeholder:
+        pools.placeholder_gone(state, allocation)
     if was_victim:
         preempting.victim_left(state, allocation, now_ns)
 
@@ -49,6 +61,7 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     allocation.rearms = 0
     allocation.scale_up = False
     ledger.ask_appears(state, allocation)
+    lifecycle.placeholder_returned(application)
     preempting.watch(state, allocation)
     return True
 

@@ -102,6 +102,13 @@ class PartitionState:
         """Age from which an ask without room may have a node kept free; ``None``: never."""
         self.reserving = ReservingRound()
 
+        self.gangs: Final[dict[Application, None]] = {}
+        """Applications of which a real ask may now find a placeholder to replace."""
+        self.gangs_without_room: Final[dict[Application, None]] = {}
+        """Applications of which one found a placeholder, but had to go elsewhere and found no node."""
+        self.gangs_timed_out: Final[dict[Application, None]] = {}
+        """Applications whose placeholders have waited long enough; nothing was done about it yet."""
+
         self.fair_terms_stale = True
 
         self.timers: Final[list[tuple[int, int, Callable[[int], None]]]] = []

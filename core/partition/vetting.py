@@ -56,7 +56,7 @@ def cancel(state: PartitionState, ask: Allocation) -> None:
         ledger.unhold(state, ask)
         _wait_again(state, ask)
     elif waiting.leave_refused(state, ask):
-        waiting.enqueue(ask)
+        waiting.enqueue(state, ask)
 
 
 def forgive_all(state: PartitionState) -> None:
@@ -87,7 +87,7 @@ def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> N
         if ask.reservation is not None:
             waiting.look_again(state, ask.reservation)
         elif waiting.leave_refused(state, ask):
-            waiting.enqueue(ask)
+            waiting.enqueue(state, ask)
 
     state.at(until_ns, try_again)
 
@@ -112,14 +112,17 @@ def _decide(
         if node_id in refused:
             ask.refused = ask.refused or {}
             ask.refused[node_id] = refused[node_id]
-            note(ask, refused[node_id], now_ns)
+    for reason in dict.fromkeys(refused[node_id] for node_id in node_ids if node_id in refused):
+        note(ask, reason, now_ns)
     if node.node_id not in refused and _still_sound(state, ask, node):
         _settle(state, ask, now_ns)
         return
     ledger.unhold(state, ask)
     if ask.application.state in _SERVED:
         for other in _passed(state, ask, node_ids[1:], refused):
-            placement.bind(state, _queued(ask), other, now_ns)
+            if ask.reservation is None:
+                waiting.enqueue(state, ask)
+            placement.bind(state, ask, other, now_ns)
             return
     _wait_again(state, ask)
 
@@ -160,15 +163,9 @@ def _reserved_node(ask: Allocation) -> Node | None:
     return None if ask.reservation is None else ask.reservation.node
 
 
-def _queued(ask: Allocation) -> Allocation:
-    if ask.reservation is None:
-        waiting.enqueue(ask)
-    return ask
-
-
 def _wait_again(state: PartitionState, ask: Allocation) -> None:
     """Back to where *ask* waited before it was held."""
     if ask.reservation is not None:
         waiting.look_again(state, ask.reservation)
     else:
-        waiting.enqueue(ask)
+        waiting.enqueue(state, ask)

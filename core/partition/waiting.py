@@ -8,20 +8,32 @@ release wakes only what it can help.
 
 from __future__ import annotations
 
+from typing import Final
+
 from core.domain.application_states import AppState
 from core.model.allocations import Allocation, AskGroup, Reservation, Room
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Shape
+from core.model.task_groups import TaskGroup
 from core.partition.state import PartitionState
 
-_UNSERVED = frozenset({AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED})
+UNSERVED: Final = frozenset(
+    {AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED}
+)
+"""Applications in these states get nothing any more (scheduling.md S-26)."""
 
 
-def enqueue(ask: Allocation) -> None:
-    """Put a pending, unreserved *ask* with its equals."""
+def enqueue(state: PartitionState, ask: Allocation) -> None:
+    """Put a pending, unreserved *ask* with its equals, or with those that wait for a placeholder."""
     application = ask.application
+    task_group = application.task_groups.get(ask.spec.task_group)
+    if task_group is not None and task_group.open and not ask.spec.placeholder:
+        ask.pool = task_group
+        task_group.asks.add(ask)
+        look_for_pairs(state, application, task_group)
+        return
     key = (ask.shape, ask.spec.required_node)
     group = application.groups.get(key)
     if group is None:
@@ -36,6 +48,9 @@ def dequeue(state: PartitionState, ask: Allocation) -> None:
     """Take *ask* out from among its equals: placed, reserved or withdrawn."""
     group = ask.group
     if group is None:
+        if ask.pool is not None:
+            ask.pool.asks.discard(ask)
+            ask.pool = None
         return
     group.remove(ask)
     if group.size:
@@ -59,7 +74,7 @@ def activate(group: AskGroup) -> None:
         application.queue.order.mark(application)
         return
     _leave_waiting_room(group)
-    if application.state in _UNSERVED:
+    if application.state in UNSERVED:
         return
     if application.backoff_until_ns:
         _park(group, application.backoff_room)
@@ -91,6 +106,12 @@ def stop_offering(application: Application) -> None:
     for group in list(application.groups.values()):
         _leave_waiting_room(group)
         _deactivate(group)
+
+
+def look_for_pairs(state: PartitionState, application: Application, task_group: TaskGroup) -> None:
+    """An ask or a placeholder of *task_group* came or changed: the next cycle looks whether two of them match."""
+    if task_group.asks and task_group.free:
+        state.gangs[application] = None
 
 
 def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
@@ -173,6 +194,9 @@ def node_gained(state: PartitionState, node: Node) -> None:
         return
     if state.refused:
         _offer_to_refused(state, node)
+    if state.gangs_without_room:
+        state.gangs.update(state.gangs_without_room)
+        state.gangs_without_room.clear()
     if state.no_room and state.reservation_delay_ns is not None:
         state.reserving.call()
     for shape in [shape for shape in state.no_room if node.fits(shape.pairs)]:
@@ -203,7 +227,7 @@ def _offer_to_refused(state: PartitionState, node: Node) -> None:
         for ask in list(state.refused[shape]):
             if ask.refused is None or node.node_id not in ask.refused:
                 leave_refused(state, ask)
-                enqueue(ask)
+                enqueue(state, ask)
 
 
 def queue_gained(state: PartitionState, queue: Queue) -> None:

@@ -7,12 +7,21 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
-from kornel.v1.status_pb2 import ExplainQueueRequest, ExplainQueueResponse, GetStatusRequest, GetStatusResponse
+from kornel.v1.status_pb2 import (
+    ExplainAskRequest,
+    ExplainAskResponse,
+    ExplainQueueRequest,
+    ExplainQueueResponse,
+    GetStateDumpRequest,
+    GetStatusRequest,
+    GetStatusResponse,
+)
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 
 from core.service.scheduler_service import MESSAGE_LIMIT
 
 DEFAULT_TIMEOUT_S: Final = 5.0
+DUMP_TIMEOUT_S: Final = 60.0
 
 
 class CoreUnreachable(Exception):
@@ -52,6 +61,28 @@ def explain_queue(
         try:
             request = ExplainQueueRequest(partition=partition, path=path)
             return StatusServiceStub(channel).ExplainQueue(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise unreachable(address, error) from error
+
+
+def fetch_dump(address: str, timeout_s: float = DUMP_TIMEOUT_S) -> str:
+    """Everything the core and its shim say of themselves, a JSON object. Raises :class:`CoreUnreachable`."""
+    options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
+    with grpc.insecure_channel(address, options) as channel:
+        try:
+            return StatusServiceStub(channel).GetStateDump(GetStateDumpRequest(), timeout=timeout_s).json
+        except grpc.RpcError as error:
+            raise unreachable(address, error) from error
+
+
+def explain_ask(
+    address: str, key: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
+) -> ExplainAskResponse:
+    """Where the ask *key* stands. Raises :class:`CoreUnreachable`, for an unknown one too."""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            request = ExplainAskRequest(partition=partition, allocation_key=key)
+            return StatusServiceStub(channel).ExplainAsk(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise unreachable(address, error) from error
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from core.config.model import Configuration
 from core.domain.commands import Command
 from core.domain.effects import Effect
-from core.domain.status import EngineStatus, QueueExplanation
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
 from core.partition.what_if import WhatIf
 
 
@@ -39,6 +40,10 @@ class EnginePort(Protocol):
         """In force; ``None`` while nobody is registered."""
 
     @property
+    def extra_config(self) -> Mapping[str, str]:
+        """Extra settings in force, as the last accepted registration or configuration update gave them."""
+
+    @property
     def preemption_interval_ns(self) -> int | None:
         """How often :meth:`preempt` wants to be called; ``None``: never."""
 
@@ -65,3 +70,6 @@ class EnginePort(Protocol):
 
     def status(self, *, audited: bool = False) -> EngineStatus:
         """The whole core in plain values. *audited*: check the books too, which takes time."""
+
+    def explain(self, partition: str, key: str) -> AskExplanation | None:
+        """Where an ask or allocation stands. *partition*: full name. ``None``: unknown."""

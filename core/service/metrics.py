@@ -32,6 +32,18 @@ class ServiceMetrics:
     """How often a response queue grew past its limit and was dropped."""
     entries_dropped: int = 0
     """Response entries thrown away by an overflow or a registration."""
+    questions_sent: int = 0
+    """Questions written to a callback stream."""
+    questions_dropped: int = 0
+    """Questions nobody was asked: the shim did not read in time, its stream ended, or it registered again."""
+    answers_received: int = 0
+    """Answers to questions, those that came too late included."""
+    scheduling_states_sent: int = 0
+    scheduling_states_dropped: int = 0
+    """Scheduling states that the shim did not read."""
+    events_sent: int = 0
+    events_dropped: int = 0
+    """Events past the capacity of their interval, and those the shim did not read."""
 
     def as_dict(self) -> dict[str, int]:
         """Every number by name."""

@@ -11,8 +11,9 @@ Rules: protocol.md 1.1, 5, 15; DESIGN 2.1.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
@@ -20,6 +21,7 @@ from structlog.typing import FilteringBoundLogger
 from core.config.model import Configuration
 from core.config.problems import ConfigError
 from core.domain.commands import (
+    AnswerCallbacks,
     Command,
     CommandRefused,
     Fault,
@@ -32,8 +34,11 @@ from core.domain.commands import (
 from core.domain.effects import Effect, PreemptionDecided
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Outcome
-from core.domain.status import EngineStatus, QueueExplanation
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
 from core.partition.what_if import WhatIf
+from core.service.callback_board import CallbackBoard, CallbackStream
+from core.service.callback_link import CallbackLink
+from core.service.callback_wire import Subscription
 from core.service.clock import SECOND_NS, Clock, Timer
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
@@ -72,6 +77,14 @@ class _EndOfStream:
 
 
 @dataclass(frozen=True, slots=True)
+class _Turn:
+    """Something of a callback stream that has to wait for its turn."""
+
+    act: Callable[[], None]
+    entries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigurationChange:
     """What a registration or configuration update put into force."""
 
@@ -86,8 +99,14 @@ class _Call:
     configuration: Configuration | None = None
 
 
+_Item = _FromStream | _EndOfStream | _Turn | _Call
+
+
 class PartitionRunner:
-    """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can."""
+    """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can.
+
+    ``callbacks`` absent: a board of its own, to which nobody attaches.
+    """
 
     def __init__(
         self,
@@ -98,20 +117,24 @@ class PartitionRunner:
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
         garbage: GarbageKeeper,
+        callbacks: CallbackBoard | None = None,
         on_damage: Callable[[bool], None] = lambda damaged: None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
         self._engine = engine
         self._switchboard = switchboard
+        self._callbacks = callbacks or CallbackBoard(clock=clock, metrics=metrics, logger=logger)
+        self._link = CallbackLink(engine, self._callbacks, self._carry_out, metrics)
         self._clock = clock
         self._metrics = metrics
         self._logger = logger
         self._garbage = garbage
         self._on_damage = on_damage
         self._budget = budget
-        self._intake: asyncio.Queue[_FromStream | _EndOfStream | _Call] = asyncio.Queue(intake_limit)
+        self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._wake = asyncio.Event()
+        self._callbacks.on_change = self._wake.set
         self._stopping = False
         self._damaged = False
         self._next_preempt_ns: int | None = None
@@ -124,6 +147,19 @@ class PartitionRunner:
     async def end(self, stream: Stream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done, and its responses are sent."""
         await self._put(_EndOfStream(stream, error))
+
+    async def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
+        """Make *stream* the one that is asked. Waits while the queue is full. Raises :class:`ShuttingDown`."""
+        await self._put(_Turn(partial(self._link.attach, stream, subscription)))
+
+    async def answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
+        """Queue answers that came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
+        answers = len(command.predicates) + len(command.preemption_predicates)
+        await self._put(_Turn(partial(self._link.answer, stream, command), answers))
+
+    async def detach(self, stream: CallbackStream, error: Exception | None) -> None:
+        """End *stream* once everything queued before is done."""
+        await self._put(_Turn(partial(self._link.detach, stream, error)))
 
     async def call(
         self, command: RegisterManager | UpdateConfiguration, configuration: Configuration | None = None
@@ -158,6 +194,14 @@ class PartitionRunner:
         """What bounds a queue of *partition* (bare or full name) now; ``None``: unknown."""
         return self._engine.explain_queue(full_partition_name(self._engine.rm_id, partition), path)
 
+    def explain(self, partition: str, key: str) -> AskExplanation | None:
+        """Where an ask of *partition* (bare or full name) stands now; ``None``: unknown."""
+        return self._engine.explain(full_partition_name(self._engine.rm_id, partition), key)
+
+    def extra_config(self) -> Mapping[str, str]:
+        """Extra settings in force."""
+        return self._engine.extra_config
+
     def stop(self) -> None:
         """Take nothing more, finish what is queued, and let :meth:`run` return."""
         self._stopping = True
@@ -179,7 +223,7 @@ class PartitionRunner:
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
         self._turn_away()
 
-    async def _put(self, item: _FromStream | _EndOfStream | _Call) -> None:
+    async def _put(self, item: _Item) -> None:
         if self._stopping:
             raise ShuttingDown("the core is shutting down")
         await self._intake.put(item)
@@ -189,11 +233,15 @@ class PartitionRunner:
         """Apply what waits, up to one turn's worth. Returns the streams that end after this turn's slice."""
         ended: list[_EndOfStream] = []
         entries = 0
+        self._link.follow()
         while entries < ENTRIES_PER_TURN and not self._intake.empty():
             item = self._intake.get_nowait()
             if isinstance(item, _FromStream):
                 entries += _size(item.command)
                 self._from_stream(item.stream, item.command)
+            elif isinstance(item, _Turn):
+                entries += item.entries
+                item.act()
             elif isinstance(item, _EndOfStream):
                 ended.append(item)
             else:
@@ -240,9 +288,12 @@ class PartitionRunner:
         else:
             if not call.answer.done():
                 call.answer.set_result(change)
+        self._callbacks.settled(self._engine.rm_id, self._engine.extra_config)
+        self._link.follow()
 
     def _start_afresh(self) -> None:
         self._switchboard.registered(self._engine.rm_id)
+        self._callbacks.start_afresh()
         self._next_preempt_ns = None
         if self._damaged:
             self._damaged = False
@@ -259,6 +310,9 @@ class PartitionRunner:
             raise EngineFault("internal error while the request was applied, see the log of the core") from error
         self._metrics.commands_applied += 1
         return effects
+
+    def _carry_out(self, command: Command) -> None:
+        self._hand_over(self._apply(command))
 
     def _decide(self) -> bool:
         """One slice, and the periodic preemption round if due. Whether to go on at once."""
@@ -297,6 +351,7 @@ class PartitionRunner:
                 self._metrics.preemption_decisions += 1
                 self._log_preemption(effect)
         self._switchboard.deliver(effects)
+        self._callbacks.deliver(effects)
 
     def _log_preemption(self, decided: PreemptionDecided) -> None:
         log = self._logger.info if decided.outcome is Outcome.TRIGGERED else self._logger.debug

@@ -18,11 +18,13 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
-from kornel.v1 import configuration_pb2, status_pb2
+from kornel.v1 import callback_pb2, configuration_pb2, status_pb2
 from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
-from core.service.clock import Clock
+from core.service.callback_board import CallbackBoard
+from core.service.callback_service import CallbackService
+from core.service.clock import SECOND_NS, Clock
 from core.service.configuration_file import ConfigurationFile
 from core.service.configuration_service import ConfigurationService
 from core.service.configuring import Configurator
@@ -38,6 +40,7 @@ from core.service.streams import QUEUE_LIMIT, Switchboard
 
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
+_CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
@@ -71,6 +74,7 @@ class ServerSettings:
 
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
+    ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
     """
 
     address: str
@@ -81,6 +85,7 @@ class ServerSettings:
     ready_file: Path | None = None
     grace_s: float = 5.0
     queue_limit: int = QUEUE_LIMIT
+    callback_timeout_ns: int = SECOND_NS
 
 
 class KornelServer:
@@ -97,10 +102,12 @@ class KornelServer:
         garbage: GarbageKeeper,
     ) -> None:
         self._settings = settings
+        self._clock = clock
         self._logger = logger
         self._metrics = metrics
         self._garbage = garbage
         self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit)
+        self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger)
         self._runner = PartitionRunner(
             engine,
             self._switchboard,
@@ -108,6 +115,7 @@ class KornelServer:
             metrics=metrics,
             logger=logger,
             garbage=garbage,
+            callbacks=self._callbacks,
             on_damage=self._on_damage,
         )
         self._configurator = Configurator(
@@ -183,7 +191,9 @@ class KornelServer:
             await self._running
         except Exception:  # noqa: BLE001 - serve() has reported it; the way down leads on
             self._logger.debug("stopped after the partition task had died")
-        self._switchboard.finish_all(ShuttingDown("the core is shutting down"))
+        late = ShuttingDown("the core is shutting down")
+        self._switchboard.finish_all(late)
+        self._callbacks.finish_all(late)
         await self._streams_gone()
         # What is still open are calls such as health watches, which never end by themselves.
         await self._server.stop(None)
@@ -201,8 +211,21 @@ class KornelServer:
                 logger=self._logger,
             ).handlers(),
             _CONFIGURATION: ConfigurationService(self._configurator, logger=self._logger).handlers(),
+            _CALLBACKS: CallbackService(
+                self._runner,
+                self._callbacks,
+                metrics=self._metrics,
+                logger=self._logger,
+                timeout_ns=self._settings.callback_timeout_ns,
+            ).handlers(),
             _STATUS: StatusService(
-                self._runner, self._configurator, logger=self._logger, version=self._settings.version
+                self._runner,
+                self._callbacks,
+                self._configurator,
+                metrics=self._metrics,
+                logger=self._logger,
+                clock=self._clock,
+                version=self._settings.version,
             ).handlers(),
         }
         for name, handlers in services.items():
@@ -237,7 +260,7 @@ class KornelServer:
         await self._quietly(self._health.set(CONFIGURATION_FILE, _serving(good)))
 
     async def _set_health(self, *, serving: bool) -> None:
-        for service in ("", _SCHEDULER, _CONFIGURATION, _STATUS):
+        for service in ("", _SCHEDULER, _CONFIGURATION, _CALLBACKS, _STATUS):
             await self._quietly(self._health.set(service, _serving(serving)))
 
     async def _quietly(self, change: Awaitable[None]) -> None:

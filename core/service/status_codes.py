@@ -7,10 +7,10 @@
     ConfigError                   INVALID_ARGUMENT      the author of the configuration
     MalformedMessage              INVALID_ARGUMENT      the author of the client
     OtherManagerOnStream          INVALID_ARGUMENT      the author of the client
+    BadSubscription               INVALID_ARGUMENT      the author of the client
     ResyncRequired                FAILED_PRECONDITION   the caller: register again
-    UnknownPartition              NOT_FOUND             the caller
-    UnknownQueue                  NOT_FOUND             the caller
-    UnknownVersion                NOT_FOUND             the caller
+    UnknownPartition, UnknownAsk  NOT_FOUND             the caller
+    UnknownQueue, UnknownVersion  NOT_FOUND             the caller
     VersionNotApplied             FAILED_PRECONDITION   the caller: another version
     NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
@@ -50,6 +50,10 @@ class OtherManagerOnStream(ServiceError):
     """A second rmID on a stream that is bound to another one."""
 
 
+class BadSubscription(ServiceError):
+    """The first message of a callback stream that subscribes to nothing, or a later one that does."""
+
+
 class ResyncRequired(ServiceError):
     """Responses were lost; only a new registration brings both sides together again."""
 
@@ -72,6 +76,10 @@ class VersionNotApplied(ServiceError):
 
 class NothingRegistered(ServiceError):
     """Asked about the configuration in force while nobody is registered."""
+
+
+class UnknownAsk(ServiceError):
+    """Asked about an ask or allocation that does not exist."""
 
 
 class ShuttingDown(ServiceError):
@@ -100,12 +108,14 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
     MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
     OtherManagerOnStream: grpc.StatusCode.INVALID_ARGUMENT,
+    BadSubscription: grpc.StatusCode.INVALID_ARGUMENT,
     ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
     UnknownQueue: grpc.StatusCode.NOT_FOUND,
     UnknownVersion: grpc.StatusCode.NOT_FOUND,
     VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,
     NothingRegistered: grpc.StatusCode.FAILED_PRECONDITION,
+    UnknownAsk: grpc.StatusCode.NOT_FOUND,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     EngineFault: grpc.StatusCode.INTERNAL,
 }

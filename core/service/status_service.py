@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
 from kornel.v1 import status_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.partition_names import full_partition_name
 from core.domain.resources import Resources, clamp
 from core.domain.status import Bound, PartitionStatus, QueueExplanation, QueueLevel, QueueStatus
+from core.service.callback_board import CallbackBoard, NoStateDump
+from core.service.clock import Clock
 from core.service.configuring import Configurator
+from core.service.metrics import ServiceMetrics
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
-from core.service.status_codes import UnknownPartition, UnknownQueue
+from core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue
 
 
 class StatusService:
     """``version``: of this core."""
 
     def __init__(
-        self, runner: PartitionRunner, configurator: Configurator, *, logger: FilteringBoundLogger, version: str
+        self,
+        runner: PartitionRunner,
+        callbacks: CallbackBoard,
+        configurator: Configurator,
+        *,
+        metrics: ServiceMetrics,
+        logger: FilteringBoundLogger,
+        clock: Clock,
+        version: str,
     ) -> None:
         self._runner = runner
+        self._callbacks = callbacks
         self._configurator = configurator
+        self._metrics = metrics
         self._logger = logger
+        self._clock = clock
         self._version = version
 
     def handlers(self) -> dict[str, Handler]:
@@ -30,6 +48,8 @@ class StatusService:
         return {
             "GetStatus": unary(pb.GetStatusRequest, self._get, self._logger),
             "ExplainQueue": unary(pb.ExplainQueueRequest, self._explain_queue, self._logger),
+            "ExplainAsk": unary(pb.ExplainAskRequest, self._explain, self._logger),
+            "GetStateDump": unary(pb.GetStateDumpRequest, self._dump, self._logger),
         }
 
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
@@ -38,6 +58,39 @@ class StatusService:
         if found is None:
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
         return _explanation(found)
+
+    async def _explain(self, request: pb.ExplainAskRequest) -> pb.ExplainAskResponse:
+        found = self._runner.explain(request.partition, request.allocation_key)
+        if found is None:
+            raise UnknownAsk(
+                f"no ask or allocation {request.allocation_key!r} in partition {request.partition or 'default'!r}"
+            )
+        return pb.ExplainAskResponse(
+            application_id=found.application_id,
+            queue=found.queue,
+            state=found.state,
+            node_id=found.node_id,
+            failures=[pb.AskFailure(message=text, count=times, last_ns=at_ns) for text, times, at_ns in found.failures],
+        )
+
+    async def _dump(self, _request: pb.GetStateDumpRequest) -> pb.GetStateDumpResponse:
+        """protocol.md 13, contract case 149."""
+        status = await self._get(pb.GetStatusRequest())
+        dump = {
+            "timestampNs": self._clock.now_ns(),
+            **MessageToDict(status, always_print_fields_with_no_presence=True),
+            "extraConfigNames": sorted(self._runner.extra_config()),
+            "metrics": self._metrics.as_dict(),
+            "rmDiagnostics": await self._diagnostics(),
+        }
+        return pb.GetStateDumpResponse(json=json.dumps(dump))
+
+    async def _diagnostics(self) -> dict[str, Any]:
+        """The shim's own state, or why there is none."""
+        try:
+            return _json_object(await self._callbacks.state_dump())
+        except NoStateDump as reason:
+            return {"error": str(reason)}
 
     async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
         status = self._runner.status(audited=request.audit)
@@ -55,6 +108,19 @@ class StatusService:
             configuration_problem=self._configurator.problem,
             partitions=[_partition(partition, with_queues=not request.omit_queues) for partition in partitions],
         )
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    """*text* as something that can be written as JSON again. Raises :class:`NoStateDump`."""
+    try:
+        value = json.loads(text)
+        # Python reads and writes NaN and infinities, which no other reader of JSON takes.
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise NoStateDump(f"the shim's answer is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise NoStateDump(f"the shim's answer is not a JSON object but a {type(value).__name__}")
+    return value
 
 
 def _partition(partition: PartitionStatus, *, with_queues: bool) -> pb.PartitionStatus:

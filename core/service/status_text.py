@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
-from kornel.v1.status_pb2 import GetStatusResponse, PartitionStatus, QueueStatus
+from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus
 
 from core.service.text_table import amounts_text, table
 
@@ -26,6 +27,20 @@ def _configuration(status: GetStatusResponse) -> str:
     if not status.configuration_checksum:
         return "none"
     return f"{status.configuration_checksum}, version {status.configuration_version}"
+
+
+def render_explanation(key: str, ask: ExplainAskResponse) -> str:
+    """Several lines: the ask, then what kept it from being placed."""
+    where = f" on {ask.node_id}" if ask.node_id else ""
+    lines = [f"{key}: {ask.state}{where}", f"application {ask.application_id}, queue {ask.queue}"]
+    if ask.failures:
+        rows = [(f"{failure.count}x", _time(failure.last_ns), failure.message) for failure in ask.failures]
+        lines += ["", *table([("count", "last", "not placed because"), *rows])]
+    return "\n".join(lines)
+
+
+def _time(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _partition(partition: PartitionStatus) -> Iterator[str]:

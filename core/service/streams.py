@@ -28,6 +28,7 @@ from core.domain.effects import (
     ApplicationEffect,
     ApplicationRejected,
     ApplicationUpdated,
+    AskReleased,
     Effect,
     NodeAccepted,
     NodeEffect,
@@ -115,6 +116,7 @@ class Batch:
 _KIND_OF: Final[dict[type, Kind]] = {
     Allocated: Kind.ALLOCATION,
     Released: Kind.ALLOCATION,
+    AskReleased: Kind.ALLOCATION,
     AllocationRejected: Kind.ALLOCATION,
     ApplicationAccepted: Kind.APPLICATION,
     ApplicationRejected: Kind.APPLICATION,

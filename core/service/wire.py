@@ -34,6 +34,7 @@ from core.domain.effects import (
     ApplicationEffect,
     ApplicationRejected,
     ApplicationUpdated,
+    AskReleased,
     NodeAccepted,
     NodeEffect,
     NodeRejected,
@@ -270,6 +271,14 @@ class Encoder:
                     terminationType=si.TerminationType.ValueType(effect.termination),
                     message=effect.message,
                 )
+            elif isinstance(effect, AskReleased):
+                response.releasedAsks.add(
+                    partitionName=effect.partition,
+                    applicationID=effect.application_id,
+                    allocationKey=effect.key,
+                    terminationType=si.TerminationType.ValueType(effect.termination),
+                    message=effect.message,
+                )
             elif effect.legacy:
                 response.rejected.add(
                     allocationKey=effect.key, applicationID=effect.application_id, reason=effect.reason
@@ -341,6 +350,7 @@ class Encoder:
 _LIST_OF: Final[Mapping[type, str]] = {
     Allocated: "new",
     Released: "released",
+    AskReleased: "releasedAsks",
     ApplicationAccepted: "answers",
     ApplicationRejected: "answers",
     ApplicationUpdated: "updated",

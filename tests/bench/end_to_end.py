@@ -14,12 +14,15 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc.aio
 from si.v1 import si_pb2, si_pb2_grpc
+
+from shim_client import CallbackHandler, PredicatesQuestion, ShimClient
 
 RM = "bench"
 MIB64 = 64 << 20
@@ -27,12 +30,16 @@ MIB64 = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Sizes of one run. *batch*: asks per message."""
+    """Sizes of one run. *batch*: asks per message.
+
+    *answer_s*: seconds the shim takes to allow a placement; absent: it is not asked.
+    """
 
     nodes: int = 5_000
     asks: int = 10_000
     queues: int = 2
     batch: int = 500
+    answer_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,17 @@ class Measurement:
     p50_ms: float
     p99_ms: float
     peak_mib: float
+
+
+class Pondering(CallbackHandler):
+    """Allows every placement, after a while."""
+
+    def __init__(self, answer_s: float) -> None:
+        self._answer_s = answer_s
+
+    async def predicates(self, question: PredicatesQuestion) -> Mapping[str, str]:
+        await asyncio.sleep(self._answer_s)
+        return {}
 
 
 def _configuration(workload: Workload) -> str:
@@ -65,11 +83,15 @@ def _batches(workload: Workload) -> Iterator[list[str]]:
 
 async def _measure(address: str, workload: Workload, pid: int) -> Measurement:
     options = [("grpc.max_receive_message_length", MIB64), ("grpc.max_send_message_length", MIB64)]
-    async with grpc.aio.insecure_channel(address, options=options) as channel:
+    async with AsyncExitStack() as stack:
+        channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=options))
         stub = si_pb2_grpc.SchedulerStub(channel)
         await stub.RegisterResourceManager(
             si_pb2.RegisterResourceManagerRequest(rmID=RM, config=_configuration(workload))
         )
+        if workload.answer_s is not None:
+            client = await stack.enter_async_context(ShimClient(address, RM))
+            await client.attach_callbacks(Pondering(workload.answer_s))
         nodes_per_s = await _report_nodes(stub, workload)
         await _add_applications(stub, workload)
         sent: dict[str, float] = {}
@@ -205,9 +227,14 @@ def run(workload: Workload, runs: int) -> list[Measurement]:
 
 def report(workload: Workload, measurements: list[Measurement], target: float) -> bool:
     """Print medians with their spread. Whether the median rate reaches *target* allocations/s."""
+    asked = (
+        ""
+        if workload.answer_s is None
+        else f", every placement allowed by the shim after {workload.answer_s * 1e3:g} ms"
+    )
     print(
         f"end to end over gRPC: {workload.nodes:,} nodes, {workload.asks:,} asks, {workload.queues} queues, "
-        f"batches of {workload.batch}, {len(measurements)} runs, {os.cpu_count()} cores"
+        f"batches of {workload.batch}, {len(measurements)} runs, {os.cpu_count()} cores{asked}"
     )
     rows = [
         ("nodes/s", "nodes_per_s"),

@@ -92,6 +92,12 @@ def test_serve_until_told_to_stop(tmp_path: Path, number: signal.Signals) -> Non
             assert "root.a" in plain.stdout
             as_json = json.loads(kornel("status", "--grpc", address, "--json").stdout)
             assert as_json["partitions"][0]["node_count"] == "1"
+            dump = json.loads(kornel("dump", "--grpc", address).stdout)
+            assert dump["partitions"][0]["name"] == "[rm-1]default"
+            assert list(dump["rmDiagnostics"]) == ["error"]
+            stranger = kornel("ask", "show", "nobody", "--grpc", address)
+            assert (stranger.returncode, stranger.stdout) == (1, "")
+            assert "NOT_FOUND: no ask or allocation 'nobody'" in stranger.stderr
         summary = stopped(process, number)
     assert summary["event"] == "stopped"
     assert (summary["law_checks"], summary["law_violations"], summary["engine_faults"]) == (0, 0, 0)
@@ -161,10 +167,10 @@ def test_serve_on_a_unix_socket(tmp_path: Path) -> None:
         assert kornel("health", "--grpc", address).returncode == 0
 
 
-@pytest.mark.parametrize("command", ["health", "status"])
-def test_nobody_there(command: str) -> None:
+@pytest.mark.parametrize("command", [["health"], ["status"], ["dump"], ["ask", "show", "k"]])
+def test_nobody_there(command: list[str]) -> None:
     """Without a core the answer is one line and exit status 1."""
-    result = kornel(command, "--grpc", "127.0.0.1:1", "--timeout", "0.5")
+    result = kornel(*command, "--grpc", "127.0.0.1:1", "--timeout", "0.5")
     assert result.returncode == 1
     assert result.stderr.startswith("127.0.0.1:1: ")
     assert len(result.stderr.splitlines()) == 1

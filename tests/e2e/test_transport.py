@@ -579,7 +579,14 @@ class TestOtherServices:
         assert [queue.path for queue in queues] == ["root", "root.a"]
 
     @pytest.mark.parametrize(
-        "service", ["", "si.v1.Scheduler", "kornel.v1.ConfigurationService", "kornel.v1.StatusService"]
+        "service",
+        [
+            "",
+            "si.v1.Scheduler",
+            "kornel.v1.CallbackService",
+            "kornel.v1.ConfigurationService",
+            "kornel.v1.StatusService",
+        ],
     )
     async def test_health(self, core: Core, service: str) -> None:
         """Each service reports its health, and so does the core as a whole."""
@@ -605,6 +612,7 @@ class TestOtherServices:
         services, input_type = await asyncio.to_thread(ask_reflection)
         assert services >= {
             "si.v1.Scheduler",
+            "kornel.v1.CallbackService",
             "kornel.v1.ConfigurationService",
             "kornel.v1.StatusService",
             "grpc.health.v1.Health",

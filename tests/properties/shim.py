@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from core.domain.application_states import AppState
 from core.domain.commands import (
     AllocationSpec,
     ApplicationRef,
@@ -31,12 +32,14 @@ from core.domain.effects import (
     AllocationRejected,
     ApplicationAccepted,
     ApplicationUpdated,
+    AskReleased,
     Effect,
     Released,
 )
 from core.domain.resources import Resources
 from core.partition import audit
 from core.partition.engine import Engine
+from core.partition.gangs import replacement
 from core.partition.state import PartitionState
 
 RM: Final = "rm"
@@ -99,12 +102,24 @@ def random_history(seed: int, length: int) -> Iterator[Operation]:
 class Shim:
     """Drives an engine by operations; ``log`` holds every call and its effects, as text."""
 
-    def __init__(self, variant: int = 0, *, preemption: bool = True, budget: int | None = None) -> None:
-        """*budget* fixes that of every slice; ``None`` draws it."""
-        self.engine = Engine()
+    def __init__(
+        self,
+        variant: int = 0,
+        *,
+        preemption: bool = True,
+        gangs: bool = False,
+        budget: int | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        """*budget* fixes that of every slice; ``None`` draws it. With *gangs* two thirds of all asks are of one.
+
+        *engine*: other than with default settings.
+        """
+        self.engine = engine or Engine()
         self.now_ns = 1_000 * SECOND
         self.log: list[str] = []
         self._preemption = preemption
+        self._gangs = gangs
         self._budget = budget
         self.requests: dict[str, str | None] = {}
         """What the shim knows of: pending (``None``) or the node it runs on."""
@@ -113,13 +128,14 @@ class Shim:
         """Live applications."""
         self.victims: dict[str, None] = {}
         """Told to end, not confirmed yet."""
+        self.leaving: dict[str, int] = {}
+        """Placeholders told to end, and why; not confirmed yet."""
         self.nodes: dict[str, None] = {}
         self._send(RegisterManager(RM, configuration(variant)))
         for node_id in NODES[:3]:
             self.send_node(NodeSpec(node_id, NodeAction.CREATE, PARTITION, capacity=size(10, 10)))
         for number, application_id in enumerate(APPLICATIONS[:4]):
-            spec = ApplicationSpec(application_id, LEAVES[number], PARTITION, user="user")
-            self._send(UpdateApplications(RM, (spec,)))
+            self._send(UpdateApplications(RM, (_application(application_id, LEAVES[number], number),)))
 
     @property
     def state(self) -> PartitionState:
@@ -167,9 +183,16 @@ class Shim:
                 case Allocated(spec, node_id, _):
                     self.requests[spec.key] = node_id
                 case Released(_, _, key, TerminationType.PREEMPTED_BY_SCHEDULER, _):
-                    assert key not in self.victims, f"{key} was told to end twice"
-                    assert self.requests[key] is not None, f"{key} does not run"
+                    self._check_told(key)
                     self.victims[key] = None
+                case Released(_, _, key, TerminationType.TIMEOUT, _) if self.requests[key] is None:
+                    self._forget(key)
+                case Released(_, _, key, TerminationType.TIMEOUT | TerminationType.PLACEHOLDER_REPLACED as why, _):
+                    self._check_told(key)
+                    self.leaving[key] = why
+                case AskReleased(_, _, key, TerminationType.TIMEOUT, _):
+                    assert self.requests[key] is None, f"{key} runs"
+                    self._forget(key)
                 case Released(_, _, key, _, _):
                     self._forget(key)
                 case AllocationRejected(key, _, _, _):
@@ -178,23 +201,35 @@ class Shim:
                     self.states[application_id] = "New"
                 case ApplicationUpdated(application_id, "Expired", _, _):
                     pass
-                case ApplicationUpdated(application_id, "Completed", _, _):
+                case ApplicationUpdated(application_id, "Completed" | "Failed", _, _):
                     self.states.pop(application_id, None)
+                    for key in [key for key, by in self.owners.items() if by == application_id]:
+                        # What a removed application held is listed after its state.
+                        if self.requests[key] is None:
+                            self._forget(key)
                 case ApplicationUpdated(application_id, now, _, _):
                     self.states[application_id] = now
+
+    def _check_told(self, key: str) -> None:
+        assert key not in self.victims, f"{key} was told to end twice"
+        assert key not in self.leaving, f"{key} was told to end twice"
+        assert self.requests[key] is not None, f"{key} does not run"
 
     def _forget(self, key: str) -> None:
         self.requests.pop(key, None)
         self.owners.pop(key, None)
         self.victims.pop(key, None)
+        self.leaving.pop(key, None)
 
     def _spec(self, key: str, application_id: str, numbers: list[int], node_id: str = "") -> AllocationSpec:
         shape, traits, age, required = numbers[1:5]
+        in_gang = self._gangs and traits // 180 % 3 > 0
+        placeholder = in_gang and traits // 1080 % 2 == 0
         return AllocationSpec(
             key,
             application_id,
             PARTITION,
-            size(1 + shape % 5, shape // 7 % 4),
+            size((4 if placeholder else 1) + shape % 5, shape // 7 % 4),
             priority=traits % 3,
             node_id=node_id,
             originator=traits // 3 % 5 == 0,
@@ -202,18 +237,26 @@ class Shim:
             allow_preempt_other=self._preemption and traits // 45 % 4 > 0,
             created_s=self.now_ns // SECOND - age % 5 if age % 3 == 0 else None,
             required_node=pick(NODES, required // 30) if required % 30 == 0 else "",
+            task_group=pick(("g", "h"), traits // 540) if in_gang else "",
+            placeholder=placeholder,
+            legacy=in_gang and traits % 2 == 0,
         )
 
     def _ask(self, numbers: list[int]) -> None:
         """Up to four asks of one application in one request."""
         free = [key for key in KEYS if key not in self.requests][: 1 + numbers[0] // 7 % 4]
-        if not free or not self.states:
+        willing = sorted(application_id for application_id, now in self.states.items() if now != "Failing")
+        if not free or not willing:
             return
-        application_id = pick(sorted(self.states), numbers[0])
+        application_id = pick(willing, numbers[0])
         self.requests.update(dict.fromkeys(free))
         self.owners.update(dict.fromkeys(free, application_id))
         specs = tuple(self._spec(key, application_id, numbers) for key in free)
         self._send(UpdateAllocations(RM, specs))
+        if self._gangs and numbers[3] % 2 == 0:
+            # As if predicates kept replacements off the nodes of their placeholders.
+            replacement.serve(self.state, self.now_ns, 1000, stays=lambda *_: False)
+            self._send(UpdateAllocations(RM))
 
     def _recover(self, numbers: list[int]) -> None:
         free = [key for key in KEYS if key not in self.requests]
@@ -226,7 +269,7 @@ class Shim:
         assert self.requests[key] == node_id
 
     def _bind(self, numbers: list[int]) -> None:
-        pending = [key for key, node_id in self.requests.items() if node_id is None]
+        pending = [key for key in self.requests if self.state.requests[key].pending]
         if not pending or not self.nodes:
             return
         key = pick(pending, numbers[0])
@@ -258,11 +301,11 @@ class Shim:
             self._hear(f"preempt {self.now_ns}", self.engine.preempt(self.now_ns))
 
     def _confirm(self, numbers: list[int]) -> None:
-        """The shim did as it was told: some victim is gone."""
-        if not self.victims:
-            return
-        key = pick(list(self.victims), numbers[0])
-        self._release(key, pick((TerminationType.PREEMPTED_BY_SCHEDULER, TerminationType.STOPPED_BY_RM), numbers[1]))
+        """The shim did as it was told: some victim or placeholder is gone."""
+        told = {**dict.fromkeys(self.victims, TerminationType.PREEMPTED_BY_SCHEDULER.value), **self.leaving}
+        if told:
+            key = pick(list(told), numbers[0])
+            self._release(key, pick((told[key], TerminationType.STOPPED_BY_RM), numbers[1]))
 
     def _end(self, numbers: list[int]) -> None:
         """Up to four requests end, most of them running ones, for any reason a shim can give."""
@@ -275,20 +318,22 @@ class Shim:
 
     def _release(self, key: str, termination: int) -> None:
         """Release *key*, pending or not, and expect what the contract says of this type."""
-        owner, node_id = self.owners[key], self.requests[key]
-        pending = node_id is None
-        returns = (
-            termination == TerminationType.SCHEDULING_FAILED_ON_RM
-            and key not in self.victims
-            and self.states[owner] in ("Accepted", "Running")
-        )
-        if returns and not pending:
-            self.requests[key] = None
-        elif termination == TerminationType.TIMEOUT:
-            if not pending:
-                self._forget(key)
-        elif pending or termination == TerminationType.PREEMPTED_BY_SCHEDULER:
-            self._forget(key)
+        owner, pending = self.owners[key], self.requests[key] is None
+        request = self.state.requests[key]
+        leaves = key in self.victims or key in self.leaving
+        match termination:
+            case TerminationType.SCHEDULING_FAILED_ON_RM:
+                if not pending and not leaves and self.states[owner] in ("Accepted", "Running"):
+                    self.requests[key] = None
+            case TerminationType.TIMEOUT:
+                if not pending:
+                    self._forget(key)
+            case TerminationType.PLACEHOLDER_REPLACED:
+                if request.spec.placeholder:
+                    self._forget(key)
+            case _:
+                if pending or termination == TerminationType.PREEMPTED_BY_SCHEDULER:
+                    self._forget(key)
         self._send(UpdateAllocations(RM, releases=(ReleaseSpec(PARTITION, owner, key, termination),)))
 
     def _release_all(self, numbers: list[int]) -> None:
@@ -343,7 +388,7 @@ class Shim:
         assert not [key for key, node_id in self.requests.items() if node_id and node_id not in self.nodes]
 
     def _add_application(self, numbers: list[int]) -> None:
-        spec = ApplicationSpec(pick(APPLICATIONS, numbers[0]), pick(LEAVES, numbers[1]), PARTITION, user="user")
+        spec = _application(pick(APPLICATIONS, numbers[0]), pick(LEAVES, numbers[1]), numbers[2])
         self._send(UpdateApplications(RM, (spec,)))
 
     def _remove_application(self, numbers: list[int]) -> None:
@@ -376,6 +421,18 @@ class Shim:
         assert len(self.state.requests) == before
 
 
+def _application(application_id: str, leaf: str, number: int) -> ApplicationSpec:
+    return ApplicationSpec(
+        application_id,
+        leaf,
+        PARTITION,
+        user="user",
+        placeholder_timeout_ms=pick((0, 1500, 20_000), number),
+        placeholder_ask=size(4, 2) if number // 3 % 4 == 0 else None,
+        gang_style=pick(("Soft", "Hard", ""), number // 12),
+    )
+
+
 def size(vcore: int, memory: int) -> Resources:
     return Resources({"vcore": vcore, "memory": memory})
 
@@ -389,9 +446,12 @@ def check_books(shim: Shim) -> None:
     state = shim.state
     assert audit.check(state) == []
     assert state.law_violations == 0
-    held = {key: r.node.node_id if r.node is not None else None for key, r in state.requests.items()}
+    held = {
+        key: r.node.node_id if r.node is not None and r.replaces is None else None for key, r in state.requests.items()
+    }
     assert held == shim.requests
     assert {key for key, r in state.requests.items() if r.preempted} == set(shim.victims)
+    assert {key for key, r in state.requests.items() if r.released} == set(shim.leaving)
     assert {name: app.state.value for name, app in state.applications.items()} == shim.states
 
 
@@ -400,7 +460,9 @@ def check_nothing_left(shim: Shim) -> None:
     state = shim.state
     for ask in state.requests.values():
         pairs = ask.shape.pairs
-        if not ask.pending or ask.reservation is not None:
+        if not ask.pending or ask.reservation is not None or ask.pool is not None:
+            continue
+        if ask.application.state is AppState.FAILING:
             continue
         if any(not queue.admits(pairs) for queue in ask.queue.lineage()):
             continue

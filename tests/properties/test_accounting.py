@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -41,8 +43,8 @@ def _check_reserved_nodes(shim: Shim, reserved: dict[str, str], pending: set[str
             assert all(p.spec.required_node for p in placed), f"{node} is kept for {holder}"
 
 
-def _play(variant: int, history: list[Operation]) -> None:
-    shim = Shim(variant)
+def _play(variant: int, history: list[Operation], *, gangs: bool = False) -> None:
+    shim = Shim(variant, gangs=gangs)
     for operation in history:
         shim.perform(operation)
         check_books(shim)
@@ -67,6 +69,36 @@ def test_long_histories() -> None:
     """The same holds over long histories, in which everything has happened to everything."""
     for seed in range(24):
         _play(seed, list(random_history(seed, 250)))
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(VARIANTS, HISTORIES)
+def test_any_history_of_gangs(variant: int, history: list[Operation]) -> None:
+    """The same with placeholders that are replaced, time out, and are confirmed in any order or not at all."""
+    _play(variant, history, gangs=True)
+
+
+def test_long_histories_of_gangs() -> None:
+    """Long histories of gangs, in which all of that really happens."""
+    seen: Counter[str] = Counter()
+    elsewhere = 0
+    for seed in range(16):
+        shim = Shim(seed, gangs=True)
+        for operation in random_history(seed, 250):
+            shim.perform(operation)
+            check_books(shim)
+            replacing = [r for r in shim.state.requests.values() if r.replaces is not None]
+            elsewhere += sum(r.node is not r.replaces.node for r in replacing if r.replaces is not None)
+            shim.settle()
+            check_books(shim)
+            check_nothing_left(shim)
+        for line in shim.log:
+            seen.update(name for name in ("PLACEHOLDER_REPLACED", "AskReleased(", "Resuming", "Failed") if name in line)
+    assert seen["PLACEHOLDER_REPLACED"] > 20
+    assert seen["Resuming"] > 2
+    assert seen["Failed"] > 0
+    assert seen["AskReleased("] > 0
+    assert elsewhere > 20
 
 
 def test_long_histories_preempt() -> None:

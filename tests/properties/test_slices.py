@@ -31,8 +31,8 @@ def _effects(shim: Shim) -> list[str]:
     return [line for line in shim.log if not line.startswith("cycle")]
 
 
-def _compare_slices(variant: int, history: list[Operation]) -> None:
-    whole, sliced = (Shim(variant, preemption=False, budget=budget) for budget in (10**6, 1))
+def _compare_slices(variant: int, history: list[Operation], *, gangs: bool) -> None:
+    whole, sliced = (Shim(variant, preemption=False, gangs=gangs, budget=budget) for budget in (10**6, 1))
     for operation in history:
         for shim in (whole, sliced):
             shim.perform(operation)
@@ -41,16 +41,18 @@ def _compare_slices(variant: int, history: list[Operation]) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 23), st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), min_size=15, max_size=100))
-def test_slices_of_one_decide_like_one_cycle(variant: int, history: list[Operation]) -> None:
+@given(
+    st.integers(0, 23), st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), min_size=15, max_size=100), st.booleans()
+)
+def test_slices_of_one_decide_like_one_cycle(variant: int, history: list[Operation], gangs: bool) -> None:
     """Without preemption many cycles of budget 1 give the effects of one big cycle, in the same order (S-20)."""
-    _compare_slices(variant, history)
+    _compare_slices(variant, history, gangs=gangs)
 
 
 def test_slices_over_long_histories() -> None:
     """The same over long histories."""
     for seed in range(8):
-        _compare_slices(seed, list(random_history(seed + 100, 250)))
+        _compare_slices(seed, list(random_history(seed + 100, 250)), gangs=seed % 2 == 1)
 
 
 @dataclass

@@ -14,7 +14,7 @@ starts with ``+`` belongs to the same request as the line before.
     register [RM]   update-config [RM]    with the configuration lines since the last one
     node N [RES] draining attr.NAME=VALUE action=N occupied={..}      + existing KEY ...
     resize N [RES]   drain N   undrain N   decommission N
-    app A queue=PATH user=U force gang={..} tag.NAME=VALUE            remove-app A
+    app A queue=PATH user=U force gang={..} timeout=60s style=Hard tag.NAME=VALUE       remove-app A
     ask K app=A [RES] p=N created=T required=N self=no other=yes originator group=G placeholder legacy
     run K node=N ...                  as ask, already running on N
     resize-ask K ...                  as ask, for a key that is known
@@ -23,6 +23,9 @@ starts with ``+`` belongs to the same request as the line before.
     cycle budget=N                    until nothing is left to do; ``once``: a single slice
     cycles until=60s every=1s         one cycle each so often; answers are marked with their time
     preempt-cycle                     one periodic preemption round
+    attach predicates victims scaling timeout=1s     what the shim answers or hears from now on; ``detach``
+    answer K refuse=N,N reason=TEXT   to the open question about ask K; without ``refuse`` yes to all nodes
+    answer K last=1                   to a question about victims; ``no``: never. ``node=N`` picks one of several
     status                            the core's own totals
     show queue|node|app|request|total|attempts NAME FIELDS...
 
@@ -45,12 +48,17 @@ from core.config.problems import ConfigError
 from core.domain.application_states import AppEvent
 from core.domain.commands import (
     AllocationSpec,
+    AnswerCallbacks,
     ApplicationRef,
     ApplicationSpec,
+    AttachCallbacks,
     Command,
     CommandRefused,
+    DetachCallbacks,
     NodeAction,
     NodeSpec,
+    PredicatesAnswer,
+    PreemptionPredicatesAnswer,
     RegisterManager,
     ReleaseSpec,
     TerminationType,
@@ -65,11 +73,15 @@ from core.domain.effects import (
     ApplicationAccepted,
     ApplicationRejected,
     ApplicationUpdated,
+    AskReleased,
     Effect,
     NodeAccepted,
     NodeRejected,
+    PredicatesAsked,
     PreemptionDecided,
+    PreemptionPredicatesAsked,
     Released,
+    SchedulingFailed,
 )
 from core.domain.partition_names import full_partition_name
 from core.domain.priorities import PRIORITY_MIN
@@ -290,6 +302,7 @@ class Stage:
         self._active = ""
         self._started = False
         self._silent: set[str] = set()
+        self._questions: list[PredicatesAsked | PreemptionPredicatesAsked] = []
         self._apps_of_queues: dict[str, str] = {}
 
     def play(self, inputs: Sequence[str]) -> list[str]:
@@ -332,6 +345,9 @@ class Stage:
             "cycle": self._cycle,
             "cycles": self._cycles,
             "preempt-cycle": lambda _: self._describe(self.engine.preempt(self.now_ns)),
+            "attach": self._attach,
+            "detach": lambda _: self._apply(DetachCallbacks(RM)),
+            "answer": self._answer,
             "status": lambda _: self._status(),
             "show": self._show,
         }.get(first.directive)
@@ -352,6 +368,9 @@ class Stage:
 
     def _describe(self, effects: Sequence[Effect]) -> list[str]:
         self._check()
+        for effect in effects:
+            if isinstance(effect, PredicatesAsked | PreemptionPredicatesAsked):
+                self._questions.append(effect)
         for effect in effects:
             if isinstance(effect, ApplicationUpdated) and effect.at_ns != self.now_ns:
                 raise Unsound(f"{effect} does not carry the time it happened at, {self.now_ns}")
@@ -384,6 +403,31 @@ class Stage:
         if not any(answer.startswith("refused") for answer in answers):
             self._active = text
         return answers
+
+    def _attach(self, line: Line) -> list[str]:
+        return self._apply(
+            AttachCallbacks(
+                RM,
+                predicates="predicates" in line.names,
+                preemption_predicates="victims" in line.names,
+                scheduling_states="scaling" in line.names,
+                timeout_ns=time_ns(line.options.get("timeout", "1s")),
+            )
+        )
+
+    def _answer(self, line: Line) -> list[str]:
+        """The oldest open question about an ask, on ``node=`` if given; answered twice, the question stays the same."""
+        node = line.options.get("node", "")
+        question = next(q for q in self._questions if q.key == line.name and (not node or node in _nodes_of(q)))
+        if not line.flag("again"):
+            self._questions.remove(question)
+        if isinstance(question, PredicatesAsked):
+            reason = line.options.get("reason", "refused")
+            refused = tuple((name, reason) for name in line.options.get("refuse", "").split(",") if name)
+            return self._apply(AnswerCallbacks(RM, (PredicatesAnswer(question.question, refused),)))
+        last = int(line.options.get("last", "-1"))
+        answer = PreemptionPredicatesAnswer(question.question, success=not line.flag("no"), last=last)
+        return self._apply(AnswerCallbacks(RM, preemption_predicates=(answer,)))
 
     def _cycle(self, line: Line) -> list[str]:
         budget = int(line.options.get("budget", "1000"))
@@ -524,6 +568,10 @@ _RELEASES: Final = frozenset({"release", "release-foreign", "withdraw"})
 _REQUESTS: Final = frozenset({*_ALLOCATIONS, *_NODE_ACTIONS, *_RELEASES, "app", "remove-app"})
 
 
+def _nodes_of(question: PredicatesAsked | PreemptionPredicatesAsked) -> tuple[str, ...]:
+    return question.node_ids if isinstance(question, PredicatesAsked) else (question.node_id,)
+
+
 def _partition(line: Line) -> str:
     return full_partition_name(RM, line.options.get("partition", ""))
 
@@ -557,7 +605,9 @@ def _application(line: Line) -> ApplicationSpec:
         user=options.get("user", "user"),
         groups=tuple(options["groups"].split(",")) if "groups" in options else (),
         tags=tuple(tags),
+        placeholder_timeout_ms=time_ns(options.get("timeout", "0s")) // 10**6,
         placeholder_ask=line.amounts("gang"),
+        gang_style=options.get("style", ""),
     )
 
 
@@ -592,8 +642,16 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             by = f" for={preemptor}" if preemptor and termination == TerminationType.PREEMPTED_BY_SCHEDULER else ""
             where = "" if partition == full_partition_name(RM, "") else f" partition={partition}"
             return f"release {key} {TerminationType(termination).name}{by}{where}"
+        case AskReleased(_, _, key, termination, _):
+            return f"release-ask {key} {TerminationType(termination).name}"
         case AllocationRejected(key, _, reason, legacy):
             return f"reject {key or '-'} {_token(reason)}{' legacy' if legacy else ''}"
+        case PredicatesAsked(key=key, node_ids=node_ids, allocate=allocate):
+            return f"may {key} run on {','.join(node_ids)}{'' if allocate else ' later'}"
+        case PreemptionPredicatesAsked(key=key, node_id=node_id, victims=victims, start_index=start):
+            return f"may {key} run on {node_id} without {','.join(victims)} start={start}"
+        case SchedulingFailed(key=key):
+            return f"scale up for {key}"
         case PreemptionDecided(outcome=Outcome.TRIGGERED, key=key, node_id=node_id):
             return f"reserve {node_id} for={key}"
         case PreemptionDecided(key=key, outcome=outcome):
@@ -670,6 +728,12 @@ def _show_app(state: PartitionState, application_id: str, fields: list[str]) -> 
         "real": lambda: shown(state.types.resources(application.real)),
         "placeholder": lambda: shown(state.types.resources(application.placeholder)),
         "priority": lambda: "MIN" if application.priority == PRIORITY_MIN else application.priority,
+        "groups": lambda: (
+            ",".join(f"{g.name}:{g.replaced}+{g.timed_out}/{g.count}" for g in application.task_groups.values()) or "-"
+        ),
+        "deadline": lambda: (
+            "-" if application.placeholder_deadline_ns is None else f"{application.placeholder_deadline_ns / 10**9:g}s"
+        ),
     }
     return f"app {application_id} {_fields(known, fields, 'state')}"
 
@@ -690,10 +754,16 @@ def _show_request(state: PartitionState, key: str, fields: list[str]) -> str:
         "self": yes(request.spec.allow_preempt_self),
         "other": yes(request.spec.allow_preempt_other),
         "preempted": yes(request.preempted),
+        "released": yes(request.released),
+        "replaces": lambda: request.replaces.key if request.replaces is not None else "-",
         "triggered": yes(request.triggered),
         "waits": lambda: _waiting_room(state, request),
         "rearms": lambda: request.rearms,
         "missed": lambda: request.missed,
+        "held": lambda: request.held_on.node_id if request.held_on is not None else "-",
+        "failures": lambda: (
+            "; ".join(f"{f.message} x{f.times}" for f in request.failures.recent_first()) if request.failures else "-"
+        ),
     }
     return f"request {key} {_fields(known, fields, 'node')}"
 
@@ -702,6 +772,8 @@ def _waiting_room(state: PartitionState, request: Allocation) -> str:
     """What a pending request waits for: a queue's max, room on any node or on one, its victims, or just its turn."""
     if request.reservation is not None:
         return f"reserved:{request.reservation.node.node_id}"
+    if request.pool is not None:
+        return f"placeholder:{request.pool.name}"
     room = request.group.parked_at if request.group is not None else None
     if room is None:
         return "turn" if request.pending else "-"

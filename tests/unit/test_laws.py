@@ -157,7 +157,7 @@ def test_broken_law_is_named(text: str, node: str, victims: list[str], law: Law)
     assert all(violation.detail for violation in found)
 
 
-@pytest.mark.parametrize("state", ["released", "preempted", "twice", "unplaced"])
+@pytest.mark.parametrize("state", ["released", "preempted", "twice", "unplaced", "replacing"])
 def test_victims_in_the_wrong_state(state: str) -> None:
     """Nobody goes who is going already, was named before, or holds nothing."""
     world, ask = world_and_ask(TWO_TASKS)
@@ -172,6 +172,8 @@ def test_victims_in_the_wrong_state(state: str) -> None:
             made_up = replace(made_up, victims=(victim, victim))
         case "unplaced":
             victim.node = None
+        case "replacing":
+            victim.replaces = world_and_ask(TWO_TASKS)[1]
     assert Law.ELIGIBLE in broken(world, made_up)
 
 

@@ -81,7 +81,7 @@ class Candidates:
         uncounted: Counter[str] = Counter()
         for allocation in node.allocations.values():
             leaf_terms = self._leaf_terms.get(allocation.queue)
-            if leaf_terms is None or allocation.spec.required_node:
+            if leaf_terms is None or allocation.spec.required_node or allocation.replaces is not None:
                 continue
             c = reluctance(allocation)
             if c > level or (leaf_terms.highest is not None and allocation.priority > leaf_terms.highest):

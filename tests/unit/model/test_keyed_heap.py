@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,3 +63,12 @@ def test_a_newcomer_may_take_over_the_key_of_one_that_left() -> None:
     heap.discard(newcomer)
     heap.add(third)
     assert heap.first() is third
+
+
+def test_an_order_that_became_empty_keeps_nobody() -> None:
+    """Nobody asks an empty order for its first, so it must let go of members by itself."""
+    heap: KeyedHeap[str] = KeyedHeap(lambda member: member)
+    heap.add("gone")
+    assert heap.first() == "gone"
+    heap.discard("gone")
+    assert "gone" not in repr(gc.get_referents(*gc.get_referents(heap)))

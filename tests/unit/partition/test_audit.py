@@ -34,6 +34,62 @@ def _release_and_preempt(state: PartitionState) -> None:
     state.requests["k"].released = state.requests["k"].preempted = True
 
 
+def gang() -> PartitionState:
+    """In app1's group g, p1 is being replaced by r1 and r2 waits for another one; group h has p2, which is free."""
+    stage = Stage()
+    stage.play(["node n1", "app app1", "ask p1 placeholder group=g", "ask p2 placeholder group=h", "cycle"])
+    stage.play(["ask r1 group=g", "cycle", "ask r2 group=g"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    return state
+
+
+def _charge_twice(state: PartitionState) -> None:
+    state.nodes["n1"].allocations["r1"] = state.requests["r1"]
+    state.nodes["n1"].charge(state.requests["r1"].shape.pairs)
+
+
+def _unlink(state: PartitionState, key: str) -> None:
+    request = state.requests[key]
+    request.replaces = request.replaced_by = None
+
+
+@pytest.mark.parametrize(
+    ("rule", "damage"),
+    [
+        ("I10", lambda state: setattr(state.applications["app1"].task_groups["g"], "timed_out", 1)),
+        ("I10", lambda state: setattr(state.applications["app1"].task_groups["g"], "replaced", -1)),
+        ("I10", lambda state: state.applications["app1"].task_groups["h"].free.discard(state.requests["p2"])),
+        ("I10", lambda state: setattr(state.requests["p2"], "released", True)),
+        ("10.2", lambda state: state.applications["app1"].task_groups["g"].asks.discard(state.requests["r2"])),
+        ("10.2", lambda state: setattr(state.requests["r2"], "pool", None)),
+        ("10.3", lambda state: _unlink(state, "p1")),
+        ("10.3", lambda state: _unlink(state, "r1")),
+        ("10.3", lambda state: setattr(state.requests["p1"], "released", False)),
+        ("I4", _charge_twice),
+        ("I4", lambda state: state.nodes["n1"].allocations.pop("p2")),
+        ("I1", lambda state: setattr(state.applications["app1"], "placeholder_count", 1)),
+    ],
+)
+def test_damage_to_a_gang_is_found(rule: str, damage: Damage) -> None:
+    """Counts, pools and both ends of a link are checked."""
+    state = gang()
+    assert audit.check(state) == []
+    damage(state)
+    assert rule in {broken.rule for broken in audit.check(state)}
+
+
+def test_a_forgotten_gang_is_found() -> None:
+    """An ask and a free placeholder of one group that nobody will look at."""
+    stage = Stage()
+    stage.play(["node n1", "app app1", "ask p placeholder group=g", "cycle", "ask r group=g"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    assert audit.check(state) == []
+    state.gangs.clear()
+    assert [broken.rule for broken in audit.check(state)] == ["10.3"]
+
+
 def _miscount(state: PartitionState) -> None:
     state.allocation_count = 5
 

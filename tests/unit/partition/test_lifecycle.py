@@ -1,4 +1,4 @@
-"""States that no command leads to yet, and what they forbid (protocol.md 6.5, 8.1, 3.6; scheduling.md S-26)."""
+"""What a failing application may not do any more (protocol.md 6.5, 8.1, 3.6; scheduling.md S-26)."""
 
 from __future__ import annotations
 

@@ -10,8 +10,11 @@ from core.config.loader import checksum
 from core.config.model import Configuration
 from core.domain.commands import (
     AllocationSpec,
+    AnswerCallbacks,
+    AttachCallbacks,
     Command,
     CommandRefused,
+    DetachCallbacks,
     Fault,
     NodeAction,
     RegisterManager,
@@ -20,9 +23,9 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted
+from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted, PredicatesAsked
 from core.domain.resources import NOTHING
-from core.domain.status import EngineStatus, QueueExplanation
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
 from core.partition.what_if import WhatIf
 
 
@@ -39,6 +42,8 @@ class FakeEngine:
     rm_id: str = ""
     checksum: str = ""
     configuration: Configuration | None = None
+    extra_config: dict[str, str] = field(default_factory=dict)
+    asks: dict[tuple[str, str], AskExplanation] = field(default_factory=dict)
     preemption_interval_ns: int | None = None
     wakeup_ns: int | None = None
     placing: bool = True
@@ -61,10 +66,14 @@ class FakeEngine:
                     raise CommandRefused(Fault.OTHER_MANAGER, f"{self.rm_id} is registered")
                 self.rm_id = command.rm_id
                 self.checksum = checksum(command.config)
+                self.extra_config = dict(command.extra_config)
                 self.pending.clear()
                 return []
             case UpdateConfiguration():
                 self.checksum = checksum(command.config)
+                self.extra_config = dict(command.extra_config)
+                return []
+            case AttachCallbacks() | DetachCallbacks() | AnswerCallbacks():
                 return []
             case UpdateNodes():
                 return [NodeAccepted(n.node_id) for n in command.nodes if n.action == NodeAction.CREATE]
@@ -104,3 +113,56 @@ class FakeEngine:
 
     def status(self, *, audited: bool = False) -> EngineStatus:
         return EngineStatus(self.rm_id, "", ())
+
+    def explain(self, partition: str, key: str) -> AskExplanation | None:
+        return self.asks.get((partition, key))
+
+
+@dataclass
+class AskingEngine(FakeEngine):
+    """Asks whether n1 will do before it places anything, while somebody answers; places what was not refused."""
+
+    attached: AttachCallbacks | None = None
+    asked: dict[int, AllocationSpec] = field(default_factory=dict)
+    refused: list[tuple[int, tuple[tuple[str, str], ...]]] = field(default_factory=list)
+    script: deque[list[Effect]] = field(default_factory=deque)
+    """Effects of the coming slices, instead of questions."""
+    _number: int = 0
+
+    def apply(self, command: Command, now_ns: int) -> list[Effect]:
+        match command:
+            case AttachCallbacks():
+                self.attached = command
+            case DetachCallbacks():
+                self.attached = None
+            case AnswerCallbacks():
+                self.applied.append((now_ns, command))
+                return self._answered(command)
+        return super().apply(command, now_ns)
+
+    def cycle(self, now_ns: int, budget: int) -> FakeSlice:
+        if self.script:
+            self.cycles.append(now_ns)
+            return FakeSlice(self.script.popleft(), more=bool(self.script))
+        if self.attached is None or not self.attached.predicates:
+            return super().cycle(now_ns, budget)
+        effects: list[Effect] = []
+        while self.pending and len(effects) < budget:
+            spec = self.pending.popleft()
+            self._number += 1
+            self.asked[self._number] = spec
+            nodes = ("n1", "n2")
+            effects.append(
+                PredicatesAsked(self._number, spec.partition, spec.application_id, spec.key, nodes, allocate=True)
+            )
+        return FakeSlice(effects, more=bool(self.pending))
+
+    def _answered(self, command: AnswerCallbacks) -> list[Effect]:
+        effects: list[Effect] = []
+        for number, refused in command.predicates:
+            spec = self.asked.pop(number, None)
+            if spec is not None and not refused:
+                effects.append(Allocated(spec, "n1", spec.resources or NOTHING))
+            elif spec is not None:
+                self.refused.append((number, refused))
+        return effects

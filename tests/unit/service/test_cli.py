@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kornel.v1.status_pb2 import GetStatusResponse, PartitionStatus, QueueStatus
+from kornel.v1.status_pb2 import AskFailure, ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus
 from typer.testing import CliRunner
 
 from core.cli import app
-from core.service.status_text import render_status
+from core.service.status_text import render_explanation, render_status
 
 GOOD = "partitions:\n  - name: default\n    queues:\n      - name: root\n"
 ODD = """
@@ -60,8 +60,8 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ([], ["serve", "health", "status", "config", "version"]),
-        (["serve"], ["--grpc", "--config", "--log-format", "--ready-file", "wins"]),
+        ([], ["serve", "health", "status", "dump", "ask", "config", "version"]),
+        (["serve"], ["--grpc", "--config", "--log-format", "--ready-file", "--callback-timeout", "wins"]),
         (["config", "check"], ["FILE", "warnings"]),
     ],
 )
@@ -94,3 +94,23 @@ def test_status_as_text() -> None:
     assert "  total memory=5 vcore=10" in lines
     assert any(line.split()[:4] == ["root", "0", "vcore=1", "-"] for line in lines)
     assert any("root.a (draining)" in line for line in lines)
+
+
+def test_an_ask_as_text() -> None:
+    """Where it stands comes first, then what kept it from being placed, with times in UTC."""
+    waiting = ExplainAskResponse(
+        application_id="app",
+        queue="root.a",
+        state="Reserved",
+        node_id="n1",
+        failures=[AskFailure(message="no node has room", count=12, last_ns=1_700_000_000 * 10**9)],
+    )
+    assert render_explanation("k", waiting).splitlines() == [
+        "k: Reserved on n1",
+        "application app, queue root.a",
+        "",
+        "  count  last                  not placed because",
+        "  12x    2023-11-14T22:13:20Z  no node has room",
+    ]
+    pending = ExplainAskResponse(application_id="app", queue="root.a", state="Pending")
+    assert render_explanation("k", pending).splitlines() == ["k: Pending", "application app, queue root.a"]

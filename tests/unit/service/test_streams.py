@@ -11,6 +11,7 @@ from core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationUpdated,
+    AskReleased,
     Effect,
     NodeAccepted,
     NodeRejected,
@@ -98,15 +99,16 @@ def test_kinds_do_not_mix(board: Switchboard) -> None:
 
 
 def test_a_message_holds_one_list_and_order_is_kept(board: Switchboard) -> None:
-    """new, released and the two kinds of rejections never share a message (15)."""
+    """new, released, dropped asks and the two kinds of rejections never share a message (15)."""
     stream = bound(board, Kind.ALLOCATION)
     refused = [AllocationRejected(key, "app", "r", legacy) for key, legacy in (("1", False), ("2", True))]
-    effects: list[Effect] = [allocated("a"), allocated("b"), released("c"), allocated("d"), *refused]
+    dropped = AskReleased("[rm]default", "app", "p", 2, "")
+    effects: list[Effect] = [allocated("a"), allocated("b"), dropped, released("c"), allocated("d"), *refused]
     board.deliver(effects)
     messages = []
     while (batch := taken(board, stream)) is not None:
         messages.append(batch)
-    assert messages == [effects[0:2], effects[2:3], effects[3:4], effects[4:5], effects[5:6]]
+    assert messages == [effects[0:2], *([effect] for effect in effects[2:])]
 
 
 def test_a_message_is_bounded(board: Switchboard) -> None:

@@ -17,6 +17,7 @@ from core.domain.effects import (
     ApplicationAccepted,
     ApplicationRejected,
     ApplicationUpdated,
+    AskReleased,
     NodeAccepted,
     NodeRejected,
     Released,
@@ -431,6 +432,24 @@ def test_releases_and_rejections_are_encoded() -> None:
     assert list_key(newer) != list_key(older)
     assert len(si.AllocationResponse.FromString(encoder.allocations([newer])).rejectedAllocations) == 1
     assert len(si.AllocationResponse.FromString(encoder.allocations([older])).rejected) == 1
+
+
+def test_asks_dropped_by_the_core_have_their_own_list() -> None:
+    """Waiting placeholders of a G2 shim go to releasedAsks, never into one message with releases (case 154)."""
+    dropped = AskReleased("[rm-1]default", "app", "p", TerminationType.TIMEOUT, "why")
+    assert list_key(dropped) != list_key(Released("[rm-1]default", "app", "p", TerminationType.TIMEOUT, "why"))
+    response = si.AllocationResponse.FromString(Encoder().allocations([dropped, dropped._replace(key="q")]))
+    assert list(response.releasedAsks) == [
+        si.AllocationAskRelease(
+            partitionName="[rm-1]default",
+            applicationID="app",
+            allocationKey=key,
+            terminationType=si.TIMEOUT,
+            message="why",
+        )
+        for key in ("p", "q")
+    ]
+    assert not response.released
 
 
 def test_application_and_node_answers_are_encoded() -> None:

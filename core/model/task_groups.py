@@ -1,0 +1,47 @@
+"""Task groups: the placeholders of a gang that may be traded for real asks of the same group (scheduling.md 10.1)."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from core.model.keyed_heap import KeyedHeap
+
+if TYPE_CHECKING:
+    from core.model.allocations import Allocation
+    from core.model.shapes import Shape
+
+
+def _by_age(placeholder: Allocation) -> tuple[int, str]:
+    return (placeholder.created_ns, placeholder.key)
+
+
+class TaskGroup:
+    """One group of one application. Counts only grow: ``count`` >= ``replaced`` + ``timed_out`` at any time (I10).
+
+    ``shape`` is that of the first placeholder; by contract all have it.
+    """
+
+    __slots__ = ("asks", "count", "free", "name", "replaced", "shape", "timed_out")
+
+    def __init__(self, name: str, shape: Shape) -> None:
+        self.name: Final = name
+        self.shape: Final = shape
+        self.count = 0
+        """Placeholders ever asked for or recovered."""
+        self.replaced = 0
+        """Of these: traded for a real allocation, which the shim confirmed."""
+        self.timed_out = 0
+        """Of these: gone in any other way."""
+        self.asks: KeyedHeap[Allocation] = KeyedHeap(attrgetter("order"))
+        """Pending real asks that wait for a placeholder instead of a node."""
+        self.free: KeyedHeap[Allocation] = KeyedHeap(_by_age)
+        """Allocated placeholders that nobody told to leave, oldest first."""
+
+    @property
+    def open(self) -> bool:
+        """Whether a placeholder is left that may come to stand in for a real ask (scheduling.md 10.2)."""
+        return self.count > self.replaced + self.timed_out
+
+    def __repr__(self) -> str:
+        return f"TaskGroup({self.name}: {self.count}, {self.replaced} replaced, {self.timed_out} timed out)"

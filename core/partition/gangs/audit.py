@@ -1,0 +1,73 @@
+"""The invariants of gangs: counts of task groups, what waits in them, and the links of replacements under way.
+
+Rules: scheduling.md 10.1 to 10.3, 21 (I4, I10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.model.task_groups import TaskGroup
+from core.partition.findings import Broken
+from core.partition.state import PartitionState
+from core.partition.waiting import UNSERVED
+
+
+def check(state: PartitionState) -> Iterator[Broken]:
+    """Everything about gangs that does not add up."""
+    for application in state.applications.values():
+        for task_group in application.task_groups.values():
+            yield from _check_task_group(state, application, task_group)
+            looked_at = application in state.gangs or application in state.gangs_without_room
+            if task_group.asks and task_group.free and not looked_at and application.state not in UNSERVED:
+                yield Broken("10.3", application.application_id, f"nobody looks at what waits in {task_group.name}")
+    for key, request in state.requests.items():
+        yield from _check_links(state, key, request)
+
+
+def _check_task_group(state: PartitionState, application: Application, task_group: TaskGroup) -> Iterator[Broken]:
+    where = f"{application.application_id}/{task_group.name}"
+    held = [a for a in application.allocations.values() if _belongs(a, task_group) and a.spec.placeholder]
+    asks = [a for a in application.asks.values() if _belongs(a, task_group)]
+    present = len(held) + sum(ask.spec.placeholder for ask in asks)
+    gone = task_group.replaced + task_group.timed_out
+    if min(task_group.replaced, task_group.timed_out) < 0 or task_group.count != gone + present:
+        yield Broken("I10", where, f"{task_group}, with {present} placeholders present")
+    free = {placeholder for placeholder in held if not placeholder.released and not placeholder.preempted}
+    if free != set(task_group.free):
+        yield Broken("I10", where, f"free placeholders are {free}, kept are {set(task_group.free)}")
+    refused = {ask for asks in state.refused.values() for ask in asks}
+    replaceable = {
+        ask
+        for ask in asks
+        if task_group.open
+        and not ask.spec.placeholder
+        and ask.replaces is None
+        and ask.reservation is None
+        and ask.held_on is None
+        and ask not in refused
+    }
+    if replaceable != set(task_group.asks) or any(ask.pool is not task_group for ask in replaceable):
+        yield Broken("10.2", where, f"replaceable are {replaceable}, kept are {set(task_group.asks)}")
+
+
+def _belongs(request: Allocation, task_group: TaskGroup) -> bool:
+    return request.spec.task_group == task_group.name
+
+
+def _check_links(state: PartitionState, key: str, request: Allocation) -> Iterator[Broken]:
+    """Both halves name each other, and only the real one is charged ahead of time, on another node."""
+    placeholder, real = request.replaces, request.replaced_by
+    if real is not None and (real.replaces is not request or not request.released or request.node is None):
+        yield Broken("10.3", key, "linked to a real ask that does not know it, or not told to leave")
+    if placeholder is None:
+        if request.node is not None and request.node.allocations.get(key) is not request:
+            yield Broken("I4", key, "an allocation that its node does not know")
+        return
+    if placeholder.replaced_by is not request or state.requests.get(placeholder.key) is not placeholder:
+        yield Broken("10.3", key, "replaces a placeholder that does not know it, or is gone")
+    charged = request.node is not None and key in request.node.allocations
+    if request.node is None or charged == (request.node is placeholder.node):
+        yield Broken("I4", key, "a replacement is charged on its placeholder's node, or not on another one")

@@ -1,0 +1,41 @@
+"""A replacement under way: from the announcement until the shim confirms, or anything comes between.
+
+Rules: scheduling.md 10.4; protocol.md 7.2 (nodes), 10.3, 10.4 and DB-10 (confirmation, release of either half).
+"""
+
+from __future__ import annotations
+
+from core.domain.effects import Allocated
+from core.model.allocations import Allocation
+from core.partition import ledger, lifecycle, preempting
+from core.partition.gangs import pools
+from core.partition.state import PartitionState
+
+
+def confirm(state: PartitionState, placeholder: Allocation, now_ns: int) -> None:
+    """*placeholder* ended: the ask that was waiting for that has its place, and the shim is told."""
+    announce(state, swap(state, placeholder), now_ns)
+
+
+def swap(state: PartitionState, placeholder: Allocation) -> Allocation:
+    """Book the end of *placeholder* and the start of its replacement, which is returned."""
+    real = ledger.replacement_confirmed(state, placeholder)
+    del state.requests[placeholder.key]
+    pools.placeholder_replaced(state, placeholder)
+    return real
+
+
+def announce(state: PartitionState, real: Allocation, now_ns: int) -> None:
+    """Let the application feel a :func:`swap`, and tell the shim where *real* runs."""
+    assert real.node is not None, "a swapped allocation has a node"
+    lifecycle.placeholder_replaced(state, real.application, now_ns)
+    state.effects.append(Allocated(real.spec, real.node.node_id, real.shape.resources))
+
+
+def undo(state: PartitionState, real: Allocation) -> None:
+    """*real* loses its placeholder, or the node it was to run on, and is a pending ask again.
+
+    The placeholder was told to leave already: it is nobody's, and counts as timed out once it is gone.
+    """
+    ledger.replacement_undone(state, real)
+    preempting.watch(state, real)

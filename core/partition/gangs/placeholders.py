@@ -1,0 +1,78 @@
+"""How long allocated placeholders may wait, and telling them to leave (scheduling.md 10.5, 10.6; protocol.md 6.3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from core.domain.commands import ApplicationSpec, TerminationType
+from core.domain.effects import Released
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.partition import ledger
+from core.partition.state import PartitionState
+
+DEFAULT_TIMEOUT_NS: Final = 15 * 60 * 10**9
+SHORTEST_TIMEOUT_NS: Final = 10**6
+CREATION_TIME_TAG: Final = "yunikorn.apache.org/creationTime"
+"""Tag of an application, exact case: when it was first submitted, in Unix seconds."""
+
+_NS_PER_S: Final = 10**9
+_NS_PER_MS: Final = 10**6
+_MAX_INT64: Final = 2**63 - 1
+_SECONDS: Final = re.compile(r"\+?[0-9]{1,11}", re.ASCII)
+
+
+def timeout_ns(spec: ApplicationSpec, now_ns: int) -> int:
+    """How long from now the placeholders of a new application may wait.
+
+    Counted from the creation tag where there is one, so that a restart of the shim does not start the wait again.
+    """
+    timeout = spec.placeholder_timeout_ms * _NS_PER_MS
+    if not 0 < timeout <= _MAX_INT64:
+        timeout = DEFAULT_TIMEOUT_NS
+    for key, value in spec.tags:
+        if key == CREATION_TIME_TAG and _SECONDS.fullmatch(value):
+            timeout += int(value) * _NS_PER_S - now_ns
+            return timeout if timeout > 0 else SHORTEST_TIMEOUT_NS
+    return timeout
+
+
+def start_timer(state: PartitionState, application: Application, now_ns: int) -> None:
+    """The first placeholder was allocated. :mod:`.timeouts` takes over when the time has come."""
+    at_ns = now_ns + timeout_ns(application.spec, now_ns)
+    application.placeholder_deadline_ns = at_ns
+
+    def note(_: int) -> None:
+        if application.placeholder_deadline_ns == at_ns:
+            application.placeholder_deadline_ns = None
+            state.gangs_timed_out[application] = None
+
+    state.at(at_ns, note)
+
+
+def stop_timer(application: Application) -> None:
+    application.placeholder_deadline_ns = None
+
+
+def dismiss(state: PartitionState, placeholders: Iterable[Allocation], message: str) -> None:
+    """Ask the shim to end allocated *placeholders*; they stay booked until it confirms."""
+    for placeholder in placeholders:
+        placeholder.released = True
+        ledger.keep_placeholder_from_use(placeholder)
+        state.effects.append(
+            Released(
+                state.name,
+                placeholder.application.application_id,
+                placeholder.key,
+                TerminationType.TIMEOUT,
+                message,
+            )
+        )
+
+
+def dismiss_all(state: PartitionState, application: Application, message: str) -> None:
+    """:func:`dismiss` every placeholder of *application* that was not told to leave before, oldest first."""
+    free = [placeholder for task_group in application.task_groups.values() for placeholder in task_group.free]
+    dismiss(state, sorted(free, key=lambda p: (p.created_ns, p.key)), message)

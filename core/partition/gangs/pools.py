@@ -1,0 +1,52 @@
+"""The counts of task groups, and with them which real asks wait for a placeholder and which for a node.
+
+A real ask is *replaceable* while its group is open: a placeholder is left that may come to stand in for it. Such asks
+are kept out of normal allocation (scheduling.md 10.2); when the last placeholder is used up or gone, they join it.
+"""
+
+from __future__ import annotations
+
+from core.model.allocations import Allocation
+from core.model.task_groups import TaskGroup
+from core.partition import preempting
+from core.partition.state import PartitionState
+from core.partition.waiting import dequeue, enqueue
+
+
+def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
+    """A placeholder was asked for or recovered; to be called before it is booked."""
+    application, name = placeholder.application, placeholder.spec.task_group
+    task_group = application.task_groups.get(name)
+    if task_group is None:
+        task_group = application.task_groups[name] = TaskGroup(name, placeholder.shape)
+    was_open = task_group.open
+    task_group.count += 1
+    if was_open:
+        return
+    for ask in application.asks.values():
+        if ask.group is not None and ask.spec.task_group == name and not ask.spec.placeholder:
+            dequeue(state, ask)
+            enqueue(state, ask)
+
+
+def placeholder_replaced(state: PartitionState, placeholder: Allocation) -> None:
+    """The shim confirmed that *placeholder* gave its place to a real allocation."""
+    task_group = placeholder.application.task_groups[placeholder.spec.task_group]
+    task_group.replaced += 1
+    _settle(state, task_group)
+
+
+def placeholder_gone(state: PartitionState, placeholder: Allocation) -> None:
+    """*placeholder*, pending or allocated, left in any other way (scheduling.md 10.6, S-8)."""
+    task_group = placeholder.application.task_groups[placeholder.spec.task_group]
+    task_group.timed_out += 1
+    _settle(state, task_group)
+
+
+def _settle(state: PartitionState, task_group: TaskGroup) -> None:
+    if task_group.open:
+        return
+    for ask in task_group.asks.ordered():
+        dequeue(state, ask)
+        enqueue(state, ask)
+        preempting.watch(state, ask)

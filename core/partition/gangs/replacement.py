@@ -1,0 +1,232 @@
+"""The replacement step: a real ask takes the place of a placeholder of its task group (scheduling.md 10.3).
+
+An ask larger than a placeholder makes it leave; one that is not takes its place on the same node, without any check of
+room, or failing that on another node that has room. The shim then ends the placeholder and confirms
+(:mod:`.handshake`). Only applications in which an ask or a placeholder came or changed are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from core.domain.commands import TerminationType
+from core.domain.effects import Released
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.model.keyed_heap import KeyedHeap
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.partition import ledger
+from core.partition.gangs import placeholders
+from core.partition.state import PartitionState
+from core.partition.waiting import UNSERVED
+from core.policies.application_order import application_key
+from core.policies.queue_order import queue_key
+
+
+class Pair(NamedTuple):
+    """*ask* is to take the place of *placeholder*, and to run on *node*."""
+
+    ask: Allocation
+    placeholder: Allocation
+    node: Node
+
+
+class Choice(NamedTuple):
+    """What one look at an application found. *too_small* are to leave, oldest first, before *pair* is served."""
+
+    too_small: tuple[Allocation, ...]
+    pair: Pair | None
+    without_room: bool
+    """Some ask matches a placeholder, may not run on its node, and no other node has room."""
+
+
+MayStay = Callable[[PartitionState, Allocation, Node], bool]
+FindOther = Callable[[PartitionState, Allocation, Node], Node | None]
+
+
+def may_stay(_state: PartitionState, ask: Allocation, own: Node) -> bool:
+    """Whether *ask* may run on *own*, the node of the placeholder it matches."""
+    return ask.spec.required_node in ("", own.node_id)
+
+
+def find_other_node(state: PartitionState, ask: Allocation, own: Node) -> Node | None:
+    """The first open node in order, other than the placeholder's *own*, that has room for *ask* and may take it."""
+    pairs = ask.shape.pairs
+    if ask.spec.required_node:
+        required = state.nodes.get(ask.spec.required_node)
+        if required is None or required is own or required not in state.node_order:
+            return None
+        return required if required.fits(pairs) else None
+    first = state.node_order.first_fit(pairs)
+    if first is not own:
+        return first
+    return next((node for node in state.node_order if node is not own and node.fits(pairs)), None)
+
+
+def serve(
+    state: PartitionState,
+    now_ns: int,
+    budget: int,
+    *,
+    stays: MayStay = may_stay,
+    elsewhere: FindOther = find_other_node,
+) -> int:
+    """Serve applications in turn until nothing matches, or *budget* decisions are made. Returns how many were.
+
+    After each pair the turn is worked out again, as if every pair had its own cycle.
+    """
+    turns = _Turns(state)
+    spent = 0
+    while spent < budget:
+        application = turns.next()
+        if application is None:
+            break
+        choice = choose(state, application, stays=stays, elsewhere=elsewhere)
+        spent += _apply(state, choice, now_ns)
+        if choice.pair is not None:
+            turns.served(application)
+            continue
+        turns.done(application)
+        del state.gangs[application]
+        if choice.without_room:
+            state.gangs_without_room[application] = None
+    return spent
+
+
+def choose(
+    state: PartitionState,
+    application: Application,
+    *,
+    stays: MayStay = may_stay,
+    elsewhere: FindOther = find_other_node,
+) -> Choice:
+    """The first ask, in order, that finds a placeholder, and the placeholders found too small on the way."""
+    too_small: dict[Allocation, None] = {}
+    without_room = False
+    if application.state in UNSERVED:
+        return Choice((), None, without_room)
+    for ask in _asks(application):
+        assert ask.pool is not None, "only asks of a pool come here"
+        matching: Allocation | None = None
+        for placeholder in _in_order(ask.pool.free):
+            if placeholder in too_small:
+                continue
+            if is_larger(ask, placeholder):
+                too_small[placeholder] = None
+                continue
+            own = _node_of(placeholder)
+            if stays(state, ask, own):
+                return Choice(tuple(too_small), Pair(ask, placeholder, own), without_room)
+            matching = matching or placeholder
+        if matching is not None:
+            other = elsewhere(state, ask, _node_of(matching))
+            if other is not None:
+                return Choice(tuple(too_small), Pair(ask, matching, other), without_room)
+            without_room = True
+    return Choice(tuple(too_small), None, without_room)
+
+
+def commit(state: PartitionState, pair: Pair, now_ns: int) -> None:
+    """Link the pair, book it, and ask the shim to end the placeholder."""
+    ask, placeholder, node = pair
+    ledger.replacement_starts(state, ask, placeholder, node, now_ns)
+    state.effects.append(
+        Released(
+            state.name,
+            placeholder.application.application_id,
+            placeholder.key,
+            TerminationType.PLACEHOLDER_REPLACED,
+            f"replaced by {ask.key}",
+        )
+    )
+
+
+def is_larger(ask: Allocation, placeholder: Allocation) -> bool:
+    """Whether *ask* wants more than *placeholder* holds of any type, or a type that it does not hold at all."""
+    if ask.shape is placeholder.shape:
+        return False
+    held = dict(placeholder.shape.pairs)
+    return any(amount > held.get(t, 0) for t, amount in ask.shape.pairs)
+
+
+def _apply(state: PartitionState, choice: Choice, now_ns: int) -> int:
+    if choice.too_small:
+        placeholders.dismiss(state, choice.too_small, "smaller than the real ask of its task group")
+    if choice.pair is None:
+        return len(choice.too_small)
+    commit(state, choice.pair, now_ns)
+    return len(choice.too_small) + 1
+
+
+class _Turns:
+    """Whose turn it is among the applications to look at: down the queue tree, the first at each level.
+
+    Serving an application changes the keys on its own path only.
+    """
+
+    def __init__(self, state: PartitionState) -> None:
+        self._root = state.root
+        self._below: dict[Queue, KeyedHeap[Any]] = {}
+        for application in state.gangs:
+            self._order(application.queue).add(application)
+            for queue in application.queue.lineage()[:-1]:
+                if queue.parent is not None:
+                    self._order(queue.parent).add(queue)
+
+    def _order(self, queue: Queue) -> KeyedHeap[Any]:
+        found = self._below.get(queue)
+        if found is None:
+            found = self._below[queue] = KeyedHeap(application_key if queue.leaf else queue_key)
+        return found
+
+    def next(self) -> Application | None:
+        queue = self._root
+        while not queue.leaf:
+            child = self._order(queue).first()
+            if child is None:
+                return None
+            queue = child
+        application: Application | None = self._order(queue).first()
+        return application
+
+    def served(self, application: Application) -> None:
+        """Its priority and pending amounts changed, and those of its queues."""
+        self._order(application.queue).mark(application)
+        for queue in application.queue.lineage()[:-1]:
+            if queue.parent is not None:
+                self._order(queue.parent).mark(queue)
+
+    def done(self, application: Application) -> None:
+        """Nothing of it matches any more."""
+        below = self._order(application.queue)
+        below.discard(application)
+        for queue in application.queue.lineage()[:-1]:
+            if below or queue.parent is None:
+                return
+            below = self._order(queue.parent)
+            below.discard(queue)
+
+
+def _asks(application: Application) -> Iterable[Allocation]:
+    """The asks of all its task groups that have a placeholder to offer, in ask order."""
+    pools = [g.asks for g in application.task_groups.values() if g.asks and g.free]
+    if len(pools) == 1:
+        return _in_order(pools[0])
+    return merge(*map(_in_order, pools), key=attrgetter("order"))
+
+
+def _in_order(members: KeyedHeap[Allocation]) -> Iterator[Allocation]:
+    """The first is cheap and mostly enough; the others are sorted only when somebody asks for them."""
+    first = members.first()
+    if first is not None:
+        yield first
+        yield from members.ordered()[1:]
+
+
+def _node_of(placeholder: Allocation) -> Node:
+    assert placeholder.node is not None, "only allocated placeholders are free"
+    return placeholder.node

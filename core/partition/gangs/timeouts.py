@@ -1,0 +1,59 @@
+"""A gang whose placeholders have waited too long (scheduling.md 10.5, S-9)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.domain.application_states import AppEvent, AppState
+from core.domain.commands import TerminationType
+from core.domain.effects import AskReleased
+from core.model.applications import Application
+from core.partition import lifecycle, placement, preempting, removal
+from core.partition.gangs import handshake, placeholders
+from core.partition.state import PartitionState
+
+REASON: Final = "ResourceReservationTimeout"
+"""Message of the state change: shims search for this word (protocol.md 11)."""
+HARD: Final = "Hard"
+"""The one gang style that fails; every other text means Soft."""
+
+
+def give_up_expired(state: PartitionState, now_ns: int) -> None:
+    """Deal with every application whose timer ran out since the last call."""
+    while state.gangs_timed_out:
+        application = next(iter(state.gangs_timed_out))
+        del state.gangs_timed_out[application]
+        _give_up(state, application, now_ns)
+
+
+def _give_up(state: PartitionState, application: Application, now_ns: int) -> None:
+    """Placeholders go, real asks stay. Told in the order of the contract: those of G2 asks that wait come first."""
+    if application.state not in (AppState.RUNNING, AppState.COMPLETING):
+        if application.spec.gang_style == HARD:
+            lifecycle.fire(state, application, AppEvent.FAIL, now_ns, REASON)
+            _stand_down(state, application)
+        else:
+            lifecycle.fire(state, application, AppEvent.RESUME, now_ns, REASON)
+    pending = [ask for ask in application.asks.values() if ask.spec.placeholder]
+    message = f"placeholders of application {application.application_id} waited too long"
+    for ask in pending:
+        removal.withdraw_ask(state, ask)
+        if ask.spec.legacy:
+            name = application.application_id
+            state.effects.append(AskReleased(state.name, name, ask.key, TerminationType.TIMEOUT, message))
+    placeholders.dismiss_all(state, application, message)
+    state.effects.extend(
+        removal.released(state, ask, TerminationType.TIMEOUT, message) for ask in pending if not ask.spec.legacy
+    )
+    if pending:
+        lifecycle.asks_withdrawn(state, application, now_ns)
+
+
+def _stand_down(state: PartitionState, application: Application) -> None:
+    """A failing application begins nothing and holds nothing back: replacements, reservations and claims end."""
+    for ask in list(application.asks.values()):
+        if ask.replaces is not None:
+            handshake.undo(state, ask)
+        if ask.reservation is not None:
+            placement.unreserve(state, ask.reservation, requeue=True)
+        preempting.forget(state, ask)

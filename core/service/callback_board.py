@@ -1,0 +1,302 @@
+"""Which shim stream is asked, and what waits to be asked.
+
+Of the attached streams the one attached last is asked; when it ends, the one attached before it is. Unlike decisions,
+questions are worth nothing when they are late: the engine stops waiting after the timeout. So what a shim does not read
+in time is thrown away here, and nothing is kept for a stream that does not exist yet.
+
+Rules: protocol.md 13, ``proto/kornel/v1/callback.proto``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from structlog.typing import FilteringBoundLogger
+
+from core.domain.commands import AttachCallbacks, CommandRefused, Fault
+from core.domain.effects import (
+    Effect,
+    EventRecorded,
+    PredicatesAsked,
+    PreemptionPredicatesAsked,
+    SchedulingFailed,
+)
+from core.service.callback_wire import Outgoing, Subscription
+from core.service.clock import Clock
+from core.service.event_feed import EventFeed
+from core.service.metrics import ServiceMetrics
+
+QUESTIONS_PER_MESSAGE: Final = 1_000
+NAMES_PER_MESSAGE: Final = 20_000
+"""Node IDs and victims in one message, a single question left aside: about 1 MB, within the 4 MiB a client takes."""
+
+NOTICES_PER_MESSAGE: Final = 1_000
+
+QUESTIONS_WAITING: Final = 50_000
+"""Most questions that wait for a slow reader, if their timeout lets them wait at all."""
+
+NOTICES_WAITING: Final = 10_000
+"""Most scheduling states that wait for a slow reader."""
+
+
+class NoStateDump(Exception):
+    """The shim's state is not to be had; the text says why."""
+
+
+class CallbackStream:
+    """One open stream; attached once its subscription has been accepted."""
+
+    __slots__ = (
+        "_news", "attached", "dumps", "ending", "error", "events", "questions", "scheduling_states", "subscription",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.subscription: Subscription | None = None
+        self.attached = False
+        """Taken up, and not yet told so."""
+        self.ending = False
+        self.error: Exception | None = None
+        """Why it ends; ``None``: it ends well."""
+        self.questions: deque[tuple[int, PredicatesAsked | PreemptionPredicatesAsked]] = deque()
+        """(when it expires, question), oldest first."""
+        self.scheduling_states: deque[SchedulingFailed] = deque()
+        self.events: deque[EventRecorded] = deque()
+        self.dumps: deque[int] = deque()
+        self._news = asyncio.Event()
+
+    def notify(self) -> None:
+        """Let the writer look again."""
+        self._news.set()
+
+    async def news(self) -> None:
+        """Return when there may be something to send, or the end has come."""
+        await self._news.wait()
+        self._news.clear()
+
+
+class CallbackBoard:
+    """All callback streams of the one registered manager. Used from the event loop's thread only."""
+
+    def __init__(self, *, clock: Clock, metrics: ServiceMetrics, logger: FilteringBoundLogger) -> None:
+        self._clock = clock
+        self._metrics = metrics
+        self._feed = EventFeed(self._push_events, clock=clock, metrics=metrics, logger=logger)
+        self._open: dict[CallbackStream, None] = {}
+        self._attached: list[CallbackStream] = []
+        """Attached and live, the last attached one last."""
+        self._dump_number = 0
+        self._dumps: dict[int, tuple[CallbackStream, asyncio.Future[str]]] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when :attr:`attachment` may have changed outside the partition task."""
+
+    @property
+    def attachment(self) -> AttachCallbacks | None:
+        """What the engine should be attached to; another object for every change."""
+        receiver = self._receiver()
+        return None if receiver is None else _subscription(receiver).attachment
+
+    def open(self) -> CallbackStream:
+        """A new stream, attached to nothing."""
+        stream = CallbackStream()
+        self._open[stream] = None
+        self._metrics.streams_opened += 1
+        self._metrics.live_streams += 1
+        return stream
+
+    def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
+        """Ask *stream* from here on."""
+        stream.subscription = subscription
+        stream.attached = True
+        self._attached.append(stream)
+        stream.notify()
+
+    def close(self, stream: CallbackStream) -> None:
+        """*stream* is gone, whatever the reason."""
+        if stream in self._open:
+            del self._open[stream]
+            self._metrics.live_streams -= 1
+        self._detach(stream, "its stream ended before it answered")
+
+    def finish(self, stream: CallbackStream, error: Exception | None) -> None:
+        """End *stream*: with *error*, or well."""
+        if stream.ending:
+            return
+        stream.ending = True
+        stream.error = error
+        self._detach(stream, "its stream ended before it answered")
+        stream.notify()
+
+    def finish_all(self, error: Exception) -> None:
+        """End every open stream with *error*."""
+        for stream in list(self._open):
+            self.finish(stream, error)
+
+    def settled(self, rm_id: str, extra_config: Mapping[str, str]) -> None:
+        """After a registration or configuration update: *rm_id*, if any, holds the core with these settings."""
+        self._feed.configure(extra_config)
+        for stream in list(self._attached):
+            theirs = _subscription(stream).attachment.rm_id
+            if theirs != rm_id:
+                refusal = CommandRefused(
+                    Fault.UNKNOWN_MANAGER, f"AttachRequest: resource manager {theirs!r} is not registered any more"
+                )
+                self.finish(stream, refusal)
+
+    def start_afresh(self) -> None:
+        """The manager registered again: what concerns asks of its former life is nobody's business (DB-4).
+
+        Events stay: they are history.
+        """
+        for stream in self._attached:
+            self._drop_what_concerns_asks(stream)
+
+    def deliver(self, effects: Iterable[Effect]) -> None:
+        """Hand those *effects* that are questions or notices to the stream that is asked, if it subscribed to them."""
+        stream = self._receiver()
+        if stream is None:
+            return
+        wanted = _subscription(stream).attachment
+        expires_ns = self._clock.now_ns() + wanted.timeout_ns
+        news = False
+        for effect in effects:
+            if isinstance(effect, (PredicatesAsked, PreemptionPredicatesAsked)):
+                stream.questions.append((expires_ns, effect))
+                news = True
+            elif isinstance(effect, EventRecorded):
+                if wanted.events:
+                    self._feed.record(effect)
+            elif isinstance(effect, SchedulingFailed) and wanted.scheduling_states:
+                stream.scheduling_states.append(effect)
+                news = True
+        if news:
+            self._trim(stream)
+            stream.notify()
+
+    def take(self, stream: CallbackStream) -> Outgoing | None:
+        """The content of the next message for *stream*. ``None``: there is none right now."""
+        outgoing = Outgoing()
+        if stream.attached:
+            stream.attached = False
+            outgoing.attached = True
+            return outgoing
+        self._trim(stream)
+        if not (stream.questions or stream.scheduling_states or stream.events or stream.dumps):
+            return None
+        self._take_questions(stream, outgoing)
+        outgoing.scheduling_states = _first(stream.scheduling_states, NOTICES_PER_MESSAGE)
+        outgoing.events = _first(stream.events, NOTICES_PER_MESSAGE)
+        if stream.dumps:
+            outgoing.state_dump = stream.dumps.popleft()
+        self._metrics.questions_sent += len(outgoing.predicates) + len(outgoing.preemption_predicates)
+        self._metrics.scheduling_states_sent += len(outgoing.scheduling_states)
+        self._metrics.events_sent += len(outgoing.events)
+        return outgoing
+
+    async def state_dump(self) -> str:
+        """What the shim says of its own state. Raises :class:`NoStateDump`."""
+        stream = self._receiver()
+        if stream is None or not _subscription(stream).state_dump:
+            raise NoStateDump("no shim is attached that answers state dumps")
+        self._dump_number += 1
+        number = self._dump_number
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._dumps[number] = stream, answer
+        stream.dumps.append(number)
+        stream.notify()
+        timeout_ns = _subscription(stream).attachment.timeout_ns
+        late = f"the shim did not answer within {timeout_ns // 1_000_000} ms"
+        timer = self._clock.call_at(self._clock.now_ns() + timeout_ns, lambda: _fail(answer, late))
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+            del self._dumps[number]
+            if number in stream.dumps:
+                stream.dumps.remove(number)
+
+    def state_dumped(self, number: int, text: str, error: str) -> None:
+        """The answer to question *number*; *error* not empty: why there is none."""
+        asked = self._dumps.get(number)
+        if asked is None:
+            return
+        answer = asked[1]
+        if error:
+            _fail(answer, error)
+        elif not answer.done():
+            answer.set_result(text)
+
+    def _receiver(self) -> CallbackStream | None:
+        return self._attached[-1] if self._attached else None
+
+    def _detach(self, stream: CallbackStream, reason: str) -> None:
+        self._drop_what_concerns_asks(stream)
+        self._metrics.events_dropped += len(stream.events)
+        stream.events.clear()
+        for asked, answer in self._dumps.values():
+            if asked is stream:
+                _fail(answer, reason)
+        if stream in self._attached:
+            self._attached.remove(stream)
+            receiver = self._receiver()
+            if receiver is None or not _subscription(receiver).attachment.events:
+                self._feed.clear()
+            self.on_change()
+
+    def _drop_what_concerns_asks(self, stream: CallbackStream) -> None:
+        self._metrics.questions_dropped += len(stream.questions)
+        stream.questions.clear()
+        self._metrics.scheduling_states_dropped += len(stream.scheduling_states)
+        stream.scheduling_states.clear()
+
+    def _trim(self, stream: CallbackStream) -> None:
+        """Drop what is too late to be asked, and what is too much to be kept."""
+        questions = stream.questions
+        now_ns = self._clock.now_ns()
+        while questions and (questions[0][0] <= now_ns or len(questions) > QUESTIONS_WAITING):
+            questions.popleft()
+            self._metrics.questions_dropped += 1
+        while len(stream.scheduling_states) > NOTICES_WAITING:
+            stream.scheduling_states.popleft()
+            self._metrics.scheduling_states_dropped += 1
+
+    def _take_questions(self, stream: CallbackStream, outgoing: Outgoing) -> None:
+        questions = stream.questions
+        names = 0
+        for _ in range(min(len(questions), QUESTIONS_PER_MESSAGE)):
+            question = questions[0][1]
+            if isinstance(question, PredicatesAsked):
+                names += len(question.node_ids)
+            else:
+                names += len(question.victims)
+            if names > NAMES_PER_MESSAGE and (outgoing.predicates or outgoing.preemption_predicates):
+                return
+            questions.popleft()
+            if isinstance(question, PredicatesAsked):
+                outgoing.predicates.append(question)
+            else:
+                outgoing.preemption_predicates.append(question)
+
+    def _push_events(self, events: list[EventRecorded]) -> None:
+        stream = self._receiver()
+        if stream is None or stream.events:
+            self._metrics.events_dropped += len(events)
+            return
+        stream.events.extend(events)
+        stream.notify()
+
+
+def _subscription(stream: CallbackStream) -> Subscription:
+    assert stream.subscription is not None, "only subscribed streams are attached"
+    return stream.subscription
+
+
+def _fail(answer: asyncio.Future[str], reason: str) -> None:
+    if not answer.done():
+        answer.set_exception(NoStateDump(reason))
+
+
+def _first(waiting: deque[Any], limit: int) -> list[Any]:
+    return [waiting.popleft() for _ in range(min(len(waiting), limit))]

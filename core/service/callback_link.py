@@ -1,0 +1,81 @@
+"""The engine's end of the callback streams, moved only by the task that owns the engine.
+
+The board says who is to be asked; the link tells the engine, whenever that has become somebody else. So it does not
+matter how a stream ended: the next turn of the task finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from core.domain.commands import (
+    AnswerCallbacks,
+    AttachCallbacks,
+    Command,
+    CommandRefused,
+    DetachCallbacks,
+    Fault,
+)
+from core.service.callback_board import CallbackBoard, CallbackStream
+from core.service.callback_wire import Subscription
+from core.service.engine_port import EnginePort
+from core.service.metrics import ServiceMetrics
+from core.service.status_codes import EngineFault
+
+
+class CallbackLink:
+    """``apply`` applies a command and hands over its effects; raises ``CommandRefused`` or :class:`EngineFault`."""
+
+    def __init__(
+        self, engine: EnginePort, board: CallbackBoard, apply: Callable[[Command], None], metrics: ServiceMetrics
+    ) -> None:
+        self._engine = engine
+        self._board = board
+        self._apply = apply
+        self._metrics = metrics
+        self._told: AttachCallbacks | None = None
+        """What the engine was told last of who answers questions."""
+
+    def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
+        """Ask *stream* from here on."""
+        if stream.ending:
+            return
+        rm_id = subscription.attachment.rm_id
+        if not rm_id or rm_id != self._engine.rm_id:
+            self._metrics.commands_refused += 1
+            unknown = f"AttachRequest: resource manager {rm_id!r} is not registered"
+            self._board.finish(stream, CommandRefused(Fault.UNKNOWN_MANAGER, unknown))
+            return
+        self._board.attach(stream, subscription)
+        self.follow()
+
+    def answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
+        """Tell the engine what *stream* answered."""
+        if stream.ending:
+            return
+        try:
+            self._apply(command)
+        except (CommandRefused, EngineFault) as error:
+            self._metrics.commands_refused += 1
+            self._board.finish(stream, error)
+
+    def detach(self, stream: CallbackStream, error: Exception | None) -> None:
+        """End *stream*: with *error*, or well."""
+        self._board.finish(stream, error)
+        self.follow()
+
+    def follow(self) -> None:
+        """Attach the engine to whoever is asked now, if that is somebody else than before.
+
+        While nobody is registered there is nobody to tell it for; the next manager does not inherit who answered.
+        """
+        wanted = self._board.attachment
+        rm_id = self._engine.rm_id
+        if wanted is self._told or not rm_id:
+            return
+        self._told = wanted
+        try:
+            self._apply(DetachCallbacks(rm_id) if wanted is None else wanted)
+        except (CommandRefused, EngineFault) as error:
+            self._metrics.commands_refused += 1
+            self._board.finish_all(error)

@@ -1,0 +1,111 @@
+"""``kornel.v1.CallbackService``: what the core asks the shim, and what it tells it besides its decisions.
+
+Like the streams of the scheduler, a callback stream has a reader that feeds the partition task, waiting where its queue
+is full, and a writer that sends what the board has for it. Its end takes its turn behind the answers that came before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kornel.v1 import callback_pb2 as pb
+from structlog.typing import FilteringBoundLogger
+
+from core.service.callback_board import CallbackBoard, CallbackStream
+from core.service.callback_wire import MILLISECOND_NS, Subscription, answer_commands, encode, subscription
+from core.service.clock import SECOND_NS
+from core.service.metrics import ServiceMetrics
+from core.service.rpc import Context, Handler, Requests, bidirectional, end, parse
+from core.service.runner import PartitionRunner
+from core.service.status_codes import BadSubscription, ServiceError, ShuttingDown
+
+
+class CallbackService:
+    """``timeout_ns``: how long the core waits for an answer to a shim that leaves it to the core."""
+
+    def __init__(
+        self,
+        runner: PartitionRunner,
+        board: CallbackBoard,
+        *,
+        metrics: ServiceMetrics,
+        logger: FilteringBoundLogger,
+        timeout_ns: int = SECOND_NS,
+    ) -> None:
+        self._runner = runner
+        self._board = board
+        self._metrics = metrics
+        self._logger = logger
+        self._timeout_ms = timeout_ns // MILLISECOND_NS
+
+    def handlers(self) -> dict[str, Handler]:
+        """The calls by method name."""
+        return {"Attach": bidirectional(self._serve)}
+
+    async def _serve(self, requests: Requests, context: Context) -> None:
+        stream = self._board.open()
+        reader = asyncio.create_task(self._read(stream, requests), name="read callbacks")
+        try:
+            await self._write(stream, context)
+        except BaseException:
+            self._metrics.streams_broken += 1
+            raise
+        finally:
+            self._board.close(stream)
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        if stream.error is not None:
+            self._metrics.streams_refused += 1
+            self._logger.info("callback stream ended", cause=str(stream.error))
+            await end(context, stream.error, self._logger)
+
+    async def _read(self, stream: CallbackStream, requests: Requests) -> None:
+        """Queue the subscription and the answers that *requests* brings, then the end of the stream."""
+        error: Exception | None = None
+        rm_id: str | None = None
+        try:
+            async for raw in requests:
+                request = parse(pb.AttachRequest, raw)
+                self._metrics.messages_received += 1
+                if rm_id is None:
+                    subscribed = self._subscription(request)
+                    rm_id = subscribed.attachment.rm_id
+                    await self._runner.attach(stream, subscribed)
+                elif request.HasField("subscription"):
+                    raise BadSubscription("a second subscription; open another stream to change what is asked")
+                await self._answer(stream, request, rm_id)
+        except ShuttingDown:
+            return  # The server ends all streams in its own order.
+        except ServiceError as refusal:
+            error = refusal
+        except Exception as failure:  # noqa: BLE001 - a reader that dies silently leaves a client waiting for ever
+            error = failure
+        await self._runner.detach(stream, error)
+
+    def _subscription(self, request: pb.AttachRequest) -> Subscription:
+        if not request.HasField("subscription"):
+            raise BadSubscription("the first message of a callback stream must subscribe")
+        return subscription(request.subscription, self._timeout_ms)
+
+    async def _answer(self, stream: CallbackStream, request: pb.AttachRequest, rm_id: str) -> None:
+        if request.HasField("state_dump"):
+            dumped = request.state_dump
+            self._board.state_dumped(dumped.question_id, dumped.json, dumped.error)
+        for number, command in enumerate(answer_commands(request, rm_id)):
+            if number:
+                await asyncio.sleep(0)  # A long request is read piece by piece, and others get their turn.
+            self._metrics.answers_received += len(command.predicates) + len(command.preemption_predicates)
+            await self._runner.answer(stream, command)
+
+    async def _write(self, stream: CallbackStream, context: Context) -> None:
+        """Send what *stream* gets until it ends."""
+        while True:
+            outgoing = self._board.take(stream)
+            if outgoing is not None:
+                assert stream.subscription is not None
+                await context.write(encode(outgoing, stream.subscription.attachment))
+                self._metrics.messages_sent += 1
+            elif stream.ending:
+                return
+            else:
+                await stream.news()

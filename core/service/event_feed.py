@@ -1,0 +1,103 @@
+"""Events on their way to the shim: gathered for two seconds, then handed over in one go.
+
+What an interval has no room for is lost, and counted. An interval begins with the first event after the last hand-over,
+so a quiet core starts no timer.
+
+Rules: protocol.md 13 (SendEvent), config.md 12.1, contract case 147.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from core.domain.effects import EventRecorded
+from core.service.clock import SECOND_NS, Clock, Timer
+from core.service.metrics import ServiceMetrics
+
+INTERVAL_NS: Final = 2 * SECOND_NS
+DEFAULT_CAPACITY: Final = 1_000
+
+TRACKING_KEY: Final = "event.trackingEnabled"
+CAPACITY_KEY: Final = "event.requestCapacity"
+
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_COUNT: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class EventSettings:
+    """``capacity``: most events of one interval. ``tracking``: whether there are any."""
+
+    tracking: bool = True
+    capacity: int = DEFAULT_CAPACITY
+
+
+def event_settings(extra_config: Mapping[str, str]) -> tuple[EventSettings, tuple[str, ...]]:
+    """What *extra_config* says of events, and what is wrong with it. A bad value means the default."""
+    problems = []
+    tracking = extra_config.get(TRACKING_KEY, "true")
+    if tracking not in _TRUE | _FALSE:
+        problems.append(f"{TRACKING_KEY}: {tracking!r} is neither true nor false, taking true")
+    capacity = extra_config.get(CAPACITY_KEY, str(DEFAULT_CAPACITY))
+    count = int(capacity) if _COUNT.fullmatch(capacity) else 0
+    if not count:
+        problems.append(f"{CAPACITY_KEY}: {capacity!r} is no positive number, taking {DEFAULT_CAPACITY}")
+    return EventSettings(tracking not in _FALSE, count or DEFAULT_CAPACITY), tuple(problems)
+
+
+class EventFeed:
+    """Gathers events and gives them to *hand_over*, at most once in an interval."""
+
+    def __init__(
+        self,
+        hand_over: Callable[[list[EventRecorded]], None],
+        *,
+        clock: Clock,
+        metrics: ServiceMetrics,
+        logger: FilteringBoundLogger,
+    ) -> None:
+        self._hand_over = hand_over
+        self._clock = clock
+        self._metrics = metrics
+        self._logger = logger
+        self._settings = EventSettings()
+        self._problems: tuple[str, ...] = ()
+        self._waiting: list[EventRecorded] = []
+        self._timer: Timer | None = None
+
+    def configure(self, extra_config: Mapping[str, str]) -> None:
+        """Follow *extra_config* from here on. Says once what is wrong with it."""
+        self._settings, problems = event_settings(extra_config)
+        if problems and problems != self._problems:
+            self._logger.warning("event settings that cannot be used", problems=problems)
+        self._problems = problems
+
+    def record(self, event: EventRecorded) -> None:
+        """Keep *event* for the next hand-over if there is room."""
+        if not self._settings.tracking:
+            return
+        if len(self._waiting) >= self._settings.capacity:
+            self._metrics.events_dropped += 1
+            return
+        self._waiting.append(event)
+        if self._timer is None:
+            self._timer = self._clock.call_at(self._clock.now_ns() + INTERVAL_NS, self._interval_over)
+
+    def clear(self) -> None:
+        """Nobody listens any more."""
+        self._metrics.events_dropped += len(self._waiting)
+        self._waiting = []
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _interval_over(self) -> None:
+        self._timer = None
+        events, self._waiting = self._waiting, []
+        self._hand_over(events)

@@ -1,0 +1,388 @@
+"""Answering what the core asks, and hearing what it tells besides its decisions (``kornel.v1.CallbackService``).
+
+A shim derives from :class:`CallbackHandler`, overrides what it has to say something about, and gives it to
+:meth:`shim_client.ShimClient.attach_callbacks`. Questions are handled concurrently, each in a task of its own; answers
+that are ready go out together. A question still open after the timeout is given up: the core has stopped waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import grpc
+import grpc.aio
+from kornel.v1 import callback_pb2 as pb
+from si.v1 import si_pb2 as si
+
+from shim_client.errors import ConnectionLost, NotSupported, ShimClientError, StreamRefused
+from shim_client.stream import DuplexStream
+
+OPEN_QUESTIONS: Final = 10_000
+"""Questions handled at once; beyond that the stream is not read, and the core drops what waits too long."""
+
+NOTICES_WAITING: Final = 100
+"""Messages with notices that wait for the handler; beyond that the newest are dropped."""
+
+ANSWERS_PER_REQUEST: Final = 2_000
+CLOSE_GRACE_S: Final = 5.0
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+Answer: TypeAlias = pb.PredicatesAnswer | pb.PreemptionPredicatesAnswer | pb.StateDumpAnswer
+Attach: TypeAlias = "Callable[[], grpc.aio.StreamStreamCall[pb.AttachRequest, pb.AttachResponse]]"
+
+
+class PredicatesQuestion(NamedTuple):
+    """May the ask *key* run on these nodes? The core prefers the first one, and has room on all of them.
+
+    *allocate* false: a node is to be reserved for it, or it is to take the place of a placeholder there.
+    """
+
+    partition: str
+    application_id: str
+    key: str
+    node_ids: tuple[str, ...]
+    allocate: bool
+
+
+class PreemptionQuestion(NamedTuple):
+    """How many of *victims*, in their order, have to leave the node before the ask *key* could run there?
+
+    At least the first *start_index* do; then one more at a time is to be tried.
+    """
+
+    partition: str
+    application_id: str
+    key: str
+    node_id: str
+    victims: tuple[str, ...]
+    start_index: int
+
+
+class SchedulingState(NamedTuple):
+    """The core tried an ask that quotas allow, and could not place it: a reason to add nodes."""
+
+    application_id: str
+    key: str
+    state: si.UpdateContainerSchedulingStateRequest.SchedulingState.ValueType
+    reason: str
+
+
+class CallbackHandler:
+    """What a shim answers and hears. Only methods that a subclass overrides are subscribed to.
+
+    They run in the event loop and must not block. One that raises refuses what it was asked; the stream goes on.
+    """
+
+    async def predicates(self, question: PredicatesQuestion) -> Mapping[str, str]:
+        """Nodes of *question* on which the ask may not run, each with the reason. Several calls run at once."""
+        raise NotImplementedError
+
+    async def preemption_predicates(self, question: PreemptionQuestion) -> int | None:
+        """Index of the last victim that has to leave; ``None``: it would not help. Several calls run at once."""
+        raise NotImplementedError
+
+    async def scheduling_state(self, state: SchedulingState) -> None:
+        """An ask found no room."""
+        raise NotImplementedError
+
+    async def events(self, events: Sequence[si.EventRecord]) -> None:
+        """What happened in the core, in order; at most every two seconds."""
+        raise NotImplementedError
+
+    async def state_dump(self) -> Mapping[str, Any]:
+        """The shim's state, for people: anything :func:`json.dumps` takes."""
+        raise NotImplementedError
+
+
+class CallbackAttachment:
+    """A handler attached to a core until it or its client is closed.
+
+    A stream that breaks is opened again. When that cannot help, because the core does not know the RM any more or stays
+    away too long, the next registration through the same client attaches the handler anew.
+    """
+
+    def __init__(
+        self,
+        handler: CallbackHandler,
+        *,
+        rm_id: str,
+        timeout_s: float | None,
+        start: Attach,
+        connected: Callable[[], Awaitable[None]],
+    ) -> None:
+        """*start* opens the RPC; *connected* waits for a connection; *timeout_s* absent: the core's default."""
+        self.timeout_s: float = 0.0
+        """How long the core waits for an answer; 0 until attached."""
+        self._handler = handler
+        self._rm_id = rm_id
+        self._wanted_timeout_s = timeout_s
+        self._start = start
+        self._connected = connected
+        self._answers = _Answers()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Event()
+        self._notices: asyncio.Queue[pb.AttachResponse] = asyncio.Queue(NOTICES_WAITING)
+        self._registered_again = asyncio.Event()
+        self._settled = asyncio.Event()
+        """The core has said whether it takes up the subscription."""
+        self._refusal: ShimClientError | None = None
+        self._running = asyncio.create_task(self._run(), name=f"callbacks of {rm_id}")
+        self._noticing = asyncio.create_task(self._notice(), name=f"notices of {rm_id}")
+
+    async def attached(self) -> None:
+        """Return once the core has taken up the subscription. Raises why it never will."""
+        await self._settled.wait()
+        if self._refusal is not None:
+            raise self._refusal
+
+    def registered(self) -> None:
+        """The RM has registered: a stream that was given up can be opened again."""
+        self._registered_again.set()
+
+    async def close(self) -> None:
+        """Send the answers that are ready, and leave nothing running. Safe to call twice."""
+        self._answers.close()
+        self._registered_again.set()
+        await asyncio.wait([self._running], timeout=CLOSE_GRACE_S)
+        self._give_up_questions()
+        remaining = [self._running, self._noticing, *self._tasks]
+        for task in remaining:
+            task.cancel()
+        await asyncio.wait(remaining)
+
+    async def _run(self) -> None:
+        try:
+            while not self._answers.closed:
+                await self._stay_attached()
+        except ShimClientError as error:
+            self._refusal = _refusal(error)
+        finally:
+            if not self._settled.is_set():
+                self._refusal = self._refusal or ConnectionLost("the attachment was closed before the core took it up")
+                self._settled.set()
+
+    async def _stay_attached(self) -> None:
+        """One stream with all its reopenings, then a wait for the next registration unless it was closed.
+
+        Raises what ended it if it was never attached: then whoever attached has to know.
+        """
+        self._registered_again.clear()
+        try:
+            await self._make_stream().run()
+        except ShimClientError as error:
+            if not self._settled.is_set():
+                raise
+            self._give_up_questions()
+            _LOGGER.warning("callbacks of %s are detached until it registers again: %s", self._rm_id, error)
+            await self._registered_again.wait()
+
+    def _make_stream(self) -> DuplexStream[Answer, pb.AttachRequest, pb.AttachResponse]:
+        return DuplexStream(
+            "Attach",
+            start=self._start,
+            bind=pb.AttachRequest(subscription=self._subscription()),
+            encode=_encode,
+            outbox=self._answers,
+            deliver=self._hear,
+            reopened=self._reopened,
+            connected=self._connected,
+        )
+
+    def _subscription(self) -> pb.Subscription:
+        return pb.Subscription(
+            rm_id=self._rm_id,
+            predicates=self._overrides("predicates"),
+            preemption_predicates=self._overrides("preemption_predicates"),
+            scheduling_states=self._overrides("scheduling_state"),
+            events=self._overrides("events"),
+            state_dump=self._overrides("state_dump"),
+            timeout_ms=0 if self._wanted_timeout_s is None else max(1, round(self._wanted_timeout_s * 1000)),
+        )
+
+    def _overrides(self, method: str) -> bool:
+        return getattr(type(self._handler), method) is not getattr(CallbackHandler, method)
+
+    async def _reopened(self) -> None:
+        """What was asked on the stream that broke counts as not asked."""
+        self._give_up_questions()
+
+    def _give_up_questions(self) -> None:
+        self._answers.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _hear(self, response: pb.AttachResponse) -> None:
+        if response.HasField("attached"):
+            self.timeout_s = response.attached.timeout_ms / 1000
+            self._settled.set()
+        questions: list[Coroutine[Any, Any, None]] = [
+            self._judge(
+                question.question_id,
+                PredicatesQuestion(
+                    question.partition,
+                    question.application_id,
+                    question.allocation_key,
+                    tuple(question.node_ids),
+                    question.allocate,
+                ),
+            )
+            for question in response.predicates
+        ]
+        questions += [
+            self._judge_preemption(
+                question.question_id,
+                PreemptionQuestion(
+                    question.partition,
+                    question.application_id,
+                    question.arguments.allocationKey,
+                    question.arguments.nodeID,
+                    tuple(question.arguments.preemptAllocationKeys),
+                    question.arguments.startIndex,
+                ),
+            )
+            for question in response.preemption_predicates
+        ]
+        if response.HasField("state_dump"):
+            questions.append(self._dump(response.state_dump.question_id))
+        if questions:
+            self._start_questions(questions)
+        if response.scheduling_states or response.events:
+            self._queue_notice(response)
+        while len(self._tasks) >= OPEN_QUESTIONS:
+            self._room.clear()
+            await self._room.wait()
+
+    def _start_questions(self, questions: Sequence[Coroutine[Any, Any, None]]) -> None:
+        """Handle *questions* concurrently until the timeout, which is the same for all that came in one message."""
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(question) for question in questions]
+        self._tasks.update(tasks)
+        for task in tasks:
+            task.add_done_callback(self._done)
+        loop.call_later(self.timeout_s, self._too_late, tasks)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._room.set()
+
+    def _too_late(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        late = [task for task in tasks if not task.done()]
+        if late:
+            _LOGGER.warning("%d of %d questions not answered within %g s", len(late), len(tasks), self.timeout_s)
+        for task in late:
+            task.cancel()
+
+    async def _judge(self, number: int, question: PredicatesQuestion) -> None:
+        try:
+            refused = await self._handler.predicates(question)
+            refusals = [pb.NodeRefusal(node_id=node_id, reason=reason) for node_id, reason in refused.items()]
+        except Exception as error:
+            _LOGGER.exception("callback handler failed in predicates")
+            reason = _reason(error)
+            refusals = [pb.NodeRefusal(node_id=node_id, reason=reason) for node_id in question.node_ids]
+        self._answers.put(pb.PredicatesAnswer(question_id=number, refusals=refusals))
+
+    async def _judge_preemption(self, number: int, question: PreemptionQuestion) -> None:
+        try:
+            last = await self._handler.preemption_predicates(question)
+            response = si.PreemptionPredicatesResponse(success=last is not None, index=-1 if last is None else last)
+        except Exception:
+            _LOGGER.exception("callback handler failed in preemption_predicates")
+            response = si.PreemptionPredicatesResponse(success=False, index=-1)
+        self._answers.put(pb.PreemptionPredicatesAnswer(question_id=number, response=response))
+
+    async def _dump(self, number: int) -> None:
+        try:
+            text, problem = json.dumps(await self._handler.state_dump()), ""
+        except Exception as error:
+            _LOGGER.exception("callback handler failed in state_dump")
+            text, problem = "", _reason(error)
+        self._answers.put(pb.StateDumpAnswer(question_id=number, json=text, error=problem))
+
+    def _queue_notice(self, response: pb.AttachResponse) -> None:
+        if self._notices.full():
+            _LOGGER.warning("the callback handler is too slow for the notices of the core, some are dropped")
+            return
+        self._notices.put_nowait(response)
+
+    async def _notice(self) -> None:
+        """Tell the handler of notices, one after the other, so that it hears them in order."""
+        while True:
+            await self._tell(await self._notices.get())
+
+    async def _tell(self, response: pb.AttachResponse) -> None:
+        for told in response.scheduling_states:
+            state = SchedulingState(told.applicationID, told.allocationKey, told.state, told.reason)
+            try:
+                await self._handler.scheduling_state(state)
+            except Exception:
+                _LOGGER.exception("callback handler failed in scheduling_state")
+        if response.events:
+            try:
+                await self._handler.events(response.events)
+            except Exception:
+                _LOGGER.exception("callback handler failed in events")
+
+
+class _Answers:
+    """Answers that are ready to be sent. What a stream did not take before it broke is of no use to the next one."""
+
+    def __init__(self) -> None:
+        self._ready: deque[Answer] = deque()
+        self._news = asyncio.Event()
+        self.closed = False
+
+    def put(self, answer: Answer) -> None:
+        self._ready.append(answer)
+        self._news.set()
+
+    def clear(self) -> None:
+        self._ready.clear()
+
+    def close(self) -> None:
+        self.closed = True
+        self._news.set()
+
+    async def batch(self) -> list[Answer]:
+        """The answers of the next request, of which one at most is a state dump. Empty: closed, and all sent."""
+        while not self._ready and not self.closed:
+            self._news.clear()
+            await self._news.wait()
+        batch: list[Answer] = []
+        while self._ready and len(batch) < ANSWERS_PER_REQUEST:
+            batch.append(self._ready.popleft())
+            if isinstance(batch[-1], pb.StateDumpAnswer):
+                break
+        return batch
+
+    async def written(self, count: int) -> None:
+        """Nothing to forget: a batch is handed out once."""
+
+
+def _encode(batch: Sequence[Answer]) -> pb.AttachRequest:
+    request = pb.AttachRequest()
+    for answer in batch:
+        if isinstance(answer, pb.PredicatesAnswer):
+            request.predicates.append(answer)
+        elif isinstance(answer, pb.PreemptionPredicatesAnswer):
+            request.preemption_predicates.append(answer)
+        else:
+            request.state_dump.CopyFrom(answer)
+    return request
+
+
+def _refusal(error: ShimClientError) -> ShimClientError:
+    """*error*, told apart for a core that has no such service."""
+    if isinstance(error, StreamRefused) and error.code is grpc.StatusCode.UNIMPLEMENTED:
+        return NotSupported("Attach", error.code, error.reason)
+    return error
+
+
+def _reason(error: Exception) -> str:
+    return f"callback failed: {type(error).__name__}: {error}"

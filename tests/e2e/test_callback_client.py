@@ -1,0 +1,441 @@
+"""A shim's handler against a served core: `shim_client` on one side, an engine that asks on the other.
+
+The client's own timeouts are real time, so a test that is about them uses a short one and waits for the outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from kornel.v1 import callback_pb2 as pb
+from kornel.v1 import callback_pb2_grpc
+from si.v1 import si_pb2 as si
+
+from core.domain.commands import (
+    AnswerCallbacks,
+    AttachCallbacks,
+    PredicatesAnswer,
+    PreemptionPredicatesAnswer,
+)
+from core.domain.effects import EventRecorded, PredicatesAsked, PreemptionPredicatesAsked, SchedulingFailed
+from core.service.clock import SECOND_NS
+from shim_client import (
+    Allocated,
+    Ask,
+    CallbackHandler,
+    CallFailed,
+    NotSupported,
+    PredicatesQuestion,
+    PreemptionQuestion,
+    ResyncRequired,
+    SchedulingState,
+    ShimClient,
+)
+from tests.e2e.harness import CONFIG, PATIENCE_S, Core, create, running_core, until
+from tests.unit.service.fakes import AskingEngine
+
+PARTITION = "[rm-1]default"
+
+
+class Judge(CallbackHandler):
+    """Answers predicates with what *verdicts* says of the key; waits for *gate* first."""
+
+    def __init__(self, **verdicts: Mapping[str, str] | Exception) -> None:
+        self.verdicts = verdicts
+        self.gates: dict[str, asyncio.Event] = {}
+        self.asked: list[PredicatesQuestion] = []
+        self.cancelled: list[str] = []
+
+    async def predicates(self, question: PredicatesQuestion) -> Mapping[str, str]:
+        self.asked.append(question)
+        try:
+            if question.key in self.gates:
+                await self.gates[question.key].wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(question.key)
+            raise
+        verdict = self.verdicts.get(question.key, {})
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
+
+
+class Talker(CallbackHandler):
+    """Answers and hears everything but predicates."""
+
+    def __init__(self) -> None:
+        self.states: list[SchedulingState] = []
+        self.events_heard: list[str] = []
+        self.preemption: list[PreemptionQuestion] = []
+        self.fail = False
+
+    async def preemption_predicates(self, question: PreemptionQuestion) -> int | None:
+        self.preemption.append(question)
+        if self.fail:
+            raise LookupError("no such node")
+        return question.start_index if question.victims else None
+
+    async def scheduling_state(self, state: SchedulingState) -> None:
+        self.states.append(state)
+        if self.fail:
+            raise LookupError("no such ask")
+
+    async def events(self, events: Sequence[si.EventRecord]) -> None:
+        self.events_heard += [record.objectID for record in events]
+
+    async def state_dump(self) -> Mapping[str, Any]:
+        if self.fail:
+            raise LookupError("no state")
+        return {"heard": len(self.events_heard)}
+
+
+@pytest.fixture
+async def engine() -> AskingEngine:
+    return AskingEngine()
+
+
+@pytest.fixture
+async def core(engine: AskingEngine) -> AsyncIterator[Core]:
+    async with running_core(engine) as core:
+        yield core
+
+
+@asynccontextmanager
+async def client_of(core: Core) -> AsyncIterator[ShimClient]:
+    """A client that is registered."""
+    async with ShimClient(core.address, "rm-1") as client:
+        await client.register()
+        yield client
+
+
+async def decide(client: ShimClient, engine: AskingEngine, *effects: Any) -> None:
+    """Have the next slice decide *effects*."""
+    engine.script.append(list(effects))
+    await client.send_nodes([si.NodeInfo(nodeID="x")])
+    await until(lambda: not engine.script, "the slice to be run")
+
+
+def answers(engine: AskingEngine) -> dict[int, PredicatesAnswer | PreemptionPredicatesAnswer]:
+    """Everything the engine was answered, by question."""
+    commands = [command for _, command in engine.applied if isinstance(command, AnswerCallbacks)]
+    return {
+        answer.question: answer
+        for command in commands
+        for answer in (*command.predicates, *command.preemption_predicates)
+    }
+
+
+def question(number: int, key: str) -> PredicatesAsked:
+    return PredicatesAsked(number, PARTITION, "app", key, ("n1", "n2"), allocate=True)
+
+
+async def test_only_what_the_handler_overrides_is_subscribed(core: Core, engine: AskingEngine) -> None:
+    """The core never asks what nobody answers; the timeout in force comes back."""
+    async with client_of(core) as client:
+        attachment = await client.attach_callbacks(Judge(), timeout_s=2.5)
+        assert engine.attached == AttachCallbacks("rm-1", predicates=True, timeout_ns=2_500_000_000)
+        assert attachment.timeout_s == 2.5
+        other = await client.attach_callbacks(Talker())
+        assert engine.attached == AttachCallbacks(
+            "rm-1", preemption_predicates=True, scheduling_states=True, events=True
+        )
+        assert other.timeout_s == 1.0
+        await other.close()
+        await until(lambda: engine.attached is not None and engine.attached.predicates, "the judge to take over")
+    await until(lambda: engine.attached is None, "closing the client to detach")
+
+
+async def test_asks_are_placed_where_the_handler_lets_them(core: Core, engine: AskingEngine) -> None:
+    """The whole way: ask, question, answer, allocation; the refused ask is not placed."""
+    judge = Judge(bad={"n1": "taint", "n2": "taint"})
+    async with client_of(core) as client:
+        await client.attach_callbacks(judge)
+        await client.submit_asks([Ask(key, "app", {"vcore": 1}) for key in ("a", "bad", "b")])
+        placed: list[str] = []
+        async with asyncio.timeout(PATIENCE_S):
+            async for update in client.updates():
+                assert isinstance(update, Allocated)
+                placed.append(update.key)
+                if len(placed) == 2:
+                    break
+    assert placed == ["a", "b"]
+    assert [refused for _, refused in engine.refused] == [(("n1", "taint"), ("n2", "taint"))]
+    assert judge.asked[0] == PredicatesQuestion(PARTITION, "app", "a", ("n1", "n2"), allocate=True)
+
+
+async def test_a_slow_question_holds_up_no_other(core: Core, engine: AskingEngine) -> None:
+    """Questions are handled concurrently and answered in any order."""
+    judge = Judge()
+    judge.gates["slow"] = asyncio.Event()
+    async with client_of(core) as client:
+        await client.attach_callbacks(judge, timeout_s=30)
+        await decide(client, engine, question(1, "slow"), question(2, "fast"))
+        await until(lambda: 2 in answers(engine), "the fast answer")
+        assert 1 not in answers(engine)
+        judge.gates["slow"].set()
+        await until(lambda: 1 in answers(engine), "the slow answer")
+
+
+async def test_answers_that_are_ready_go_out_together(core: Core, engine: AskingEngine) -> None:
+    """A thousand questions are not answered in a thousand messages."""
+    async with client_of(core) as client:
+        await client.attach_callbacks(Judge())
+        await decide(client, engine, *(question(n, "k") for n in range(1_000)))
+        await until(lambda: len(answers(engine)) == 1_000, "all answers")
+    assert sum(isinstance(command, AnswerCallbacks) for _, command in engine.applied) < 20
+
+
+async def test_a_handler_that_raises_refuses_and_goes_on(
+    core: Core, engine: AskingEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every node of the question is refused with the error's name, the log has the traceback, the stream lives."""
+    broken: Any = {"n1": 7}
+    async with client_of(core) as client:
+        await client.attach_callbacks(Judge(odd=ValueError("which node?"), wrong=broken))
+        await decide(client, engine, question(1, "odd"), question(2, "wrong"), question(3, "fine"))
+        await until(lambda: len(answers(engine)) == 3, "all answers")
+    reason = "callback failed: ValueError: which node?"
+    assert answers(engine)[1] == PredicatesAnswer(1, (("n1", reason), ("n2", reason)))
+    assert "TypeError" in str(answers(engine)[2])
+    assert answers(engine)[3] == PredicatesAnswer(3)
+    assert "which node?" in caplog.text
+
+
+async def test_a_question_is_given_up_when_the_core_stops_waiting(
+    core: Core, engine: AskingEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A handler that hangs is cancelled at the timeout, and nothing is answered for it."""
+    judge = Judge()
+    judge.gates["stuck"] = asyncio.Event()
+    async with client_of(core) as client:
+        await client.attach_callbacks(judge, timeout_s=0.05)
+        await decide(client, engine, question(1, "stuck"), question(2, "fine"))
+        await until(lambda: judge.cancelled == ["stuck"], "the handler to be cancelled")
+        assert list(answers(engine)) == [2]
+    assert "1 of 2 questions not answered within 0.05 s" in caplog.text
+
+
+async def test_preemption_questions_and_notices(core: Core, engine: AskingEngine) -> None:
+    """Each kind reaches its method, typed; what the method returns is the answer."""
+    talker = Talker()
+    async with client_of(core) as client:
+        await client.attach_callbacks(talker)
+        await decide(
+            client,
+            engine,
+            PreemptionPredicatesAsked(1, PARTITION, "app", "k", "n1", ("v0", "v1"), 1),
+            PreemptionPredicatesAsked(2, PARTITION, "app", "k", "n2", (), 0),
+            SchedulingFailed("app", "k9", "no node has room"),
+            EventRecorded(1, "k", "app", 0, 0, 1, None, "text"),
+        )
+        await until(lambda: len(answers(engine)) == 2, "both answers")
+        core.clock.advance(2 * SECOND_NS)
+        await until(lambda: talker.events_heard == ["k"], "the event")
+    assert answers(engine) == {
+        1: PreemptionPredicatesAnswer(1, success=True, last=1),
+        2: PreemptionPredicatesAnswer(2, success=False, last=-1),
+    }
+    assert talker.preemption[0] == PreemptionQuestion(PARTITION, "app", "k", "n1", ("v0", "v1"), 1)
+    failed = si.UpdateContainerSchedulingStateRequest.FAILED
+    assert talker.states == [SchedulingState("app", "k9", failed, "no node has room")]
+
+
+async def test_a_talker_that_fails_answers_no(core: Core, engine: AskingEngine) -> None:
+    """Preemption is refused, a state dump says why there is none, notices go on."""
+    talker = Talker()
+    talker.fail = True
+    async with client_of(core) as client:
+        await client.attach_callbacks(talker)
+        await decide(
+            client,
+            engine,
+            PreemptionPredicatesAsked(1, PARTITION, "app", "k", "n1", ("v0",), 0),
+            SchedulingFailed("app", "k1", "no room"),
+            SchedulingFailed("app", "k2", "no room"),
+        )
+        await until(lambda: 1 in answers(engine) and len(talker.states) == 2, "the answer and the notices")
+        assert answers(engine)[1] == PreemptionPredicatesAnswer(1, success=False, last=-1)
+        dump = await client.state_dump()
+        assert dump["rmDiagnostics"] == {"error": "callback failed: LookupError: no state"}
+        talker.fail = False
+        assert (await client.state_dump())["rmDiagnostics"] == {"heard": 0}
+
+
+async def test_attaching_needs_a_registration(core: Core) -> None:
+    """The core does not know this RM: ResyncRequired, and nothing is left running."""
+    async with ShimClient(core.address, "rm-1") as client:
+        with pytest.raises(ResyncRequired):
+            await asyncio.wait_for(client.attach_callbacks(Judge()), PATIENCE_S)
+
+
+async def test_a_core_without_callbacks() -> None:
+    """NotSupported tells it apart from a refusal."""
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with ShimClient(f"127.0.0.1:{port}", "rm-1") as client:
+        with pytest.raises(NotSupported):
+            await asyncio.wait_for(client.attach_callbacks(Judge()), PATIENCE_S)
+    await server.stop(None)
+
+
+class Breaking(callback_pb2_grpc.CallbackServiceServicer):
+    """Attaches, asks one question, and ends each stream as *ends* says; the last one stays."""
+
+    def __init__(self, *ends: grpc.StatusCode) -> None:
+        self.ends = list(ends)
+        self.attached = 0
+        self.answered: list[int] = []
+
+    async def Attach(self, request_iterator: Any, context: Any) -> None:
+        first = await anext(request_iterator)
+        assert first.HasField("subscription")
+        self.attached += 1
+        number = self.attached
+        await context.write(pb.AttachResponse(attached=pb.Attached(timeout_ms=60_000)))
+        await context.write(pb.AttachResponse(predicates=[pb.PredicatesQuestion(question_id=number)]))
+        if self.ends:
+            await context.abort(self.ends.pop(0), "broken")
+        async for request in request_iterator:
+            self.answered += [answer.question_id for answer in request.predicates]
+
+
+@asynccontextmanager
+async def breaking_core(*ends: grpc.StatusCode) -> AsyncIterator[tuple[Breaking, ShimClient]]:
+    server = grpc.aio.server()
+    service = Breaking(*ends)
+    callback_pb2_grpc.add_CallbackServiceServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with ShimClient(f"127.0.0.1:{port}", "rm-1") as client:
+        yield service, client
+    await server.stop(None)
+
+
+async def test_a_broken_stream_is_opened_again() -> None:
+    """What was asked on the broken one counts as not asked: its answer is not sent on the new one."""
+    judge = Judge()
+    gate = judge.gates[""] = asyncio.Event()
+    async with breaking_core(grpc.StatusCode.UNAVAILABLE) as (service, client):
+        await client.attach_callbacks(judge)
+        await until(lambda: len(judge.asked) == 2, "the question on the second stream")
+        gate.set()
+        await until(lambda: service.answered != [], "its answer")
+    assert service.answered == [2]
+    assert judge.cancelled == [""]
+
+
+async def test_after_a_resync_the_next_registration_attaches_again(
+    core: Core, engine: AskingEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A core that forgot the RM ends the stream for good; registering through the same client brings it back."""
+    caplog.set_level(logging.WARNING)
+    async with client_of(core) as client:
+        await client.attach_callbacks(Judge())
+        engine.rm_id = "rm-9"
+        with pytest.raises(Exception, match="rm-9"):
+            await client.register()
+        await until(lambda: "detached until it registers again" in caplog.text, "the client to give up")
+        engine.rm_id, engine.attached = "", None
+        await client.register()
+        await until(lambda: engine.attached is not None, "the handler to be attached again")
+        await decide(client, engine, question(1, "k"))
+        await until(lambda: 1 in answers(engine), "an answer")
+
+
+class Tainted(CallbackHandler):
+    """Refuses every node but *allowed*, and remembers what found no room."""
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = set(allowed)
+        self.unplaced: list[str] = []
+
+    async def predicates(self, question: PredicatesQuestion) -> Mapping[str, str]:
+        return {node_id: "tainted" for node_id in question.node_ids if node_id not in self.allowed}
+
+    async def scheduling_state(self, state: SchedulingState) -> None:
+        self.unplaced.append(state.key)
+
+
+@asynccontextmanager
+async def cluster(handler: CallbackHandler) -> AsyncIterator[tuple[Core, ShimClient]]:
+    """The real engine with nodes n1 and n2 and an application, its shim answering by *handler*."""
+    async with running_core() as core, ShimClient(core.address, "rm-1") as client:
+        await client.register(config=CONFIG)
+        await client.attach_callbacks(handler, timeout_s=60)
+        await client.create_nodes([create("n1"), create("n2")])
+        application = si.AddApplicationRequest(
+            applicationID="app", queueName="root.a", ugi=si.UserGroupInformation(user="ann")
+        )
+        await client.add_applications([application])
+        yield core, client
+
+
+async def placed(client: ShimClient, count: int) -> dict[str, str]:
+    """Where the next *count* allocations are, by key."""
+    found: dict[str, str] = {}
+    async with asyncio.timeout(PATIENCE_S):
+        async for update in client.updates():
+            if isinstance(update, Allocated):
+                found[update.key] = update.node_id
+                if len(found) == count:
+                    break
+    return found
+
+
+async def test_case_141_a_refused_node_is_not_used() -> None:
+    """141: asks go where the shim lets them, through the real engine."""
+    async with cluster(Tainted("n2")) as (_, client):
+        await client.submit_asks([Ask(f"k{n}", "app", {"vcore": 1_000}) for n in range(5)])
+        assert await placed(client, 5) == {f"k{n}": "n2" for n in range(5)}
+
+
+async def test_case_142_refused_everywhere_an_ask_waits_and_says_why() -> None:
+    """142: nothing is placed; the reason is kept with the ask, and it is placed once the shim allows it."""
+    handler = Tainted()
+    async with cluster(handler) as (core, client):
+        await client.submit_asks([Ask("k", "app", {"vcore": 1_000})])
+        await client.flush()
+
+        async def reasons() -> dict[str, int]:
+            try:
+                return {failure.message: failure.count for failure in (await client.explain_ask("k")).failures}
+            except CallFailed:
+                return {}
+
+        async with asyncio.timeout(PATIENCE_S):
+            while "tainted" not in await reasons():  # noqa: ASYNC110 - only asking the core can tell
+                await asyncio.sleep(0.001)
+        handler.allowed.add("n1")
+        passing = asyncio.create_task(pass_time(core))
+        assert await placed(client, 1) == {"k": "n1"}
+        passing.cancel()
+
+
+async def pass_time(core: Core) -> None:
+    """Half a second every few milliseconds."""
+    while True:
+        core.clock.advance(SECOND_NS // 2)
+        await asyncio.sleep(0.005)
+
+
+async def test_case_144_an_ask_without_room_is_told_of_once() -> None:
+    """144: quotas allow it, no node has room: one scheduling state FAILED, not repeated."""
+    handler = Tainted("n1", "n2")
+    async with cluster(handler) as (core, client):
+        # Two asks take a node each; the third fits the queue but neither node.
+        await client.submit_asks([Ask(key, "app", {"vcore": 6_000}) for key in ("a", "b", "wide")])
+        assert sorted((await placed(client, 2)).values()) == ["n1", "n2"]
+        passing = asyncio.create_task(pass_time(core))
+        await until(lambda: handler.unplaced != [], "the scheduling state")
+        started_ns = core.clock.now_ns()
+        await until(lambda: core.clock.now_ns() > started_ns + 10 * SECOND_NS, "ten seconds to pass")
+        passing.cancel()
+        assert handler.unplaced == ["wide"]

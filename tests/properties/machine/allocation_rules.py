@@ -1,0 +1,186 @@
+"""Asks, recovered allocations, placements by the shim, new sizes: right and wrong ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.domain.commands import AllocationSpec, UpdateAllocations
+from core.domain.resources import Resources
+from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
+from tests.properties.machine.dice import Dice
+from tests.properties.machine.features import COUNTS
+from tests.properties.machine.registry import rule
+from tests.properties.machine.view import PartitionView, RequestView
+from tests.properties.machine.world import RM, SECOND, World
+
+_PRIORITIES = (0, 1, 2, -1, 2**31 - 1, -(2**31))
+
+
+def some_partition(world: World, dice: Dice) -> str:
+    """The default partition, rarely the other one, whether it exists or not."""
+    return GPU if dice.one_in(10) else DEFAULT
+
+
+def view_of(world: World, partition: str) -> PartitionView:
+    return world.contract.partitions.get(partition) or PartitionView()
+
+
+def free_keys(world: World, dice: Dice, partition: str, most: int) -> list[str]:
+    """Up to *most* keys that name nothing now."""
+    taken = view_of(world, partition).requests
+    return [key for key in KEYS[partition] if key not in taken][: 1 + dice.below(most)]
+
+
+def some_application(world: World, dice: Dice, partition: str) -> str:
+    live = list(view_of(world, partition).applications)
+    return dice.pick(live) if live else APPLICATIONS[partition][0]
+
+
+def some_request(
+    world: World, dice: Dice, partition: str, *, placed: bool | None = None, doomed: bool | None = None
+) -> RequestView | None:
+    """One the shim knows of: *placed* or pending, told to leave or not."""
+    found = [
+        request
+        for request in view_of(world, partition).requests.values()
+        if (placed is None or bool(request.node) == placed)
+        and (doomed is None or (request.doomed is not None) == doomed)
+    ]
+    return dice.pick(found) if found else None
+
+
+def spec_of(world: World, dice: Dice, partition: str, key: str, application_id: str) -> AllocationSpec:
+    """An ask with any fields, without a node."""
+    group = dice.pick(GROUPS) if dice.one_in(4) else ""
+    return AllocationSpec(
+        key,
+        application_id,
+        partition,
+        size(1 + dice.below(5), dice.below(4), int(dice.one_in(12))),
+        priority=dice.pick(_PRIORITIES[:3]) if not dice.one_in(10) else dice.pick(_PRIORITIES),
+        task_group=group,
+        placeholder=bool(group) and dice.one_in(2),
+        originator=dice.one_in(5),
+        allow_preempt_self=not dice.one_in(3),
+        allow_preempt_other=not dice.one_in(3),
+        created_s=world.now_ns // SECOND - dice.below(5) if dice.one_in(3) else None,
+        required_node=dice.pick((*NODES[partition], "nowhere")) if dice.one_in(20) else "",
+        tags=(("note", "x"),) if dice.one_in(10) else (),
+    )
+
+
+def _specs(world: World, dice: Dice, partition: str, keys: list[str]) -> tuple[AllocationSpec, ...]:
+    application_id = some_application(world, dice, partition)
+    return tuple(spec_of(world, dice, partition, key, application_id) for key in keys)
+
+
+@rule(24)
+def ask(world: World, dice: Dice) -> None:
+    """A few asks of one application in one request, equal or each its own way."""
+    partition = some_partition(world, dice)
+    keys = free_keys(world, dice, partition, 5)
+    if not keys:
+        return
+    specs = _specs(world, dice, partition, keys)
+    if not dice.one_in(3):
+        specs = tuple(specs[0]._replace(key=key) for key in keys)
+    world.send(UpdateAllocations(RM, specs))
+
+
+@rule(9)
+def ask_for_a_gang(world: World, dice: Dice) -> None:
+    """Placeholders of one group, and maybe real asks of the group: as large, smaller or larger, before or after."""
+    partition = some_partition(world, dice)
+    view = view_of(world, partition)
+    gangs = [name for name, app in view.applications.items() if app.spec.placeholder_ask is not None]
+    keys = free_keys(world, dice, partition, 5)
+    if not gangs or not keys:
+        return
+    application_id, group = dice.pick(gangs), dice.pick(GROUPS)
+    member = size(2, 2 * dice.below(2))
+    sizes = (member, size(1, 0), size(3, 1))
+    specs = tuple(
+        AllocationSpec(key, application_id, partition, member, task_group=group, placeholder=True)
+        if not dice.one_in(3)
+        else AllocationSpec(key, application_id, partition, dice.pick(sizes), task_group=group)
+        for key in keys
+    )
+    world.send(UpdateAllocations(RM, specs))
+
+
+@rule(3)
+def ask_the_older_way(world: World, dice: Dice) -> None:
+    """G2 asks, with counts right and wrong."""
+    partition = some_partition(world, dice)
+    keys = free_keys(world, dice, partition, 2)
+    counts = (1, 1, 0, -1) if COUNTS else (1, 1, 3, 0, -1)
+    specs = _specs(world, dice, partition, keys)
+    legacy = tuple(spec._replace(legacy=True, max_allocations=dice.pick(counts)) for spec in specs)
+    world.send(UpdateAllocations(RM, legacy))
+
+
+@rule(4)
+def ask_wrongly(world: World, dice: Dice) -> None:
+    """Entries that are refused, among entries that are not."""
+    partition = some_partition(world, dice)
+    keys = free_keys(world, dice, partition, 4)
+    specs = list(_specs(world, dice, partition, keys))
+    faults: tuple[dict[str, Any], ...] = (
+        {"application_id": "nobody"}, {"key": ""}, {"resources": None}, {"resources": Resources()},
+        {"resources": Resources({"vcore": 0})}, {"resources": size(-1, 1)}, {"partition": NOWHERE},
+        {"node_id": "nowhere"}, {"task_group": "", "placeholder": True},
+        {"partition": GPU if partition == DEFAULT else DEFAULT},
+    )  # fmt: skip
+    for at, spec in enumerate(specs):
+        if not dice.one_in(3):
+            specs[at] = spec._replace(**dice.pick(faults))
+    world.send(UpdateAllocations(RM, tuple(specs)))
+
+
+@rule(3)
+def ask_again(world: World, dice: Dice) -> None:
+    """A key that is known: with the same words, with others that are ignored, or in another application's name."""
+    partition = some_partition(world, dice)
+    request = some_request(world, dice, partition)
+    if request is None:
+        return
+    spec = request.spec._replace(node_id=request.node, resources=request.size)
+    changes: tuple[dict[str, Any], ...] = (
+        {}, {"node_id": ""}, {"priority": 9}, {"originator": True},
+        {"application_id": some_application(world, dice, partition)},
+    )  # fmt: skip
+    world.send(UpdateAllocations(RM, (spec._replace(**dice.pick(changes)),)))
+
+
+@rule(4)
+def resize(world: World, dice: Dice) -> None:
+    """A pending ask or an allocation, larger or smaller, with a type more or less."""
+    request = some_request(world, dice, partition := some_partition(world, dice))
+    if request is None:
+        return
+    node_id = "" if dice.one_in(2) else request.node
+    larger = size(1 + dice.below(7), dice.below(4), int(dice.one_in(6)))
+    world.send(UpdateAllocations(RM, (request.spec._replace(node_id=node_id, resources=larger, partition=partition),)))
+
+
+@rule(5)
+def recover(world: World, dice: Dice) -> None:
+    """Allocations that run already, whether there is room or not."""
+    partition = some_partition(world, dice)
+    keys = free_keys(world, dice, partition, 3)
+    nodes = list(view_of(world, partition).nodes)
+    if keys and nodes:
+        specs = _specs(world, dice, partition, keys)
+        world.send(UpdateAllocations(RM, tuple(spec._replace(node_id=dice.pick(nodes)) for spec in specs)))
+
+
+@rule(3)
+def place_by_hand(world: World, dice: Dice) -> None:
+    """The shim binds a pending ask itself, in its own size or another."""
+    partition = some_partition(world, dice)
+    request = some_request(world, dice, partition, placed=False)
+    nodes = list(view_of(world, partition).nodes)
+    if request is None or not nodes:
+        return
+    amounts = size(1 + dice.below(5), 1) if dice.one_in(4) else request.size
+    world.send(UpdateAllocations(RM, (request.spec._replace(node_id=dice.pick(nodes), resources=amounts),)))

@@ -1,0 +1,76 @@
+"""The names and configurations that the rules choose from. The first choice is always the plainest.
+
+IDs are disjoint between the partitions, because answers about applications and nodes do not name one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.domain.resources import Resources
+
+DEFAULT: Final = "[rm]default"
+GPU: Final = "[rm]gpu"
+NOWHERE: Final = "[rm]nowhere"
+
+LEAVES: Final = ("root.p.a", "root.p.b", "root.q", "root.r", "root.s")
+ODD_QUEUES: Final = ("root.p", "root.nowhere", "", "R", "root.@recovery@", "default", "root", "a..b")
+USERS: Final = ("alice", "bob", "carol", "", "9!")
+NODES: Final = {DEFAULT: tuple(f"n{i}" for i in range(6)), GPU: ("g0", "g1")}
+APPLICATIONS: Final = {DEFAULT: tuple(f"app{i}" for i in range(8)), GPU: ("gpu0", "gpu1")}
+KEYS: Final = {DEFAULT: tuple(f"k{i:02}" for i in range(48)), GPU: tuple(f"x{i}" for i in range(8))}
+GROUPS: Final = ("group", "other")
+FOREIGN_KEYS: Final = ("f0", "f1", "f2")
+
+BAD_CONFIGURATIONS: Final = (
+    "partitions: [",
+    "partitions: []",
+    "partitions:\n  - name: default\n    queues: [{name: root, queues: [{name: p, resources: {max: {vcore: -1}}}]}]\n",
+    "partitions:\n  - name: default\n    queues: [{name: root, queues: [{name: p}, {name: p}]}]\n",
+)
+VARIANTS: Final = 96
+
+
+def configuration(variant: int) -> str:
+    """One of :data:`VARIANTS`: sort orders, fences, modes and limits; queues and a partition that come and go."""
+    policy = ("fifo", "fair")[variant % 2]
+    nodes = ("fair", "binpacking")[variant // 2 % 2]
+    mode = ("reach", "strict")[variant // 4 % 2]
+    fence = ("default", "fence", "disabled")[variant // 8 % 3]
+    shape = variant // 24 % 4
+    kept = "" if shape == 1 else "\n          - {name: s, resources: {max: {vcore: 6m}}, maxapplications: 1}"
+    limits = (
+        "\n        limits: [{limit: some, users: [alice], maxresources: {vcore: 9m}, maxapplications: 2}]"
+        if shape == 2
+        else ""
+    )
+    gpu = "" if shape == 3 else "\n  - {name: gpu, queues: [{name: root, submitacl: '*', queues: [{name: r}]}]}"
+    return f"""
+partitions:
+  - name: default
+    nodesortpolicy: {{type: {nodes}}}
+    preemption: {{guaranteemode: {mode}, cycle: {{interval_ms: 1000, limit: 0.5, batch: 3}}}}
+    queues:
+      - name: root
+        submitacl: "*"{limits}
+        properties: {{preemption.delay: 2s}}
+        queues:
+          - name: p
+            resources: {{guaranteed: {{vcore: 16m, memory: 16}}, max: {{vcore: 24m}}}}
+            queues:
+              - name: a
+                resources: {{guaranteed: {{vcore: 14m, memory: 12}}}}
+                properties: {{application.sort.policy: {policy}}}
+              - name: b
+                resources: {{max: {{vcore: 20m, memory: 20}}}}
+                properties: {{priority.offset: "{variant % 3}"}}
+          - name: q
+            resources: {{guaranteed: {{vcore: 15m}}}}
+            properties: {{preemption.policy: {fence}, application.sort.policy: {policy}}}
+          - name: r{kept}{gpu}
+"""
+
+
+def size(vcore: int, memory: int, device: int = 0) -> Resources:
+    amounts = {"vcore": vcore, "memory": memory}
+    return Resources({**amounts, "device": device} if device else amounts)

@@ -1,0 +1,128 @@
+"""What a shim knows: what it said, and what it was answered. Nothing here looks into the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from core.domain.commands import AllocationSpec, ApplicationSpec
+from core.domain.resources import Resources
+
+Amounts = dict[str, int]
+
+EXPIRES_AFTER_NS: Final = 72 * 3600 * 10**9
+
+
+class ContractBroken(AssertionError):
+    """The engine did what its contract does not allow. *rule* names the broken rule, for the shrinker."""
+
+    def __init__(self, rule: str, detail: str) -> None:
+        super().__init__(f"{rule}: {detail}")
+        self.rule = rule
+
+
+@dataclass(slots=True)
+class NodeView:
+    node_id: str
+    capacity: Amounts
+    draining: bool
+
+
+@dataclass(slots=True)
+class ApplicationView:
+    """A live application."""
+
+    spec: ApplicationSpec
+    state: str = "New"
+
+
+@dataclass(slots=True)
+class RequestView:
+    """An ask (no node) or an allocation. ``doomed``: the type of the release that the core announced for it."""
+
+    spec: AllocationSpec
+    size: Resources
+    node: str = ""
+    doomed: int | None = None
+
+    @property
+    def key(self) -> str:
+        return self.spec.key
+
+    @property
+    def owner(self) -> str:
+        return self.spec.application_id
+
+    @property
+    def placeholder(self) -> bool:
+        return self.spec.placeholder
+
+
+@dataclass(slots=True)
+class ForeignView:
+    node: str
+    size: Resources
+
+
+@dataclass(slots=True)
+class Grave:
+    """An application that ended or was rejected, and when its expiry is due."""
+
+    application_id: str
+    due_ns: int
+
+
+@dataclass(slots=True)
+class PartitionView:
+    """One partition as the shim knows it."""
+
+    nodes: dict[str, NodeView] = field(default_factory=dict)
+    applications: dict[str, ApplicationView] = field(default_factory=dict)
+    requests: dict[str, RequestView] = field(default_factory=dict)
+    foreign: dict[str, ForeignView] = field(default_factory=dict)
+    graves: list[Grave] = field(default_factory=list)
+
+    def of(self, application_id: str) -> list[RequestView]:
+        return [request for request in self.requests.values() if request.owner == application_id]
+
+    def asks_of(self, application_id: str) -> list[RequestView]:
+        return [request for request in self.of(application_id) if not request.node]
+
+    def allocations_of(self, application_id: str) -> list[RequestView]:
+        return [request for request in self.of(application_id) if request.node]
+
+    def on(self, node_id: str) -> list[RequestView]:
+        return [request for request in self.requests.values() if request.node == node_id]
+
+    def replacing(self) -> set[tuple[str, str]]:
+        """(application, task group) where a placeholder was announced as replaced and not confirmed gone.
+
+        A pending real ask there may be one that the core has already placed; only the core knows which.
+        """
+        replaced = [r for r in self.requests.values() if r.doomed == REPLACED]
+        return {(request.owner, request.spec.task_group) for request in replaced}
+
+    def free(self) -> dict[str, Amounts]:
+        """By node: capacity minus everything that is known to run there."""
+        free = {node_id: dict(node.capacity) for node_id, node in self.nodes.items()}
+        loads: Iterator[tuple[str, Resources]] = (
+            *((request.node, request.size) for request in self.requests.values() if request.node),
+            *((foreign.node, foreign.size) for foreign in self.foreign.values()),
+        ).__iter__()
+        for node_id, size in loads:
+            add(free[node_id], size, -1)
+        return free
+
+
+REPLACED: Final = 4
+
+
+def add(amounts: Amounts, size: Mapping[str, int] | None, sign: int = 1) -> None:
+    """*amounts* plus *sign* times *size*, in place."""
+    for name, amount in (size or {}).items():
+        amounts[name] = amounts.get(name, 0) + sign * amount
+
+
+def without_zeros(amounts: Mapping[str, int]) -> Amounts:
+    return {name: amount for name, amount in amounts.items() if amount}

@@ -1,0 +1,208 @@
+"""One engine and the shim that judges it: every call is written down, its answers judged, the books compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from core.config.problems import ConfigError
+from core.domain.commands import (
+    ApplicationRef,
+    Command,
+    CommandRefused,
+    NodeAction,
+    NodeSpec,
+    ReleaseSpec,
+    TerminationType,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
+from core.domain.effects import (
+    AllocationRejected,
+    ApplicationRejected,
+    ApplicationUpdated,
+    Effect,
+    NodeRejected,
+    PreemptionDecided,
+    Released,
+)
+from core.model.allocations import Reservation
+from core.partition.engine import Engine
+from core.partition.state import PartitionState
+from tests.properties.machine import books
+from tests.properties.machine.contract import Contract, Held
+from tests.properties.machine.journal import APPLY, CYCLE, END, PREEMPT, Call
+from tests.properties.machine.view import ContractBroken
+
+SECOND: Final = 10**9
+RM: Final = "rm"
+MOST_SLICES: Final = 5_000
+_FEW_DAYS_NS: Final = 100 * 3600 * SECOND
+
+
+class World:
+    """``calls``: everything done so far. ``seen`` counts answers by kind and token, state, type or outcome."""
+
+    def __init__(self) -> None:
+        self.engine = Engine()
+        self.contract = Contract()
+        self.now_ns = 1_000_000 * SECOND
+        self.calls: list[Call] = []
+        self.seen: dict[str, int] = {}
+        self.effects: list[str] | None = None
+        """Answers as text, for whoever wants to compare them; ``None``: they are not kept."""
+
+    def send(self, command: Command) -> None:
+        self.play(Call(APPLY, self.now_ns, command))
+
+    def cycle(self, budget: int) -> bool:
+        """One slice. Whether there is more to do."""
+        return self.play(Call(CYCLE, self.now_ns, budget=budget))
+
+    def preempt(self) -> None:
+        self.play(Call(PREEMPT, self.now_ns))
+
+    def end(self) -> None:
+        self.play(Call(END, self.now_ns))
+
+    def settle(self, budget: int = 1000) -> None:
+        """Slices until there is nothing left to decide now, and then nobody may be waiting for nothing."""
+        for _ in range(MOST_SLICES):
+            more = self.cycle(budget)
+            wakeup = self.engine.next_wakeup_ns()
+            if not more and (wakeup is None or wakeup > self.now_ns):
+                break
+        else:
+            raise ContractBroken("endless", f"{MOST_SLICES} slices came to no end")
+
+    def play(self, call: Call) -> bool:
+        """Do *call*, judge the answers and compare the books. Whether a slice left something to do."""
+        self.calls.append(call)
+        self.now_ns = max(self.now_ns, call.now_ns)
+        more = False
+        if call.kind == END:
+            self._end()
+        elif call.kind == APPLY:
+            self._apply(call.command)
+        else:
+            more = self._decide(call)
+        self._check(settled=call.kind == CYCLE and call.budget > 0 and not more)
+        return more
+
+    def states(self) -> list[PartitionState]:
+        """All partitions the shim knows of."""
+        found: list[PartitionState] = []
+        for name in self.contract.partitions:
+            state = self.engine.partition(name)
+            if state is None:
+                raise ContractBroken("partitions", f"the engine has no {name}")
+            found.append(state)
+        return found
+
+    def _decide(self, call: Call) -> bool:
+        before, more = self._holders(), False
+        if call.kind == PREEMPT:
+            effects = self.engine.preempt(self.now_ns)
+        else:
+            result = self.engine.cycle(self.now_ns, call.budget)
+            effects, more = result.effects, result.more
+        self._count(effects)
+        self.contract.hear_decisions(effects, self.now_ns, self._held(before))
+        return more
+
+    def _apply(self, command: Command | None) -> None:
+        assert command is not None, "a call of this kind has a command"
+        before = self._holders()
+        try:
+            effects = self.engine.apply(command, self.now_ns)
+        except (CommandRefused, ConfigError) as refused:
+            self._note(f"refused:{type(refused).__name__}")
+            self.contract.refused(command, self.now_ns)
+            return
+        self._count(effects)
+        self.contract.hear(command, effects, self.now_ns, self._held(before))
+
+    def _holders(self) -> dict[str, list[Reservation]]:
+        """Who holds which node."""
+        partitions = (self.engine.partition(name) for name in self.contract.partitions)
+        return {
+            node.node_id: list(node.reservations.values())
+            for state in partitions
+            if state is not None
+            for node in state.nodes.values()
+            if node.reservations
+        }
+
+    def _held(self, before: dict[str, list[Reservation]]) -> Held:
+        """*before*: :meth:`_holders` before the call that was just made."""
+        after = self._holders()
+        still = {node_id for node_id, held in before.items() if any(r in after.get(node_id, ()) for r in held)}
+        names = {node_id: frozenset(r.ask.key for r in held) for node_id, held in before.items()}
+        return Held(names, frozenset(still), self._room)
+
+    def _room(self) -> Callable[[str, Mapping[str, int]], str | None]:
+        views = self.contract.partitions
+        rooms = {name: books.room(state, views[name]) for name, state in zip(views, self.states(), strict=True)}
+
+        def room(application_id: str, size: Mapping[str, int]) -> str | None:
+            name = next(name for name, view in views.items() if application_id in view.applications)
+            return rooms[name](application_id, size)
+
+        return room
+
+    def _check(self, *, settled: bool) -> None:
+        if self.engine.rm_id != self.contract.rm_id:
+            raise ContractBroken("manager", f"{self.engine.rm_id!r} is registered, not {self.contract.rm_id!r}")
+        states = self.states()
+        for state, view in zip(states, self.contract.partitions.values(), strict=True):
+            books.check(state, view)
+            if settled:
+                books.check_nobody_forgotten(state, asked=self.contract.attached is not None)
+        if settled and (overdue := self.contract.overdue()):
+            raise ContractBroken("expiry", f"not reported: {overdue}")
+
+    def _end(self) -> None:
+        for state in self.states():
+            books.check_nothing_left(state)
+        self.now_ns += _FEW_DAYS_NS
+        while True:
+            result = self.engine.cycle(self.now_ns, 1000)
+            self.contract.hear_decisions(result.effects, self.now_ns, self._held({}))
+            if not result.more:
+                break
+        for state in self.states():
+            books.check_nothing_remembered(state)
+
+    def remove_everything(self) -> None:
+        """What a shim does that goes away properly; afterwards nothing may be left."""
+        rm_id = self.contract.rm_id
+        for name, partition in list(self.contract.partitions.items()):
+            for application_id in list(partition.applications):
+                self.send(UpdateApplications(rm_id, remove=(ApplicationRef(application_id, name),)))
+            for key in list(partition.foreign):
+                self.send(UpdateAllocations(rm_id, releases=(ReleaseSpec(name, "", key),)))
+            for node_id in list(partition.nodes):
+                self.send(UpdateNodes(rm_id, (NodeSpec(node_id, NodeAction.DECOMISSION, name),)))
+        self.settle()
+        self.end()
+
+    def _note(self, what: str) -> None:
+        self.seen[what] = self.seen.get(what, 0) + 1
+        if self.effects is not None:
+            self.effects.append(what)
+
+    def _count(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            kind = type(effect).__name__
+            if isinstance(effect, NodeRejected | ApplicationRejected | AllocationRejected):
+                kind = f"{kind}:{effect.reason.partition(':')[0]}"
+            elif isinstance(effect, Released):
+                kind = f"{kind}:{TerminationType(effect.termination).name}"
+            elif isinstance(effect, ApplicationUpdated):
+                kind = f"{kind}:{effect.state}"
+            elif isinstance(effect, PreemptionDecided):
+                kind = f"{kind}:{effect.outcome}"
+            self.seen[kind] = self.seen.get(kind, 0) + 1
+        if self.effects is not None:
+            self.effects += map(repr, effects)

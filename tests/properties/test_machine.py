@@ -1,0 +1,162 @@
+"""The machine that does whatever a shim can do: Hypothesis drives it, a seed drives it, and it finds planted bugs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from core.domain.commands import RegisterManager
+from core.model.allocations import Allocation, AskGroup, Reservation
+from core.model.applications import Application
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.partition import allocation_intake, ledger, lifecycle, node_intake, preempting, removal, waiting
+from tests.properties.machine import driver, journal
+from tests.properties.machine.cluster import VARIANTS, configuration
+from tests.properties.machine.dice import Dice
+from tests.properties.machine.registry import RULES, Rule
+from tests.properties.machine.world import RM, World
+
+NUMBERS: Final = st.lists(st.integers(0, 2**16 - 1), max_size=24)
+
+
+class _Machine(RuleBasedStateMachine):
+    """A world; the rules are added below, one method for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+
+    @initialize(variant=st.integers(0, VARIANTS - 1))
+    def register(self, variant: int) -> None:
+        self.world.send(RegisterManager(RM, configuration(variant)))
+
+    def teardown(self) -> None:
+        if self.world.contract.rm_id:
+            self.world.remove_everything()
+
+
+def _method(chosen: Rule) -> object:
+    def perform(self: _Machine, numbers: list[int]) -> None:
+        chosen.perform(self.world, Dice.of(numbers))
+
+    perform.__name__ = chosen.name
+    return rule(numbers=NUMBERS)(perform)
+
+
+Machine = type("Machine", (_Machine,), {chosen.name: _method(chosen) for chosen in RULES})
+TestAnySequence = Machine.TestCase  # type: ignore[attr-defined]
+TestAnySequence.settings = settings(
+    max_examples=80, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def test_ten_thousand_steps() -> None:
+    """Long random sequences break nothing, and nearly everything that can happen does."""
+    tally = driver.run(10_000, seed=20)
+    assert tally.steps == 10_000
+    assert tally.calls > tally.steps
+    happened = {
+        "Allocated": 1000, "Released:STOPPED_BY_RM": 1000, "Released:PREEMPTED_BY_SCHEDULER": 50,
+        "PreemptionDecided:TRIGGERED": 50, "ApplicationUpdated:Accepted": 100, "ApplicationUpdated:Completed": 20,
+        "ApplicationUpdated:Expired": 20, "ApplicationUpdated:Failing": 2,
+        "ApplicationAccepted": 200, "NodeAccepted": 100, "refused:CommandRefused": 10, "refused:ConfigError": 2,
+        "NodeRejected:node-exists": 10, "ApplicationRejected:application-exists": 10,
+        "ApplicationRejected:no-queue": 10, "AllocationRejected:key-in-use": 5,
+        "AllocationRejected:application-not-found": 50, "AllocationRejected:placeholder-without-group": 5,
+    }  # fmt: skip
+    rare = {kind: tally.seen.get(kind, 0) for kind, least in happened.items() if tally.seen.get(kind, 0) < least}
+    assert not rare
+
+
+def test_equal_seeds_do_the_same() -> None:
+    """A run is a function of its seed: the calls and the answers are the same again."""
+    runs: list[tuple[list[journal.Call], list[str] | None]] = []
+    for _ in range(2):
+        world = World()
+        world.effects = []
+        driver.episode("same", 300, world)
+        runs.append((world.calls, world.effects))
+    assert runs[0] == runs[1]
+
+
+def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """A recorded run survives the file, and fails or passes as before."""
+    world = driver.episode("journal", 300)
+    path = tmp_path / "calls.jsonl"
+    journal.write(path, world.calls, {"seed": "journal"})
+    calls = journal.read(path)
+    assert calls == world.calls
+    assert driver.replay(calls) is None
+
+
+def test_nothing_is_kept_of_what_was_removed() -> None:
+    """Once all is removed and its timers have passed, no object of it is reachable from the engine."""
+    kinds = (Allocation, Application, AskGroup, Node, Reservation)
+    gc.collect()
+    before = [sum(isinstance(thing, kind) for thing in gc.get_objects()) for kind in kinds]
+    world = driver.episode("memory", 1500)
+    gc.collect()
+    after = [sum(isinstance(thing, kind) for thing in gc.get_objects()) for kind in kinds]
+    assert world.engine.rm_id == RM
+    assert dict(zip(kinds, after, strict=True)) == dict(zip(kinds, before, strict=True))
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _deaf_to_draining(original: Callable[..., None]) -> Callable[..., None]:
+    def handle(state: Any, spec: Any, now_ns: int) -> None:
+        original(state, spec._replace(action=2) if spec.action == 3 else spec, now_ns)
+
+    return handle
+
+
+def _twice(original: Callable[..., None]) -> Callable[..., None]:
+    def fire(state: Any, *arguments: Any, **named: Any) -> None:
+        before = len(state.effects)
+        original(state, *arguments, **named)
+        state.effects.extend(state.effects[before:])
+
+    return fire
+
+
+PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
+    "a full queue admits": (Queue, "admits", lambda _: lambda *_: True),
+    "a victim that left stays booked": (ledger, "unmark", lambda _: _nothing),
+    "a freed node wakes nobody": (removal.ledger, "node_gained", lambda _: _nothing),
+    "a node does not drain": (node_intake, "handle", _deaf_to_draining),
+    "a state is told twice": (lifecycle, "fire", _twice),
+    "a withdrawn ask keeps its claim": (preempting, "forget", lambda _: _nothing),
+    "a release is not confirmed": (allocation_intake, "_is_echoed", lambda _: lambda _: False),
+    "a full node takes more": (Node, "fits", lambda _: Node.could_hold),
+    "a timeout withdraws an ask": (allocation_intake, "_ends_ask", lambda _: lambda *_: True),
+    "a reserved ask still waits": (waiting, "_deactivate", lambda _: _nothing),
+}
+
+
+@pytest.fixture
+def planted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    owner, name, mutate = PLANTED[request.param]
+    monkeypatch.setattr(owner, name, mutate(getattr(owner, name)))
+    return request.param
+
+
+@pytest.mark.parametrize("planted", PLANTED, indirect=True)
+def test_a_planted_bug_is_found_and_kept(planted: str, tmp_path: Path) -> None:
+    """The machine notices, leaves out most of the calls, and what is left fails in the same way from the file."""
+    with pytest.raises(driver.StepFailed) as caught:
+        driver.run(4_000, seed=3)
+    path = tmp_path / "failure.jsonl"
+    kept = driver.keep(caught.value, 3, path, seconds=1)
+    error = driver.replay(journal.read(path))
+    assert type(error) is type(caught.value.error), planted
+    assert len(kept) < len(caught.value.calls)

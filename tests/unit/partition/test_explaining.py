@@ -1,0 +1,55 @@
+"""Where an ask stands, in plain values."""
+
+from __future__ import annotations
+
+from core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer
+from core.domain.effects import PredicatesAsked
+from core.domain.status import AskExplanation, AskFailure
+from core.partition import placement
+from tests.scenarios.language import Stage
+
+PARTITION = "[rm-1]default"
+
+
+def test_every_state_an_ask_can_be_in() -> None:
+    """Allocated and Reserved name their node, Pending has none, and what is not known is not explained."""
+    stage = Stage()
+    stage.play(
+        ["node n1", "app app1", "ask small", "cycle", "ask big vcore=99000", "foreign f node=n1 vcore=1", "cycle"]
+    )
+    explain = stage.engine.explain
+    assert explain(PARTITION, "small") == AskExplanation("app1", "root.a", "Allocated", "n1")
+    big = explain(PARTITION, "big")
+    assert big is not None
+    assert big[:4] == ("app1", "root.a", "Pending", "")
+    assert [(failure.message, failure.times) for failure in big.failures] == [("Not enough queue quota", 1)]
+    assert explain(PARTITION, "f") is None
+    assert explain(PARTITION, "unknown") is None
+    assert explain("[rm-1]other", "small") is None
+
+
+def test_a_reserved_ask_names_the_node_that_is_kept_for_it() -> None:
+    """A reservation is for one node, and an ask has at most one."""
+    stage = Stage()
+    stage.play(["node n1", "node n2", "app app1", "ask big vcore=99000"])
+    state = stage.engine.partition(PARTITION)
+    assert state is not None
+    placement.reserve(state, state.requests["big"], state.nodes["n2"], 5)
+    assert stage.engine.explain(PARTITION, "big") == AskExplanation("app1", "root.a", "Reserved", "n2")
+
+
+def test_an_ask_that_waits_for_an_answer_is_held() -> None:
+    """While the shim is asked, the node has its room set aside; what the shim refuses with is a failure."""
+    stage = Stage()
+    stage.play(["node n1", "app app1", "cycle"])
+    engine = stage.engine
+    engine.apply(AttachCallbacks("rm-1", predicates=True), 10)
+    stage.play(["ask k"])
+    (asked,) = [effect for effect in engine.cycle(20, 10).effects if isinstance(effect, PredicatesAsked)]
+    assert engine.explain(PARTITION, "k") == AskExplanation("app1", "root.a", "Held", "n1")
+    refusal = PredicatesAnswer(asked.question, (("n1", "taint"),))
+    engine.apply(AnswerCallbacks("rm-1", predicates=(refusal,)), 30)
+    found = engine.explain(PARTITION, "k")
+    assert found is not None
+    assert (found.state, found.node_id) == ("Pending", "")
+    assert AskFailure("taint", 1, 30) in found.failures

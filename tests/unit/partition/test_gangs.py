@@ -1,0 +1,269 @@
+"""Replacements that go to another node than their placeholder's, and how long placeholders may wait.
+
+Nothing but a predicate keeps a replacement off its placeholder's node, so these tests bring their own
+(scheduling.md 10.3, 10.4; protocol.md 6.3, 7.2, contract cases 43, 45, 123).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from core.domain.commands import ApplicationSpec
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.partition import audit
+from core.partition.gangs import replacement
+from core.partition.gangs.placeholders import timeout_ns
+from core.partition.state import PartitionState
+from tests.scenarios.language import Stage
+
+SECOND = 10**9
+
+
+def state_of(stage: Stage) -> PartitionState:
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    return state
+
+
+def refuse(_state: PartitionState, _ask: Allocation, _node: Node) -> bool:
+    return False
+
+
+def serve(stage: Stage, budget: int = 100) -> int:
+    """One replacement step in which no ask may run on the node of its placeholder."""
+    state = state_of(stage)
+    spent = replacement.serve(state, stage.now_ns, budget, stays=refuse)
+    assert audit.check(state) == []
+    return spent
+
+
+@pytest.fixture
+def gang() -> Stage:
+    """Placeholder p on n1, a smaller real ask r of its group, and n2 empty."""
+    stage = Stage()
+    stage.play(["node n1", "app app1", "ask p placeholder group=g vcore=2000", "cycle", "node n2"])
+    stage.play(["ask r group=g"])
+    return stage
+
+
+@pytest.fixture
+def elsewhere(gang: Stage) -> Stage:
+    """The gang, with r on its way to n2."""
+    assert serve(gang) == 1
+    assert gang.play(["cycle"]) == ["release p PLACEHOLDER_REPLACED"]
+    return gang
+
+
+def test_the_other_node_is_charged_at_once_and_nothing_else_is(elsewhere: Stage) -> None:
+    """Started on another node: the real one is charged there; queue and application hold the placeholder (3)."""
+    assert elsewhere.play(
+        [
+            "show request r node replaces",
+            "show node n1 allocated",
+            "show node n2 allocated",
+            "show queue root used pending",
+            "show app app1 pending real placeholder",
+            "status",
+        ]
+    ) == [
+        "request r node=n2 replaces=p",
+        "node n1 allocated={vcore=2000}",
+        "node n2 allocated={vcore=1000}",
+        "queue root used={vcore=2000} pending={}",
+        "app app1 pending={} real={} placeholder={vcore=2000}",
+        "manager rm-1",
+        "partition [rm-1]default nodes=2 asks=0 allocations=1 reservations=0 capacity={memory=20,vcore=20000}",
+    ]
+
+
+def test_confirmed_elsewhere_frees_the_placeholders_node(elsewhere: Stage) -> None:
+    """Confirmed: the placeholder leaves its node, the difference leaves the queue (3)."""
+    assert elsewhere.play(
+        [
+            "release p type=PLACEHOLDER_REPLACED",
+            "show node n1 allocated",
+            "show node n2 allocated",
+            "show queue root used",
+            "show app app1 real placeholder groups",
+        ]
+    ) == [
+        "app app1 Running",
+        "allocate r on n2",
+        "node n1 allocated={}",
+        "node n2 allocated={vcore=1000}",
+        "queue root used={vcore=1000}",
+        "app app1 real={vcore=1000} placeholder={} groups=g:1+0/1",
+    ]
+
+
+def test_case_43_the_placeholders_node_goes(elsewhere: Stage) -> None:
+    """The placeholder is released with its node, then the real one is confirmed on the other."""
+    assert elsewhere.play(["decommission n1", "show queue root used", "show app app1 groups"]) == [
+        "release p STOPPED_BY_RM",
+        "app app1 Running",
+        "allocate r on n2",
+        "queue root used={vcore=1000}",
+        "app app1 groups=g:1+0/1",
+    ]
+
+
+def test_case_45_the_other_node_goes(elsewhere: Stage) -> None:
+    """Nothing is said; the real one is an ask again, and placed as one once the placeholder is confirmed."""
+    assert elsewhere.play(["decommission n2", "cycle", "show request r node replaces", "show request p released"]) == [
+        "request r node=- replaces=-",
+        "request p released=yes",
+    ]
+    assert elsewhere.play(["release p type=PLACEHOLDER_REPLACED", "show app app1 groups", "cycle"]) == [
+        "app app1 groups=g:0+1/1",
+        "app app1 Running",
+        "allocate r on n1",
+    ]
+
+
+def test_case_123_a_withdrawn_real_one_frees_the_other_node(elsewhere: Stage) -> None:
+    """DB-10: the other node is free at once, the placeholder ends without successor."""
+    assert elsewhere.play(["release r", "show node n2 allocated", "release p type=PLACEHOLDER_REPLACED"]) == [
+        "node n2 allocated={}",
+        "app app1 Completing",
+    ]
+
+
+def test_a_change_of_size_on_the_way_is_charged_on_the_other_node(elsewhere: Stage) -> None:
+    """Only the node knows the real one so far, so only the node is corrected (protocol.md 8.2)."""
+    assert elsewhere.play(
+        ["resize-ask r vcore=1500", "show node n2 allocated", "show queue root used", "decommission n1"]
+    ) == [
+        "node n2 allocated={vcore=1500}",
+        "queue root used={vcore=2000}",
+        "release p STOPPED_BY_RM",
+        "app app1 Running",
+        "allocate r on n2",
+    ]
+
+
+def test_removing_the_application_frees_both_nodes(elsewhere: Stage) -> None:
+    """Protocol 6.5: what is on its way was never announced, so it is not listed."""
+    assert elsewhere.play(["remove-app app1", "show node n1 allocated", "show node n2 allocated"]) == [
+        "app app1 Completing",
+        "release p STOPPED_BY_RM",
+        "node n1 allocated={}",
+        "node n2 allocated={}",
+    ]
+
+
+def test_what_is_on_its_way_is_no_victim() -> None:
+    """Neither a placeholder told to leave nor the real one that replaces it can be preempted (I11, A.1 no. 3)."""
+    stage = Stage()
+    stage.play(
+        [
+            "queue root.a",
+            "queue root.b guaranteed={vcore=20000} preemption.delay=1s",
+            "node n1",
+            "app app1",
+            "app app2 queue=root.b",
+            "ask p placeholder group=g vcore=10000",
+            "cycle",
+            "node n2",
+            "ask r group=g vcore=10000",
+        ]
+    )
+    serve(stage)
+    stage.play(["ask k app=app2 vcore=10000 other=yes"])
+    assert stage.play(["cycle at=2s"]) == ["refuse k NO_CANDIDATES"]
+
+
+def test_a_choice_changes_nothing(gang: Stage) -> None:
+    """Choosing and committing are two steps, so that somebody may be asked in between."""
+    state = state_of(gang)
+    application = state.applications["app1"]
+    choice = replacement.choose(state, application)
+    assert choice.pair is not None
+    assert (choice.pair.ask.key, choice.pair.placeholder.key, choice.pair.node.node_id) == ("r", "p", "n1")
+    assert replacement.choose(state, application) == choice
+    assert state.effects == []
+    assert audit.check(state) == []
+
+
+def test_another_placeholder_is_tried_before_another_node(gang: Stage) -> None:
+    """The first placeholder whose own node is allowed wins over any other node."""
+    gang.play(["node n3", "run p2 placeholder group=g vcore=2000 node=n2"])
+    state = state_of(gang)
+
+    def only_n2(_state: PartitionState, _ask: Allocation, node: Node) -> bool:
+        return node.node_id == "n2"
+
+    choice = replacement.choose(state, state.applications["app1"], stays=only_n2)
+    assert choice.pair is not None
+    assert (choice.pair.placeholder.key, choice.pair.node.node_id) == ("p2", "n2")
+
+
+def test_the_refused_node_is_not_the_other_node(gang: Stage) -> None:
+    """The placeholder's own node was refused, so it is not found again among the others."""
+    gang.play(["resize n2 vcore=100"])
+    assert serve(gang) == 0
+    assert state_of(gang).requests["r"].replaces is None
+
+
+def test_without_room_elsewhere_the_next_node_is_waited_for(gang: Stage) -> None:
+    """An application that found no other node is looked at again when a node gains room, and not before."""
+    gang.play(["drain n2"])
+    serve(gang)
+    state = state_of(gang)
+    application = state.applications["app1"]
+    assert application not in state.gangs
+    gang.play(["foreign f node=n1 vcore=1"])
+    assert application not in state.gangs
+    gang.play(["node n3"])
+    assert application in state.gangs
+    serve(gang)
+    assert state.requests["r"].node is state.nodes["n3"]
+
+
+def test_an_ask_without_room_does_not_hold_up_the_next() -> None:
+    """Asks are served in order, but one that finds no node is passed over."""
+    stage = Stage()
+    stage.play(
+        ["node n1", "app app1", "ask p1 placeholder group=g vcore=5000", "ask p2 placeholder group=g vcore=5000"]
+    )
+    stage.play(["cycle", "node n2 vcore=2000", "ask big group=g vcore=4000 p=1", "ask small group=g vcore=1500"])
+    serve(stage)
+    state = state_of(stage)
+    assert state.requests["big"].replaces is None
+    assert state.requests["small"].node is state.nodes["n2"]
+
+
+def test_the_budget_ends_a_step() -> None:
+    """Each pair counts one, what is left is served by the next slice."""
+    stage = Stage()
+    stage.play(["node n1", "app app1", *(f"ask p{n} placeholder group=g" for n in range(3)), "cycle"])
+    stage.play([f"ask r{n} group=g" for n in range(3)])
+    state = state_of(stage)
+    assert replacement.serve(state, stage.now_ns, 2) == 2
+    assert [state.requests[f"r{n}"].replaces is not None for n in range(3)] == [True, True, False]
+    assert replacement.serve(state, stage.now_ns, 2) == 1
+    assert not state.gangs
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "tags", "expected_ns"),
+    [
+        (900_000, (("yunikorn.apache.org/creationTime", "400"),), 300 * SECOND),
+        (900_000, (("yunikorn.apache.org/creationTime", "0"),), 10**6),
+        (900_000, (("yunikorn.apache.org/creationTime", "100"),), 10**6),
+        (0, (), 900 * SECOND),
+        (-5, (), 900 * SECOND),
+        (2**63 // 10**6, (), 2**63 // 10**6 * 10**6),
+        (2**63 // 10**6 + 1, (), 900 * SECOND),
+        (1, (), 10**6),
+        (1000, (("yunikorn.apache.org/creationtime", "400"),), SECOND),
+        (1000, (("creationTime", "400"),), SECOND),
+        (1000, (("yunikorn.apache.org/creationTime", "-400"),), SECOND),
+    ],
+)
+def test_example_38_how_long_placeholders_may_wait(
+    timeout_ms: int, tags: tuple[tuple[str, str], ...], expected_ns: int
+) -> None:
+    """The field in milliseconds, shortened by the creation tag, 15 minutes where it says nothing usable (6.3)."""
+    spec = ApplicationSpec("app", "root.a", "p", tags=tags, placeholder_timeout_ms=timeout_ms)
+    assert timeout_ns(spec, 1000 * SECOND) == expected_ns
