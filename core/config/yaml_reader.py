@@ -103,6 +103,15 @@ def read(text: str, log: ProblemLog) -> Node | None:
         _fail(log, 0, 0, f"not valid YAML: {error}")
 
 
+def collections_of(root: Node | None) -> list[Node]:
+    """All lists and mappings at and below *root*, parents before what they hold, aliases as often as they are used."""
+    found = [root] if isinstance(root, (MappingNode, SequenceNode)) else []
+    for node in found:
+        below = node.items if isinstance(node, SequenceNode) else [entry.value for entry in node.entries]
+        found += [child for child in below if not isinstance(child, ScalarNode)]
+    return list(found)
+
+
 def _fail(log: ProblemLog, line: int, column: int, message: str, expected: str = "") -> NoReturn:
     log.add(Problem(Severity.ERROR, line, column, "", message, expected))
     raise ConfigError(log.in_order())

@@ -25,6 +25,7 @@ from core.domain.commands import CommandRefused, RegisterManager, UpdateConfigur
 from core.domain.impact import Impact
 from core.service.clock import Clock
 from core.service.configuration_history import ConfigurationHistory, Origin, Version
+from core.service.garbage import GarbageKeeper
 from core.service.runner import PartitionRunner
 from core.service.status_codes import NothingRegistered, UnknownVersion, VersionNotApplied
 
@@ -59,12 +60,14 @@ class Configurator:
         *,
         clock: Clock,
         logger: FilteringBoundLogger,
+        garbage: GarbageKeeper,
         default: str = "",
         on_problem: Callable[[str], None] = lambda problem: None,
     ) -> None:
         self._runner = runner
         self._clock = clock
         self._logger = logger
+        self._garbage = garbage
         self._default = default
         self._on_problem = on_problem
         self._one_at_a_time = asyncio.Lock()
@@ -129,7 +132,7 @@ class Configurator:
                 if self._runner.rm_id and self._file_holds:
                     await self._apply(replace(self._last, rm_id=self._runner.rm_id, config=text), Origin.FILE)
                 elif text != self._default:
-                    await asyncio.to_thread(load, text)
+                    await self._read(text)
                     self._logger.info("configuration file read; it holds for whoever sends no configuration")
             except (ConfigError, CommandRefused, EmptyFile) as error:
                 self.report(str(error))
@@ -151,14 +154,14 @@ class Configurator:
     async def preview(self, text: str) -> tuple[Impact, tuple[Problem, ...]]:
         """What *text* would change, and its warnings. Changes nothing. Raises ConfigError."""
         self._manager()
-        configuration = await asyncio.to_thread(load, text or self._default)
+        configuration = await self._read(text or self._default)
         what_if = self._runner.what_if()
-        impact = await asyncio.to_thread(what_if.preview, share(configuration, what_if.configuration))
+        impact = await asyncio.to_thread(what_if.preview, configuration)
         return impact, configuration.warnings
 
     async def judge(self, text: str) -> Configuration:
         """*text*, or what stands for an empty one, read and checked. Raises ConfigError."""
-        return await asyncio.to_thread(load, text or self._default)
+        return await self._read(text or self._default)
 
     def version(self, number: int) -> Version:
         """Version *number*, 0 for the one in force. Raises :class:`UnknownVersion`."""
@@ -190,7 +193,7 @@ class Configurator:
         read: Configuration | None = None
         try:
             if self._serves(command):
-                read = await asyncio.to_thread(_read, command.config, self._runner.configuration)
+                read = await self._read(command.config)
         except ConfigError as error:
             self._refuse(command, origin, str(error), error.problems)
             if isinstance(command, UpdateConfiguration):
@@ -225,6 +228,16 @@ class Configurator:
             self._logger.warning("configuration", problem=str(warning))
         return Outcome(change.changed, change.checksum, self.history.in_force, warnings)
 
+    async def _read(self, text: str) -> Configuration:
+        """What *text* says, equal parts shared with the configuration in force. Raises ConfigError."""
+        in_force = self._runner.configuration
+
+        def read() -> Configuration:
+            return share(load(text), in_force)
+
+        with self._garbage.building():
+            return await asyncio.to_thread(read)
+
     def _serves(self, command: RegisterManager | UpdateConfiguration) -> bool:
         """Whether *command* comes from somebody whose configuration counts; anybody else is refused unread."""
         if isinstance(command, RegisterManager) and not self._runner.rm_id:
@@ -251,7 +264,3 @@ class Configurator:
             reason=reason,
             problems=problems,
         )
-
-
-def _read(text: str, in_force: Configuration | None) -> Configuration:
-    return share(load(text), in_force)

@@ -22,6 +22,7 @@ from kornel.v1 import callback_pb2, configuration_pb2, status_pb2
 from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
+from core.domain.effects import EventRecorded
 from core.service.callback_board import CallbackBoard
 from core.service.callback_service import CallbackService
 from core.service.clock import SECOND_NS, Clock
@@ -122,6 +123,7 @@ class KornelServer:
             self._runner,
             clock=clock,
             logger=logger,
+            garbage=garbage,
             default=settings.default_config,
             on_problem=self._on_file_problem,
         )
@@ -245,6 +247,8 @@ class KornelServer:
 
     def _on_file_problem(self, problem: str) -> None:
         self._change_health(self._set_file_health(good=not problem))
+        said = f"configuration file not applied: {problem}" if problem else "configuration file is good again"
+        self._callbacks.deliver([_event_of_root(self._clock.now_ns(), said)])
 
     def _change_health(self, change: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(change)
@@ -283,6 +287,12 @@ class KornelServer:
             preemptions=sum(partition.preemptions for partition in partitions),
             **self._metrics.as_dict(),
         )
+
+
+def _event_of_root(at_ns: int, message: str) -> EventRecorded:
+    """The event history knows no configurations; what concerns all queues is told of the root."""
+    record = si_pb2.EventRecord
+    return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, message)
 
 
 def _serving(well: bool) -> Any:

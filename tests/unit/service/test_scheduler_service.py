@@ -53,7 +53,7 @@ class Served:
             logger=logger,
             garbage=GarbageKeeper(enabled=False),
         )
-        configurator = Configurator(self.runner, clock=clock, logger=logger)
+        configurator = Configurator(self.runner, clock=clock, logger=logger, garbage=GarbageKeeper(enabled=False))
         service = SchedulerService(self.runner, self.board, configurator, metrics=self.metrics, logger=logger)
         self.update_node: Any = service.handlers()["UpdateNode"].stream_stream
 
