@@ -70,6 +70,9 @@ class ConfigurationFile:
         self._clock = clock
         self._logger = logger
         self._seen: Stamp | None = None
+        """The file that was followed last."""
+        self._before: Stamp | None = None
+        self._looked = False
 
     async def reload(self) -> None:
         """Read the file now and follow it, changed or not."""
@@ -78,18 +81,19 @@ class ConfigurationFile:
         await self._follow()
 
     async def watch(self) -> None:
-        """Follow the file for ever. A change counts once two looks in a row find the same file, so not half of it."""
-        before = await asyncio.to_thread(stamp_of, self._path)
+        """Follow the file for ever."""
         while True:
+            await self.look()
             await self._pause()
-            now = await asyncio.to_thread(stamp_of, self._path)
-            if now == before and now != self._seen:
-                self._seen = now
-                await self._follow(again=False)
-            elif now is None and before is None:
-                self._seen = None
-                await self._follow(again=False)
-            before = now
+
+    async def look(self) -> None:
+        """Follow the file if it changed. A change counts once two looks in a row find the same, so not half of it."""
+        now = await asyncio.to_thread(stamp_of, self._path)
+        stable = self._looked and now == self._before
+        self._before, self._looked = now, True
+        if stable and (now != self._seen or now is None):
+            self._seen = now
+            await self._follow(again=False)
 
     async def _follow(self, *, again: bool = True) -> None:
         """*again*: apply also what was applied before."""
