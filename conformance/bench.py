@@ -337,6 +337,14 @@ class Bench:
         """Expect the asks of *queue* to want this much vcore."""
         await self._expect_status(lambda core: _queue(core, queue).pending.get("vcore", 0), pending, f"{queue} pending")
 
+    async def expect_user(self, used: int, user: str = messages.USER) -> None:
+        """Expect all applications of *user* together to hold this much vcore."""
+
+        def held(core: status_pb2.GetStatusResponse) -> int:
+            return sum(each.used.get("vcore", 0) for each in core.partitions[0].users if each.user == user)
+
+        await self._expect_status(held, used, f"usage of user {user}")
+
     async def expect_queue(self, queue: str, *, present: bool) -> None:
         """Expect *queue* to exist, or not to."""
         await self._expect_status(

@@ -16,7 +16,6 @@ _NO_SCRIPT = "needs a predicate that keeps a replacement off its own node, and t
 
 GAPS: Final = MappingProxyType(
     {
-        9: "user and group limits are not enforced",
         43: _NO_SCRIPT,
         45: _NO_SCRIPT,
         **dict.fromkeys(range(141, 150), _CALLBACKS),

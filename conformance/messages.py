@@ -11,6 +11,7 @@ VCORE: Final = "vcore"
 NODE_VCORE: Final = 10_000
 NODE_MEMORY: Final = 10
 ASK_VCORE: Final = 1_000
+USER: Final = "tester"
 
 PARTITION_ATTRIBUTE: Final = "si/node-partition"
 FOREIGN_TAG: Final = "foreign"
@@ -52,7 +53,7 @@ def application(
     application_id: str,
     queue: str = "root.a",
     *,
-    user: str | None = "tester",
+    user: str | None = USER,
     groups: tuple[str, ...] = (),
     partition: str = "",
     tags: Mapping[str, str] | None = None,

@@ -15,7 +15,7 @@ from core.partition.engine import Engine
 from core.service import client, entry
 from core.service.clock import SECOND_NS
 from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.server import AddressUnavailable, ServerSettings
+from core.service.server import AddressTooOpen, AddressUnavailable, ServerSettings
 from core.service.status_text import render_explanation, render_status
 
 app = typer.Typer(
@@ -70,10 +70,19 @@ def serve(
             help="How long a shim may take to answer a question, unless it says so itself.",
         ),
     ] = 1.0,
+    test_clock: Annotated[
+        bool,
+        typer.Option(
+            "--test-clock",
+            help="For tests: time stands still unless kornel.v1.TestClockService moves it. Loopback addresses and unix"
+            " sockets only.",
+        ),
+    ] = False,
 ) -> None:
     """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
 
-    Exits 2 when the configuration file cannot be used, 1 when the address cannot be listened on.
+    Exits 2 when the configuration file or the combination of options cannot be used, 1 when the address cannot be
+    listened on.
     """
     if watch and config is None:
         typer.echo("--watch takes a file to watch: --config FILE", err=True)
@@ -82,15 +91,20 @@ def serve(
     if config is not None:
         text = read_file(config)
         checked(config, text)
-    settings = ServerSettings(
-        address=grpc,
-        version=entry.core_version(),
-        default_config=text,
-        config_file=config,
-        watch=watch,
-        ready_file=ready_file,
-        callback_timeout_ns=int(callback_timeout * SECOND_NS),
-    )
+    try:
+        settings = ServerSettings(
+            address=grpc,
+            version=entry.core_version(),
+            default_config=text,
+            config_file=config,
+            watch=watch,
+            ready_file=ready_file,
+            callback_timeout_ns=int(callback_timeout * SECOND_NS),
+            test_clock=test_clock,
+        )
+    except AddressTooOpen as error:
+        typer.echo(f"--test-clock: {error}", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
     try:
         well = entry.run(Engine(), settings, build_logger(log_format, log_level))
     except AddressUnavailable as error:
@@ -166,6 +180,20 @@ def ask_show(
         typer.echo(MessageToJson(found, always_print_fields_with_no_presence=True, preserving_proto_field_name=True))
     else:
         typer.echo(render_explanation(key, found))
+
+
+@app.command()
+def unregister(
+    rm_id: Annotated[str, typer.Argument(metavar="RM_ID", help="Resource manager to forget.")],
+    grpc: Address = DEFAULT_ADDRESS,
+    timeout: Timeout = client.DEFAULT_TIMEOUT_S,
+) -> None:
+    """Have a core forget a resource manager and everything it reported. Exits 1 when the core refuses."""
+    try:
+        client.unregister(grpc, rm_id, timeout)
+    except client.CoreUnreachable as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_FAILED) from error
 
 
 @app.command()

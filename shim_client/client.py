@@ -17,7 +17,15 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
-from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
+from kornel.v1 import (
+    callback_pb2_grpc,
+    configuration_pb2,
+    configuration_pb2_grpc,
+    manager_pb2,
+    manager_pb2_grpc,
+    status_pb2,
+    status_pb2_grpc,
+)
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 
@@ -209,10 +217,30 @@ class ShimClient:
         self._attachments.append(attachment)
         return attachment
 
+    async def unregister(self) -> None:
+        """Have the core forget the RM and everything it reported (``kornel.v1``), leaving it free for another one.
+
+        Writes what is queued and ends the streams, so :meth:`updates` ends well; :meth:`register` starts afresh.
+        Raises CallFailed when the core does not know the RM.
+        """
+        await self._end_streams()
+        stub = manager_pb2_grpc.ManagerServiceStub(self._open_channel())
+        request = manager_pb2.UnregisterResourceManagerRequest(rm_id=self.rm_id)
+        try:
+            await stub.UnregisterResourceManager(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise _call_failed("UnregisterResourceManager", error) from error
+
     async def close(self) -> None:
         """Write what is queued, half-close the streams, and leave nothing running. Safe to call twice."""
         await asyncio.gather(*(attachment.close() for attachment in self._attachments))
         self._attachments.clear()
+        await self._end_streams()
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
+    async def _end_streams(self) -> None:
         if self._streams is not None:
             for outbox in self._outboxes():
                 await outbox.close()
@@ -224,9 +252,6 @@ class ShimClient:
             drain.cancel()
             await asyncio.wait([drain])
             self._streams = None
-        if self._channel is not None:
-            await self._channel.close()
-            self._channel = None
 
     async def updates(self) -> AsyncIterator[Update]:
         """What the core says, in the order of each stream, until the client is closed. For one consumer at a
@@ -508,8 +533,11 @@ class ShimClient:
         await self._inbox.put(tuple(allocation_updates(response)))
 
     async def _discard_updates(self) -> None:
-        while self._readers == 0 and await self._inbox.get() is not None:
-            pass
+        while self._readers == 0:
+            if await self._inbox.get() is None:
+                # For whoever asks later: the end stays the end.
+                self._inbox.put_nowait(None)
+                return
 
 
 def _expect(answers: dict[str, asyncio.Future[Answer]], key: str) -> asyncio.Future[Answer]:

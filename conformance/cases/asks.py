@@ -152,6 +152,7 @@ async def resize_allocation(bench: Bench) -> None:
     await bench.expect(new("half", "n1"))
     await bench.silence()
     await bench.expect_used("root.a", 1000)
+    await bench.expect_user(1000)
     await bench.expect_free({"n1": NODE_VCORE - 1000})
 
 

@@ -93,7 +93,9 @@ async def user_usage_cleared(bench: Bench) -> None:
     await bench.send(messages.allocation("k3"))
     # If this is placed, the limit that the case measures with is not in force.
     await bench.silence()
+    await bench.expect_user(2 * messages.ASK_VCORE)
     await bench.world(configs.USER_LIMIT)
+    await bench.expect_user(0)
     await bench.start("k1", "k2")
 
 

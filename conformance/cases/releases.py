@@ -145,6 +145,7 @@ async def replace_unconfirmed(bench: Bench) -> None:
 async def replace_by_smaller(bench: Bench) -> None:
     await one_replaced(bench, real_vcore=ASK_VCORE // 2)
     await bench.expect_used("root.a", ASK_VCORE + ASK_VCORE // 2)
+    await bench.expect_user(ASK_VCORE + ASK_VCORE // 2)
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE - ASK_VCORE // 2})
 
 

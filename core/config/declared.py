@@ -180,8 +180,6 @@ class _Reader:
         self.quota_delay(own, resources[properties.QUOTA_DELAY])
         properties.check(own)
         max_applications = keys["maxapplications"].unsigned()
-        if max_applications:
-            self._pending.note("maxapplications", keys["maxapplications"])
         return DeclaredQueue(
             at=at,
             name=keys["name"].text().lower(),
@@ -238,10 +236,7 @@ class _Reader:
         return template if template.max_applications or template.properties or amounts else None
 
     def limits(self, at: Field) -> list[DeclaredLimit]:
-        limits = [self.limit(item) for item in at.items()]
-        if limits:
-            self._pending.note("limits", at)
-        return limits
+        return [self.limit(item) for item in at.items()]
 
     def limit(self, at: Field) -> DeclaredLimit:
         keys = at.mapping(("limit", "users", "groups", "maxapplications", "maxresources"))

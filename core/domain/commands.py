@@ -59,17 +59,21 @@ class AllocationSpec(NamedTuple):
     legacy: bool = False
     """Sent as a G2 ``AllocationAsk``: refusals go to the older list."""
     max_allocations: int = 1
-    """Meaningful for G2 asks only."""
+    """Meaningful for G2 asks only: how many allocations the key is to have."""
+    instance: int = 0
+    """Which of several allocations under one key this is (:mod:`core.domain.allocation_ids`)."""
 
 
 class ReleaseSpec(NamedTuple):
-    """One entry of ``allocationsToRelease``. No application: foreign. No key: everything of the application."""
+    """One entry of ``allocationsToRelease``. No application: foreign. Neither key nor ID: all of the application."""
 
     partition: str
     application_id: str
     key: str
     termination: int = TerminationType.STOPPED_BY_RM
     message: str = ""
+    allocation_id: str = ""
+    """G2: names one allocation, with or without its key. Empty: not given."""
 
 
 class NodeSpec(NamedTuple):

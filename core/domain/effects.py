@@ -64,6 +64,8 @@ class Released(NamedTuple):
     key: str
     termination: int
     message: str
+    instance: int = 0
+    """As in :class:`core.domain.commands.AllocationSpec`."""
 
 
 class AskReleased(NamedTuple):

@@ -31,9 +31,34 @@ class Rejection(StrEnum):
     MAX_ALLOCATIONS = "max-allocations"
 
 
+class Ignored(StrEnum):
+    """Why a request entry that is never answered had no effect (protocol.md 15)."""
+
+    UNKNOWN_PARTITION = "unknown-partition"
+    UNKNOWN_NODE = "unknown-node"
+    UNKNOWN_APPLICATION = "unknown-application"
+    UNKNOWN_KEY = "unknown-key"
+    """Nothing has this key, or not any more."""
+    UNKNOWN_ACTION = "unknown-action"
+    """A node action that is no action."""
+    INVALID_RESOURCE = "invalid-resource"
+    """A node update that cannot be booked."""
+    OTHER_NODE = "other-node"
+    """A report of an allocation that runs on another node."""
+    NOT_APPLICABLE = "not-applicable"
+    """A termination type that means nothing for what it names."""
+    CONFIRMATION = "confirmation"
+    """A confirmation that something pending is gone, which it is not or was already."""
+    NO_CHANGE = "no-change"
+    """What the entry asks for is so already."""
+
+
 class Unschedulable(StrEnum):
     """Why a pending ask was not placed (scheduling.md 17)."""
 
+    APPLICATION_LIMIT = "application-limit"
+    """Not one of the spec's tokens: the application may not start yet (scheduling.md 12)."""
+    USER_QUOTA = "user-quota"
     QUEUE_QUOTA = "queue-quota"
     NO_FITTING_NODE = "no-fitting-node"
     REFUSED_BY_PREDICATE = "refused-by-predicate"

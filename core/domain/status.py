@@ -25,8 +25,16 @@ class QueueStatus(NamedTuple):
     priority: int
 
 
+class UserStatus(NamedTuple):
+    """A user that holds something: how much in all queues together, and how many applications hold it."""
+
+    user: str
+    used: Resources
+    applications: int
+
+
 class PartitionStatus(NamedTuple):
-    """One partition; ``queues`` parents before children, in tree order."""
+    """One partition; ``queues`` parents before children, in tree order, ``users`` by name."""
 
     name: str
     nodes: int
@@ -41,6 +49,9 @@ class PartitionStatus(NamedTuple):
     preemption_attempts: int
     preemptions: int
     queues: tuple[QueueStatus, ...]
+    users: tuple[UserStatus, ...]
+    ignored: tuple[tuple[str, int], ...] = ()
+    """Request entries without effect, by cause (:class:`core.domain.reasons.Ignored`)."""
 
 
 class EngineStatus(NamedTuple):
@@ -49,6 +60,8 @@ class EngineStatus(NamedTuple):
     rm_id: str
     checksum: str
     partitions: tuple[PartitionStatus, ...]
+    unrouted: int = 0
+    """Unanswered request entries that named no partition there is."""
 
 
 class QueueLevel(NamedTuple):

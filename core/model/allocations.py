@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from core.model.task_groups import TaskGroup
 
 
+SEPARATOR: Final = "\uffff"
+"""Stands in no key that is taken: a noncharacter, which no text that is exchanged contains."""
+
+
+def identity(key: str, instance: int) -> str:
+    """Under which name a request is kept: its key, unless it shares that with others (protocol.md 3.4)."""
+    return f"{key}{SEPARATOR}{instance}" if instance else key
+
+
 class Allocation:
     """A request of an application: pending (an *ask*) while ``node`` is ``None``, an *allocation* afterwards.
 
@@ -25,12 +34,13 @@ class Allocation:
     is set, ``node`` is where it will run. It is pending no more and does not count as used yet.
 
     ``created_ns`` orders asks and ages them; it comes from the shim's creation tag or is the time of arrival.
-    ``arrival`` is a number that only grows within the partition.
+    ``arrival`` is a number that only grows within the partition. ``key`` is its name in all records, unique within the
+    partition; the shim knows it as ``spec.key``, which older ones let several share (``spec.instance``).
     """
 
     __slots__ = (
         "application", "arrival", "attempt_due", "bound_ns", "created_ns", "dialogue", "failures", "group",
-        "held_on", "inquiry", "last_attempt_ns", "missed", "node", "outcome", "pause_until_ns", "pool",
+        "held_on", "inquiry", "key", "last_attempt_ns", "missed", "node", "outcome", "pause_until_ns", "pool",
         "preempted", "preemptor", "rearm_ns", "rearms", "refusals", "refused", "released", "replaced_by",
         "replaces", "reservation", "reserve_after_ns", "scale_up", "shape", "spec", "triggered", "victims",
     )  # fmt: skip
@@ -39,6 +49,7 @@ class Allocation:
         self, spec: AllocationSpec, application: Application, shape: Shape, created_ns: int, arrival: int
     ) -> None:
         self.spec = spec
+        self.key: Final = identity(spec.key, spec.instance)
         self.application: Final = application
         self.shape = shape
         self.created_ns: Final = created_ns
@@ -94,10 +105,6 @@ class Allocation:
         """How often in a row it was a candidate and was not placed (preemption.md F8)."""
 
     @property
-    def key(self) -> str:
-        return self.spec.key
-
-    @property
     def priority(self) -> int:
         return self.spec.priority
 
@@ -137,7 +144,10 @@ class Reservation:
 class AskGroup:
     """The pending asks of one application that placement cannot tell apart: same shape, same required node."""
 
-    __slots__ = ("_heap", "application", "due", "number", "parked_at", "required_node", "scale_ups", "shape", "size")
+    __slots__ = (
+        "_heap", "application", "due", "kept_back", "number", "parked_at", "required_node", "scale_ups", "shape",
+        "size",
+    )  # fmt: skip
 
     def __init__(self, application: Application, shape: Shape, required_node: str, number: int) -> None:
         self.application: Final = application
@@ -150,6 +160,8 @@ class AskGroup:
         """How many of the asks the shim was told about as reasons to add nodes."""
         self.parked_at: Room | None = None
         """The waiting room this group sits in while nothing that could make it fit has changed; else ``None``."""
+        self.kept_back = False
+        """It sits in a waiting room that no preemption can open: a limit of its user, group or of applications."""
         self.due: dict[Allocation, None] = {}
         """Asks whose next attempt to preempt is due."""
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from core.model.allocations import Allocation, AskGroup, Room
     from core.model.queues import Queue
     from core.model.task_groups import TaskGroup
+    from core.model.users import Account
 
 
 def _group_key(group: AskGroup) -> tuple[tuple[int, int, int], int]:
@@ -24,10 +25,11 @@ class Application:
     """An application in its leaf queue. ``real`` and ``placeholder`` are amounts held, ``pending`` amounts asked."""
 
     __slots__ = (
-        "_group_numbers", "_priorities", "allocations", "application_id", "asks", "backoff_room",
-        "backoff_until_ns", "groups", "order", "pending", "placeholder", "placeholder_count",
-        "placeholder_deadline_ns", "preempted_count", "priority", "queue", "real", "spec", "state", "submitted_ns",
-        "task_groups", "timer_ns", "unschedulable", "user",
+        "_group_numbers", "_priorities", "accounts", "allocating", "allocations", "application_id", "asks",
+        "backoff_room", "backoff_until_ns", "groups", "held_at", "held_count", "held_groups", "limit_group",
+        "offered_by", "order", "pending", "placeholder", "placeholder_count", "placeholder_deadline_ns",
+        "preempted_count", "priority", "queue", "real", "spec", "state", "submitted_ns", "task_groups", "timer_ns",
+        "unschedulable", "user",
     )  # fmt: skip
 
     def __init__(self, spec: ApplicationSpec, queue: Queue, user: str, now_ns: int, width: int) -> None:
@@ -63,6 +65,20 @@ class Application:
         """Above 0: not tried before then."""
         self.backoff_room: Room = {}
         """Groups that wait for the end of the back-off."""
+        self.held_count = 0
+        """Its asks that are held on a node while the shim is asked about them."""
+        self.accounts: tuple[Account, ...] = ()
+        """Where its usage counts against a limit of its user or group, the root's first."""
+        self.limit_group: str | None = None
+        """The group it counts for, chosen once (config.md 10.2); ``None``: no group limit binds it."""
+        self.allocating = False
+        """Counted in ``Queue.allocating`` on its path."""
+        self.held_at: Queue | Account | None = None
+        """Whose limit of applications it waits for; ``None``: for none."""
+        self.held_groups: Room = {}
+        """The waiting room of its groups in the meantime."""
+        self.offered_by: Queue | Account | None = None
+        """Where it was held back and is offered from again: should it not start, the next one has its turn."""
         self._priorities: dict[int, int] = {}
         self._group_numbers = 0
 

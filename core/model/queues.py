@@ -11,6 +11,7 @@ from core.domain.priorities import PRIORITY_MIN, exposed
 from core.domain.settings import PriorityPolicy, QueueProperties
 from core.model.keyed_heap import KeyedHeap
 from core.model.shapes import Pairs, Shape, Vector, widen
+from core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
 
 if TYPE_CHECKING:
     from core.model.allocations import Room
@@ -49,10 +50,11 @@ class Queue:
     """
 
     __slots__ = (
-        "_lineage", "_priorities", "admin_acl", "applications", "ceilings", "children", "claimed", "depth",
-        "draining", "dynamic_terms", "fair_terms", "guaranteed", "leaf", "managed", "max", "max_applications",
-        "name", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total", "preempting",
-        "priority", "promised", "properties", "submit_acl", "used", "waiting",
+        "_lineage", "_priorities", "accounts", "admin_acl", "allocating", "applications", "ceilings", "children",
+        "claimed", "depth", "draining", "dynamic_terms", "fair_terms", "guaranteed", "held_back", "leaf", "limits",
+        "managed", "max", "max_applications", "name", "order", "parent", "parked", "path", "pending",
+        "preempted_count", "preempted_total", "preempting", "priority", "promised", "properties", "running",
+        "submit_acl", "used", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +102,18 @@ class Queue:
         """Children (or applications) that hold an ask worth trying, first one first."""
         self.parked: dict[Shape, Room] = {}
         """Who is kept back by this queue's max, by shape."""
+        self.max_applications = 0
+        """Applications that may run below at once; 0: unlimited (scheduling.md 12)."""
+        self.running = 0
+        """Applications below in state Running: counted, never capped (S-22)."""
+        self.allocating: dict[Application, None] = {}
+        """Applications below not Running yet that were given an allocation or a reservation."""
+        self.held_back: dict[Queue, KeyedHeap[Application]] = {}
+        """Accepted applications that ``max_applications`` keeps from starting, by leaf."""
+        self.limits: QueueLimits = NO_LIMITS
+        """User and group limits written at this queue."""
+        self.accounts: dict[tuple[AccountKind, str], Account] = {}
+        """The users and groups that a limit of this queue binds at present."""
         self.priority = PRIORITY_MIN
         """What this queue shows its parent (preemption.md G)."""
         self._priorities: dict[int, int] = {}
@@ -122,6 +136,10 @@ class Queue:
                     return False
         return True
 
+    def open(self) -> bool:
+        """Whether one more application may start below, as far as this queue's own limit goes."""
+        return not self.max_applications or self.running + len(self.allocating) < self.max_applications
+
     def set_limits(self, guaranteed: dict[int, int], maximum: dict[int, int]) -> None:
         """Replace guaranteed (amounts of 0 are no guarantee) and max."""
         self.guaranteed = {t: amount for t, amount in guaranteed.items() if amount > 0}
@@ -133,6 +151,8 @@ class Queue:
             self.used, self.pending, self.preempting, self.claimed, self.promised, self.preempted_total,
         ):  # fmt: skip
             widen(vector, width)
+        for account in self.accounts.values():
+            widen(account.used, width)
 
     def shows(self, before: int, now: int) -> None:
         """A child (or application) that showed priority *before* shows *now*: pass on what changes upwards."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count, islice
 
+from core.domain.allocation_ids import MOST_INSTANCES
 from core.domain.application_states import AppState
 from core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
 from core.domain.effects import AllocationRejected
-from core.domain.reasons import Rejection
+from core.domain.reasons import Ignored, Rejection
 from core.domain.resources import NOTHING
-from core.model.allocations import Allocation
+from core.model.allocations import SEPARATOR, Allocation, identity
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import Shape, TooManyTypes
-from core.partition import ledger, lifecycle, placement, preempting, removal, vetting
+from core.partition import instances, ledger, lifecycle, placement, preempting, removal, vetting
 from core.partition.gangs import handshake, pools
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
@@ -74,6 +76,8 @@ def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
         return f"{Rejection.PLACEHOLDER_WITHOUT_GROUP}: placeholder {key} names no task group"
     if not key:
         return f"{Rejection.INVALID_KEY}: an allocation needs a key"
+    if SEPARATOR in key:
+        return f"{Rejection.INVALID_KEY}: U+FFFF stands for no character, a key may not contain it"
     if spec.foreign:
         return _refuse_foreign(state, spec)
     application = state.applications.get(spec.application_id)
@@ -81,19 +85,24 @@ def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
         return f"{Rejection.APPLICATION_NOT_FOUND}: no application {spec.application_id!r}"
     if spec.node_id and spec.node_id not in state.nodes:
         return f"{Rejection.NODE_NOT_FOUND}: no node {spec.node_id!r}"
-    if spec.max_allocations != 1:
-        return f"{Rejection.MAX_ALLOCATIONS}: maxAllocations is {spec.max_allocations}, only 1 is taken"
+    if not 1 <= spec.max_allocations <= MOST_INSTANCES:
+        return f"{Rejection.MAX_ALLOCATIONS}: maxAllocations is {spec.max_allocations}, not 1 to {MOST_INSTANCES:,}"
     if amounts is None or amounts.is_zero():
         return f"{Rejection.NO_RESOURCES}: {key} asks for nothing"
     if amounts.has_negative():
         return f"{Rejection.NEGATIVE_RESOURCES}: {key} asks for a negative amount"
-    known = state.requests.get(key)
+    known = instances.any_of(state, key)
     if known is not None and known.application is not application:
         holder = known.application.application_id
         return f"{Rejection.KEY_IN_USE}: key {key} belongs to application {holder}"
-    if known is None and not spec.node_id and application.state in _CLOSED:
+    if application.state in _CLOSED and not spec.node_id and (known is None or _wants_more(state, spec)):
         return f"{Rejection.APPLICATION_STATE}: application {spec.application_id} is {application.state}"
     return None
+
+
+def _wants_more(state: PartitionState, spec: AllocationSpec) -> bool:
+    """Whether a repeated ask means more allocations than its key has."""
+    return spec.legacy and len(instances.of_key(state, spec.key)) < spec.max_allocations
 
 
 def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
@@ -113,28 +122,89 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
         _occupy(state, spec, shape)
         return
     application = state.applications[spec.application_id]
-    request = state.requests.get(spec.key)
+    if spec.legacy:
+        _take_older(state, application, spec, shape, now_ns)
+        return
+    request = state.requests.get(identity(spec.key, spec.instance))
     if request is None:
-        created_ns = now_ns if spec.created_s is None else spec.created_s * _NS_PER_S
-        request = Allocation(spec, application, shape, created_ns, state.next_number())
-        state.requests[spec.key] = request
-        application.submitted_ns = min(application.submitted_ns, created_ns)
-        if spec.placeholder:
-            pools.placeholder_appears(state, request)
         if spec.node_id:
+            request = _record(state, application, spec, shape, _created_ns(spec, now_ns))
             lifecycle.allocation_recovered(state, application, now_ns)
             placement.place(state, request, state.nodes[spec.node_id], now_ns)
         else:
-            lifecycle.ask_added(state, application, now_ns)
-            ledger.ask_appears(state, request)
-            preempting.watch(state, request)
+            _add_ask(state, application, spec, shape, now_ns)
         return
     if request.pending and (request.shape is not shape or spec.node_id):
         vetting.cancel(state, request)
-    if request.shape is not shape:
+    resized = request.shape is not shape
+    if resized:
         ledger.reshape(state, request, shape)
     if spec.node_id and request.pending:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
+    elif not resized:
+        elsewhere = spec.node_id and request.node is not state.nodes[spec.node_id]
+        state.ignore(Ignored.OTHER_NODE if elsewhere else Ignored.NO_CHANGE, spec.key)
+
+
+def _record(
+    state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, created_ns: int
+) -> Allocation:
+    request = Allocation(spec, application, shape, created_ns, state.next_number())
+    instances.remember(state, request)
+    if spec.placeholder:
+        pools.placeholder_appears(state, request)
+    application.submitted_ns = min(application.submitted_ns, created_ns)
+    return request
+
+
+def _created_ns(spec: AllocationSpec, otherwise_ns: int) -> int:
+    return otherwise_ns if spec.created_s is None else spec.created_s * _NS_PER_S
+
+
+def _add_ask(state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
+    request = _record(state, application, spec, shape, _created_ns(spec, now_ns))
+    lifecycle.ask_added(state, application, now_ns)
+    ledger.ask_appears(state, request)
+    preempting.watch(state, request)
+
+
+def _take_older(
+    state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int
+) -> None:
+    """A G2 ask: what is allocated under its key stays as it is, what is pending becomes what the ask says (3.4)."""
+    known = instances.of_key(state, spec.key)
+    pending = [request for request in known if request.pending]
+    wanted = max(0, spec.max_allocations - (len(known) - len(pending)))
+    for ask in pending[wanted:]:
+        removal.withdraw_ask(state, ask)
+    replaced = [ask for ask in pending[:wanted] if _replace(state, ask, spec, shape)]
+    if wanted == len(pending) and not replaced:
+        state.ignore(Ignored.NO_CHANGE, spec.key)
+    elif wanted > len(pending):
+        used = {request.spec.instance for request in known}
+        free = (number for number in count() if number not in used)
+        for number in islice(free, wanted - len(pending)):
+            _add_ask(state, application, spec._replace(instance=number), shape, now_ns)
+
+
+def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape) -> bool:
+    """Make a pending *ask* what *spec* says. It keeps its age; with a new size alone also what is held for it.
+
+    False: it is that already.
+    """
+    resized = ask.shape is not shape
+    if resized:
+        vetting.cancel(state, ask)
+        ledger.reshape(state, ask, shape)
+    before = ask.spec
+    spec = spec._replace(instance=before.instance)
+    if before == spec._replace(resources=before.resources, max_allocations=before.max_allocations):
+        return resized
+    removal.withdraw_ask(state, ask)
+    changed = _record(state, ask.application, spec, shape, _created_ns(spec, ask.created_ns))
+    ledger.ask_appears(state, changed)
+    preempting.watch(state, changed)
+    return True
 
 
 def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape) -> None:
@@ -146,33 +216,53 @@ def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape) -> None:
     state.node_order.refresh(node)
 
 
-def _vacate(state: PartitionState, key: str) -> None:
+def _vacate(state: PartitionState, key: str) -> bool:
+    """Take foreign load away; False: there is none of that key."""
     node = state.foreign.pop(key, None)
-    if node is not None:
-        node.vacate(key)
-        state.node_order.refresh(node)
-        node_gained(state, node)
+    if node is None:
+        return False
+    node.vacate(key)
+    state.node_order.refresh(node)
+    node_gained(state, node)
+    return True
 
 
 def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
     """One entry of the G2 list ``allocationAsksToRelease``; TIMEOUT is a confirmation and ignored (3.4)."""
     application = state.applications.get(spec.application_id)
-    if application is None or spec.termination == TerminationType.TIMEOUT:
+    if application is None:
+        state.ignore(Ignored.UNKNOWN_APPLICATION, spec.application_id)
         return
-    asks = list(application.asks.values()) if not spec.key else _own(application.asks.get(spec.key))
+    if spec.termination == TerminationType.TIMEOUT:
+        state.ignore(Ignored.CONFIRMATION, spec.key)
+        return
+    named = application.asks.values() if not spec.key else instances.of_key(state, spec.key)
+    asks = [ask for ask in named if application.asks.get(ask.key) is ask]
     for ask in asks:
         removal.withdraw_ask(state, ask)
     if asks:
         lifecycle.asks_withdrawn(state, application, now_ns)
+    else:
+        state.ignore(Ignored.UNKNOWN_KEY if spec.key else Ignored.NO_CHANGE, spec.key or spec.application_id)
 
 
 def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
-    """One entry of ``allocationsToRelease``: whatever the key names goes; unknown names are ignored (10.1)."""
+    """One entry of ``allocationsToRelease``: whatever it names goes; unknown names are ignored (10.1)."""
     if not spec.application_id:
-        _vacate(state, spec.key)
+        if not _vacate(state, spec.key or spec.allocation_id.removesuffix("-0")):
+            state.ignore(Ignored.UNKNOWN_KEY, spec.key)
         return
+    if not spec.allocation_id and spec.key not in state.instances:
+        _release(state, spec, now_ns)
+        return
+    for name in instances.named(state, spec):
+        _release(state, spec._replace(key=name, allocation_id=""), now_ns)
+
+
+def _release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
     application = state.applications.get(spec.application_id)
     if application is None:
+        state.ignore(Ignored.UNKNOWN_APPLICATION, spec.application_id)
         return
     if not spec.key:
         _release_all(state, application, spec, now_ns)
@@ -182,16 +272,23 @@ def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
         _release_one(state, allocation, spec, now_ns)
         return
     ask = application.asks.get(spec.key)
-    if ask is not None and _ends_ask(ask, spec.termination):
+    if ask is None:
+        state.ignore(Ignored.UNKNOWN_KEY, spec.key)
+    elif not _ends_ask(ask, spec.termination):
+        confirms = spec.termination == TerminationType.TIMEOUT
+        state.ignore(Ignored.CONFIRMATION if confirms else Ignored.NOT_APPLICABLE, spec.key)
+    else:
         removal.withdraw_ask(state, ask)
         lifecycle.asks_withdrawn(state, application, now_ns)
 
 
 def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpec, now_ns: int) -> None:
     if spec.termination == TerminationType.PLACEHOLDER_REPLACED and not allocation.spec.placeholder:
+        state.ignore(Ignored.NOT_APPLICABLE, spec.key)
         return
     if spec.termination == TerminationType.SCHEDULING_FAILED_ON_RM:
-        removal.return_to_pending(state, allocation, now_ns)
+        if not removal.return_to_pending(state, allocation, now_ns):
+            state.ignore(Ignored.NOT_APPLICABLE, spec.key)
         return
     if allocation.replaced_by is not None:
         # However the placeholder ended, its place is free for the one that waits for it (DB-10).
@@ -207,11 +304,14 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
 def _release_all(state: PartitionState, application: Application, spec: ReleaseSpec, now_ns: int) -> None:
     """Everything of the application; its asks stay when the shim merely confirms a timeout."""
     if spec.termination in (TerminationType.PLACEHOLDER_REPLACED, TerminationType.SCHEDULING_FAILED_ON_RM):
+        state.ignore(Ignored.NOT_APPLICABLE, application.application_id)
         return
     asks = [] if spec.termination == TerminationType.TIMEOUT else list(application.asks.values())
     for ask in asks:
         removal.withdraw_ask(state, ask)
     gone = list(application.allocations.values())
+    if not asks and not gone:
+        state.ignore(Ignored.NO_CHANGE, application.application_id)
     for allocation in gone:
         removal.remove_allocation(state, allocation, now_ns)
     lifecycle.allocations_removed(state, application, gone, now_ns)
@@ -240,7 +340,3 @@ def _is_echoed(termination: int) -> bool:
         TerminationType.PREEMPTED_BY_SCHEDULER,
         TerminationType.PLACEHOLDER_REPLACED,
     )
-
-
-def _own(ask: Allocation | None) -> list[Allocation]:
-    return [] if ask is None else [ask]

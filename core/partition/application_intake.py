@@ -5,11 +5,11 @@ from __future__ import annotations
 from core.domain.commands import ApplicationRef, ApplicationSpec
 from core.domain.effects import ApplicationAccepted, ApplicationRejected
 from core.domain.names import USER_NAME, is_user_name
-from core.domain.reasons import Rejection
+from core.domain.reasons import Ignored, Rejection
 from core.domain.settings import SortPolicy
 from core.model.applications import Application
 from core.model.shapes import TooManyTypes
-from core.partition import dynamic_queues, lifecycle, removal
+from core.partition import dynamic_queues, lifecycle, removal, user_accounting
 from core.partition.dynamic_queues import Prospect
 from core.partition.state import PartitionState
 from core.policies.placement.applicant import Applicant, applicant_of
@@ -39,14 +39,17 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
     application = Application(spec, leaf, applicant.user, now_ns, len(state.types.names))
     leaf.applications[spec.application_id] = application
     state.applications[spec.application_id] = application
+    user_accounting.open_accounts(state, application)
     state.effects.append(ApplicationAccepted(spec.application_id))
 
 
 def remove(state: PartitionState, ref: ApplicationRef, now_ns: int) -> None:
     """An unknown application is ignored."""
     application = state.applications.get(ref.application_id)
-    if application is not None:
-        removal.remove_application(state, application, now_ns)
+    if application is None:
+        state.ignore(Ignored.UNKNOWN_APPLICATION, ref.application_id)
+        return
+    removal.remove_application(state, application, now_ns)
 
 
 def _reject(state: PartitionState, spec: ApplicationSpec, reason: str, now_ns: int) -> None:

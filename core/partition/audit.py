@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from core.domain.application_states import AppState
 from core.domain.priorities import PRIORITY_MIN, exposed
 from core.domain.settings import PriorityPolicy
 from core.model.allocations import Allocation
+from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import Vector
+from core.model.users import WILDCARD, AccountKind, Limit
 from core.partition.findings import Broken
 from core.partition.gangs import audit as gangs_audit
 from core.partition.state import PartitionState
+from core.partition.waiting import Gate
 
 
 def check(state: PartitionState) -> list[Broken]:
@@ -26,6 +30,9 @@ def check(state: PartitionState) -> list[Broken]:
         *_check_reservations(state),
         *_check_requests(state),
         *gangs_audit.check(state),
+        *_check_users(state),
+        *_check_admission(state),
+        *_check_waiting_for_limits(state),
     ]
 
 
@@ -80,6 +87,8 @@ def _check_applications(state: PartitionState) -> list[Broken]:
         count = sum(a.spec.placeholder for a in held)
         if count != application.placeholder_count:
             broken.append(Broken("I1", name, f"counts {application.placeholder_count} placeholders, has {count}"))
+        if len(vetted) != application.held_count:
+            broken.append(Broken("I9", name, f"counts {application.held_count} held asks, has {len(vetted)}"))
         highest = max((ask.priority for ask in pending.values()), default=PRIORITY_MIN)
         if highest != application.priority:
             broken.append(Broken("I9", name, f"priority is {application.priority}, asks give {highest}"))
@@ -152,6 +161,16 @@ def _check_requests(state: PartitionState) -> list[Broken]:
     }
     if held != state.requests:
         broken.append(Broken("I8", state.name, f"keys {sorted(held.keys() ^ state.requests.keys())} have no owner"))
+    shared = {
+        (key, number): request.key for key, siblings in state.instances.items() for number, request in siblings.items()
+    }
+    actual = {
+        (request.spec.key, request.spec.instance): request.key
+        for request in state.requests.values()
+        if request.spec.instance or request.spec.key in state.instances
+    }
+    if shared != actual:
+        broken.append(Broken("I8", state.name, f"shared keys {sorted(shared.keys() ^ actual.keys())} differ"))
     for key, request in state.requests.items():
         if request.node is not None and state.nodes.get(request.node.node_id) is not request.node:
             broken.append(Broken("I8", key, "an allocation on a node that is gone"))
@@ -160,4 +179,88 @@ def _check_requests(state: PartitionState) -> list[Broken]:
     count = sum(request.node is not None and request.replaces is None for request in state.requests.values())
     if count != state.allocation_count:
         broken.append(Broken("I1", state.name, f"counts {state.allocation_count} allocations, has {count}"))
+    return broken
+
+
+def _bound(queue: Queue) -> dict[tuple[AccountKind, str], tuple[Limit, list[Application]]]:
+    """Everybody whom a limit of *queue* binds, with that limit and the applications it counts (config.md 10.2)."""
+    found: dict[tuple[AccountKind, str], tuple[Limit, list[Application]]] = {}
+    users, groups = queue.limits
+    for application in [a for below in _below(queue) for a in below.applications.values()]:
+        user, group = application.user, application.limit_group
+        limit = users[user] if user in users else users.get(WILDCARD)
+        if limit is not None:
+            found.setdefault((AccountKind.USER, user), (limit, []))[1].append(application)
+        if group is not None and group in groups:
+            found.setdefault((AccountKind.GROUP, group), (groups[group], []))[1].append(application)
+    return found
+
+
+def _check_users(state: PartitionState) -> list[Broken]:
+    broken: list[Broken] = []
+    for queue in state.queues.values():
+        bound = _bound(queue)
+        if bound.keys() != queue.accounts.keys():
+            strays = sorted(bound.keys() ^ queue.accounts.keys())
+            broken.append(Broken("I3", queue.path, f"accounts {strays} are missing or too many"))
+        for key, account in queue.accounts.items():
+            limit, applications = bound.get(key, (account.limit, []))
+            where = repr(account)
+            held = [allocation for application in applications for allocation in application.allocations.values()]
+            held += [a for application in applications for a in application.asks.values() if a.held_on is not None]
+            broken += _differs("I3", where, "used", account.used, _sum(state, held))
+            if account.limit != limit:
+                broken.append(Broken("I3", where, f"limited to {account.limit}, should be {limit}"))
+            if account.applications.keys() != set(applications):
+                broken.append(Broken("I3", where, f"counts for {list(account.applications)}, not {applications}"))
+            holders = {application for application in applications if application.allocations or application.held_count}
+            if account.holders.keys() != holders:
+                broken.append(Broken("I3", where, f"{list(account.holders)} hold something, not {holders}"))
+            if any(account not in application.accounts for application in applications):
+                broken.append(Broken("I3", where, "an application does not know that it is bound"))
+    return broken
+
+
+def _check_admission(state: PartitionState) -> list[Broken]:
+    """Counters of running and starting applications, exact whatever the limits (scheduling.md 12, S-10, S-22)."""
+    broken: list[Broken] = []
+    for queue in state.queues.values():
+        applications = [a for below in _below(queue) for a in below.applications.values()]
+        running = sum(application.state is AppState.RUNNING for application in applications)
+        if running != queue.running:
+            broken.append(Broken("S-22", queue.path, f"counts {queue.running} running applications, has {running}"))
+        if queue.allocating.keys() != {application for application in applications if application.allocating}:
+            broken.append(Broken("S-10", queue.path, f"counts {list(queue.allocating)} as starting"))
+    reserving = {reservation.ask.application for reservation in state.reservations.values()}
+    for application in state.applications.values():
+        started = bool(application.allocations) or application in reserving
+        if application.state is AppState.ACCEPTED and started and not application.allocating:
+            broken.append(Broken("S-10", application.application_id, "holds something and is not counted"))
+        if application.allocating and application.state not in (AppState.ACCEPTED, AppState.RESUMING):
+            broken.append(Broken("S-10", application.application_id, f"is {application.state} and counted as starting"))
+    return broken
+
+
+def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
+    """Nobody waits for a limit that lets it go on, unless somebody before it was just offered the place."""
+    broken: list[Broken] = []
+    held: dict[Application, Gate] = {}
+    for queue in state.queues.values():
+        for account in queue.accounts.values():
+            for shape, groups in account.parked.items():
+                if groups and account.admits(shape.pairs):
+                    broken.append(Broken("W", repr(account), f"keeps back {shape}, which fits"))
+        gates: list[Gate] = [queue, *queue.accounts.values()]
+        for gate in gates:
+            for leaf, waiting in gate.held_back.items():
+                offered = any(a.offered_by is gate and a.order for a in leaf.applications.values())
+                if gate.open() and not offered:
+                    broken.append(Broken("W", repr(gate), f"holds back {list(waiting)} without need"))
+                held.update(dict.fromkeys(waiting, gate))
+    for application in state.applications.values():
+        if application.held_at is not held.pop(application, None):
+            detail = f"waits for {application.held_at}, which does not know"
+            broken.append(Broken("W", application.application_id, detail))
+    if held:
+        broken.append(Broken("W", state.name, f"{list(held)} left and are still held back"))
     return broken

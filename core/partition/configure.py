@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.config.model import PartitionConfig, QueueConfig
+from core.config.model import LimitConfig, PartitionConfig, QueueConfig
 from core.config.sharing import own_settings
 from core.domain.effects import Effect
 from core.model.callbacks import Callbacks
 from core.model.queues import DynamicTerms, Queue
-from core.partition import dynamic_queues, ledger, preempting
+from core.model.users import NO_LIMITS
+from core.partition import admission, dynamic_queues, ledger, preempting, user_accounting
 from core.partition.state import PartitionState
 from core.partition.waiting import activate, queue_gained
 from core.policies.node_score import NodeScore
@@ -77,6 +78,8 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
                 change.queues[queue] = None
                 if queue.leaf:
                     change.delayed[queue] = None
+    if change.limits:
+        user_accounting.change_limits(state, change.limits)
     _settle(state, change)
     if before is not None and before.preemption != config.preemption:
         _watch_again(state)
@@ -88,11 +91,13 @@ class _Change:
 
     queues     with new settings, parents before their children; those dropped since may be among them
     delayed    leaves whose asks may now preempt at another time
+    limits     where other user and group limits apply now, with these
     templates  a parent passes on something else to dynamic queues
     """
 
     queues: dict[Queue, None] = field(default_factory=dict)
     delayed: dict[Queue, None] = field(default_factory=dict)
+    limits: dict[Queue, tuple[LimitConfig, ...]] = field(default_factory=dict)
     templates: bool = False
 
 
@@ -101,19 +106,26 @@ def _follow(state: PartitionState, path: str, new: QueueConfig, old: QueueConfig
         return
     if old is None or own_settings(new) != own_settings(old):
         _apply_queue(state, path, new, change)
+        queue = state.queues[path]
+        if (new.limits or queue.limits is not NO_LIMITS) and (
+            old is None or new.limits != old.limits or queue.leaf == old.parent
+        ):
+            change.limits[queue] = new.limits
     gone = {child.name: child for child in old.children} if old is not None else {}
     for child in new.children:
         _follow(state, f"{path}.{child.name}", child, gone.pop(child.name, None), change)
     for name in gone:
-        _drain(state.queues.get(f"{path}.{name}"))
+        _drain(state.queues.get(f"{path}.{name}"), change)
 
 
-def _drain(queue: Queue | None) -> None:
-    """*queue* and all managed ones below are listed no more."""
+def _drain(queue: Queue | None, change: _Change) -> None:
+    """*queue* and all managed ones below are listed no more; their limits are gone with that."""
     if queue is not None and queue.managed:
         queue.draining = True
+        if queue.limits is not NO_LIMITS:
+            change.limits[queue] = ()
         for child in queue.children.values():
-            _drain(child)
+            _drain(child, change)
 
 
 def _settle(state: PartitionState, change: _Change) -> None:
@@ -134,7 +146,7 @@ def _settle(state: PartitionState, change: _Change) -> None:
                 preempting.watch(state, ask)
 
 
-def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: _Change) -> None:
+def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: _Change) -> Queue:
     queue = state.queues.get(path)
     if queue is not None and queue.parent is not None and queue.leaf == config.parent:
         # Leaf and parent order different things: an empty queue that changes its kind starts afresh.
@@ -150,12 +162,13 @@ def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: 
     queue.draining = False
     queue.managed = True
     queue.submit_acl, queue.admin_acl = config.submit_acl, config.admin_acl
-    queue.max_applications = config.max_applications
+    admission.set_max_applications(queue, config.max_applications)
     terms = _dynamic_terms(state, config) if config.parent else None
     change.templates = change.templates or terms != queue.dynamic_terms
     queue.dynamic_terms = terms
     if queue.parent is not None:
         queue.set_limits(state.types.sparse(config.guaranteed), state.types.sparse(config.max))
+    return queue
 
 
 def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:

@@ -16,7 +16,7 @@ from core.partition import backoff, failing, ledger, placement, preempting, rese
 from core.partition.gangs import replacement, timeouts
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
-from core.partition.waiting import park_below_quota, park_for_node, park_without_node
+from core.partition.waiting import hold_back, park_below_limit, park_below_quota, park_for_node, park_without_node
 
 
 def run(state: PartitionState, now_ns: int, budget: int) -> bool:
@@ -73,7 +73,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return 1
     ask.missed += 1
     cost = 1
-    if group.due and state.preemption.enabled:
+    if group.due and state.preemption.enabled and found.preemption_may_help:
         cost += preempting.ATTEMPT_COST
         if preempting.attempt_due(state, group, now_ns) or group.due:
             return cost
@@ -85,7 +85,12 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
 
 
 def _set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> None:
-    if why.queue is not None:
+    gate = why.account or why.queue
+    if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
+        hold_back(group.application, gate)
+    elif why.account is not None:
+        park_below_limit(group, group.shape, why.account)
+    elif why.queue is not None:
         park_below_quota(group, group.shape, why.queue)
     elif why.reason is Unschedulable.REQUIRED_NODE:
         park_for_node(state, group)

@@ -30,7 +30,7 @@ from core.domain.commands import (
 )
 from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
 from core.domain.partition_names import full_partition_name
-from core.domain.reasons import Rejection
+from core.domain.reasons import Ignored, Rejection
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
 from core.model.callbacks import Callbacks
 from core.partition import (
@@ -79,6 +79,9 @@ class Engine:
         """Answers not yet handed over, shared by all partitions so that they keep their order."""
         self._partitions: dict[str, PartitionState] = {}
         self._callbacks = Callbacks()
+        self.unrouted = 0
+        """Unanswered entries that named no partition there is."""
+        self._observer: Callable[[Ignored, str], None] = _nobody
         self._handlers: dict[type, Callable[..., None]] = {
             RegisterManager: self._register,
             UnregisterManager: self._unregister,
@@ -99,6 +102,11 @@ class Engine:
         applied then, except that a failed registration of the registered manager leaves nobody registered.
         """
         self._handlers[type(command)](command, now_ns)
+        for state in self._partitions.values():
+            if state.unreported:
+                for cause, item in state.unreported:
+                    self._observer(cause, item)
+                state.unreported.clear()
         return self._take_effects()
 
     def prepare(self, text: str, configuration: Configuration) -> None:
@@ -117,6 +125,10 @@ class Engine:
         state = self._partitions.get(partition)
         queue = state.queues.get(path.lower()) if state is not None else None
         return explaining_quota.explain(state, queue) if state is not None and queue is not None else None
+
+    def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
+        """Have *observer* told of every request entry without effect: cause, and the ID it named."""
+        self._observer = observer
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
         """One slice of the allocation cycle: at most about *budget* decisions per partition."""
@@ -157,7 +169,7 @@ class Engine:
     def status(self, *, audited: bool = False) -> EngineStatus:
         """The whole core in plain values. *audited*: check the books too, which takes time in a large cluster."""
         described = tuple(status.describe(state, audited=audited) for state in self._partitions.values())
-        return EngineStatus(self.rm_id, self.checksum, described)
+        return EngineStatus(self.rm_id, self.checksum, described, self.unrouted)
 
     def explain(self, partition: str, key: str) -> AskExplanation | None:
         """Where the ask or allocation *key* of *partition* (full name) stands; ``None``: unknown."""
@@ -219,6 +231,7 @@ class Engine:
         self.configuration = None
         self.extra_config = {}
         self._partitions = {}
+        self.unrouted = 0
         self._outbox.clear()
         self._callbacks.open.clear()
 
@@ -289,6 +302,8 @@ class Engine:
                 node_intake.handle(state, spec, now_ns)
             elif spec.action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
                 self._outbox.append(NodeRejected(spec.node_id, _no_partition(spec.partition)))
+            else:
+                self._ignore(spec.node_id)
 
     def _update_applications(self, command: UpdateApplications, now_ns: int) -> None:
         self._require(command.rm_id, "ApplicationRequest")
@@ -302,6 +317,8 @@ class Engine:
             state = self._partitions.get(ref.partition)
             if state is not None:
                 application_intake.remove(state, ref, now_ns)
+            else:
+                self._ignore(ref.application_id)
 
     def _update_allocations(self, command: UpdateAllocations, now_ns: int) -> None:
         self._require(command.rm_id, "AllocationRequest")
@@ -315,16 +332,28 @@ class Engine:
             state = self._partitions.get(entry.partition)
             if state is not None:
                 allocation_intake.withdraw(state, entry, now_ns)
+            else:
+                self._ignore(entry.key)
         for entry in command.releases:
             state = self._partitions.get(entry.partition)
             if state is not None:
                 allocation_intake.release(state, entry, now_ns)
+            else:
+                self._ignore(entry.key or entry.allocation_id)
+
+    def _ignore(self, item: str) -> None:
+        self.unrouted += 1
+        self._observer(Ignored.UNKNOWN_PARTITION, item)
 
     def _allocation(self, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
         state = self._partitions.get(spec.partition)
         if state is None:
             return allocation_intake.reject(spec, _no_partition(spec.partition))
         return allocation_intake.handle(state, spec, now_ns)
+
+
+def _nobody(cause: Ignored, item: str) -> None:
+    """Hears nothing."""
 
 
 def _no_partition(name: str) -> str:

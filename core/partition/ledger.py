@@ -10,6 +10,7 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape, Vector
+from core.partition import user_accounting
 from core.partition.state import PartitionState
 from core.partition.waiting import (
     dequeue,
@@ -70,6 +71,7 @@ def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
     ask.held_on = node
     node.held[ask.key] = ask
     state.held_count += 1
+    ask.application.held_count += 1
     node.charge(ask.shape.pairs)
     state.node_order.refresh(node)
     if not ask.spec.placeholder:
@@ -110,12 +112,15 @@ def _end_hold(state: PartitionState, ask: Allocation) -> Node:
     ask.held_on = None
     del node.held[ask.key]
     state.held_count -= 1
+    ask.application.held_count -= 1
     return node
 
 
 def _use(allocation: Allocation) -> None:
     application = allocation.application
     application.queue.order.mark(application)
+    if application.accounts:
+        user_accounting.charge(application, allocation.shape.pairs)
     for queue in application.queue.lineage():
         _book(queue.used, allocation.shape.pairs)
         if queue.parent is not None:
@@ -125,6 +130,8 @@ def _use(allocation: Allocation) -> None:
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
     application = allocation.application
     application.queue.order.mark(application)
+    if application.accounts:
+        user_accounting.refund(state, application, allocation.shape.pairs)
     for queue in application.queue.lineage():
         _unbook(queue.used, allocation.shape.pairs)
         if queue.parent is not None:
@@ -265,6 +272,8 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
     application.queue.order.mark(application)
     if request.spec.placeholder:
         look_for_pairs(state, application, application.task_groups[request.spec.task_group])
+    if application.accounts:
+        user_accounting.exchange(state, application, before.pairs, shape.pairs)
     for queue in application.queue.lineage():
         _exchange(queue.used, before.pairs, shape.pairs)
         if request.preempted:
@@ -342,6 +351,8 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     _drop_placeholder(placeholder)
     _book(application.real, after)
     application.queue.order.mark(application)
+    if application.accounts:
+        user_accounting.exchange(state, application, before, after)
     for queue in application.queue.lineage():
         _exchange(queue.used, before, after)
         if queue.parent is not None:

@@ -9,7 +9,7 @@ from core.domain.application_states import TRANSITIONS, AppEvent, AppState
 from core.domain.effects import ApplicationUpdated
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.partition import ledger
+from core.partition import admission, instances, ledger, user_accounting
 from core.partition.gangs import placeholders
 from core.partition.state import PartitionState
 from core.partition.waiting import stop_offering
@@ -25,7 +25,8 @@ def fire(state: PartitionState, application: Application, event: AppEvent, now_n
     target = TRANSITIONS.get((application.state, event))
     if target is None or target is application.state:
         return
-    application.state = target
+    before, application.state = application.state, target
+    admission.state_changed(application, before)
     application.timer_ns = None
     if target is not AppState.REJECTED:
         state.effects.append(ApplicationUpdated(application.application_id, target, now_ns, message or event))
@@ -159,7 +160,7 @@ def _start_timer(state: PartitionState, application: Application, at_ns: int) ->
 def _drop_asks(state: PartitionState, application: Application) -> None:
     for ask in list(application.asks.values()):
         ledger.ask_leaves(state, ask)
-        del state.requests[ask.key]
+        instances.forget(state, ask)
 
 
 def leave(state: PartitionState, application: Application) -> None:
@@ -167,4 +168,6 @@ def leave(state: PartitionState, application: Application) -> None:
     placeholders.stop_timer(application)
     if state.applications.get(application.application_id) is application:
         del state.applications[application.application_id]
+        admission.forget(application)
+        user_accounting.close_accounts(application)
     application.queue.applications.pop(application.application_id, None)

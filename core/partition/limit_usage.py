@@ -16,10 +16,17 @@ _COUNT: Final = ""
 
 
 class Holder(NamedTuple):
-    """An application: whose it is, its leaf, and what it holds. ``holds``: at least one allocation."""
+    """An application: whose it is, its leaf, and what it holds.
+
+    group    it counts for now; ``None``: no group limit binds it
+    settled  it has asked for something and keeps its group as long as the limits allow
+    holds    at least one allocation
+    """
 
     user: str
     groups: tuple[str, ...]
+    group: str | None
+    settled: bool
     queue: str
     held: Resources
     holds: bool
@@ -34,8 +41,9 @@ class _Account(NamedTuple):
 def excesses(partition: str, holders: Sequence[Holder], old: QueueConfig, new: QueueConfig) -> Iterator[LimitExcess]:
     """Every limit of *new* that somebody exceeds, in tree order; *old* is the root that is in force now."""
     before, after = _limited(old), _limited(new)
-    usage, limits = _usage(holders, after)
-    known, known_limits = _usage(holders, before)
+    groups = [holder.group for holder in holders]
+    known, known_limits = _usage(holders, groups, before)
+    usage, limits = _usage(holders, [_group(holder, before, after) for holder in holders], after)
     order = {path: number for number, path in enumerate(after)}
     for account in sorted(usage, key=lambda found: (order[found.path], found.kind, found.name)):
         for name, most in _amounts(limits[account]).items():
@@ -56,17 +64,13 @@ def _amounts(limit: LimitConfig) -> dict[str, int]:
 
 
 def _usage(
-    holders: Sequence[Holder], limited: Mapping[str, tuple[LimitConfig, ...]]
+    holders: Sequence[Holder], groups: Sequence[str | None], limited: Mapping[str, tuple[LimitConfig, ...]]
 ) -> tuple[dict[_Account, dict[str, int]], dict[_Account, LimitConfig]]:
     """What each limited user and group has, and the limit that binds it."""
     usage: dict[_Account, dict[str, int]] = {}
     limits: dict[_Account, LimitConfig] = {}
-    if not limited:
-        return usage, limits
-    for holder in holders:
-        levels = [path for path in _path_and_above(holder.queue) if path in limited]
-        group = _group(holder, levels, limited)
-        for path in levels:
+    for holder, group in zip(holders, groups, strict=True):
+        for path in _limited_levels(holder, limited):
             for kind, name, limit in _binding(holder.user, group, limited[path]):
                 account = _Account(path, kind, name)
                 limits[account] = limit
@@ -88,19 +92,37 @@ def _binding(user: str, group: str | None, limits: tuple[LimitConfig, ...]) -> I
         yield "group", group, of_group
 
 
-def _group(holder: Holder, levels: list[str], limited: Mapping[str, tuple[LimitConfig, ...]]) -> str | None:
-    """The group that counts: from the leaf up, the first one listed that the user belongs to, else ``*``."""
+def _group(
+    holder: Holder, before: Mapping[str, tuple[LimitConfig, ...]], after: Mapping[str, tuple[LimitConfig, ...]]
+) -> str | None:
+    """The group that will count: the same as now unless a limit of it is gone (10.4).
+
+    Otherwise, from the leaf up, the first one listed that the owner belongs to, else ``*``.
+    """
+    levels = _limited_levels(holder, after)
+    if holder.settled and holder.group is not None:
+        had = {path for path in _limited_levels(holder, before) if holder.group in _groups(before[path])}
+        if all(path in after and holder.group in _groups(after[path]) for path in had):
+            return holder.group
     for path in levels:
-        listed = [name for limit in limited[path] for name in limit.groups]
-        found = next((name for name in listed if name in holder.groups), None)
-        if found is not None:
-            return found
-        if _EVERYBODY in listed:
-            return _EVERYBODY
+        for name in _groups(after[path]):
+            if name in holder.groups or name == _EVERYBODY:
+                return name
     return None
 
 
-def _path_and_above(path: str) -> Iterator[str]:
+def _groups(limits: tuple[LimitConfig, ...]) -> list[str]:
+    return [name for limit in limits for name in limit.groups]
+
+
+def _limited_levels(holder: Holder, limited: Mapping[str, tuple[LimitConfig, ...]]) -> list[str]:
+    """The queues with limits above the application, its leaf first."""
+    if not limited:
+        return []
+    levels = []
+    path = holder.queue
     while path:
-        yield path
+        if path in limited:
+            levels.append(path)
         path = path.rpartition(".")[0]
+    return levels

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from core.domain.commands import NodeAction, NodeSpec, TerminationType
 from core.domain.effects import NodeAccepted, NodeRejected, Released
-from core.domain.reasons import Rejection
+from core.domain.reasons import Ignored, Rejection
 from core.domain.resources import Resources
 from core.model.allocations import Allocation
 from core.model.applications import Application
@@ -15,6 +17,8 @@ from core.partition.gangs import handshake
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
 
+_ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
+
 
 def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
     """One entry of a node request; anything that makes no sense for the node as it is, is ignored (table in 7)."""
@@ -23,18 +27,22 @@ def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
         _create(state, spec, now_ns, draining=action == NodeAction.CREATE_DRAIN)
         return
     node = state.nodes.get(spec.node_id)
-    if node is None:
-        return
-    if action == NodeAction.UPDATE:
+    if action not in _ACTIONS:
+        state.ignore(Ignored.UNKNOWN_ACTION, spec.node_id)
+    elif node is None:
+        state.ignore(Ignored.UNKNOWN_NODE, spec.node_id)
+    elif action == NodeAction.UPDATE:
         _update(state, node, spec)
+    elif action == NodeAction.DECOMISSION:
+        _decommission(state, node, now_ns)
+    elif node.schedulable == (action == NodeAction.DRAIN_TO_SCHEDULABLE):
+        state.ignore(Ignored.NO_CHANGE, spec.node_id)
     elif action == NodeAction.DRAIN_NODE:
         node.schedulable = False
         state.node_order.discard(node)
-    elif action == NodeAction.DRAIN_TO_SCHEDULABLE and not node.schedulable:
+    else:
         node.schedulable = True
         _open(state, node)
-    elif action == NodeAction.DECOMISSION:
-        _decommission(state, node, now_ns)
 
 
 def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: bool) -> None:
@@ -88,12 +96,17 @@ def _negatives(amounts: Resources) -> str:
 
 def _update(state: PartitionState, node: Node, spec: NodeSpec) -> None:
     """New capacity, all or nothing; attributes are fixed at creation (protocol.md 4.2)."""
+    if spec.capacity is None and spec.occupied is None:
+        state.ignore(Ignored.NO_CHANGE, spec.node_id)
+        return
     if any(amounts is not None and amounts.has_negative() for amounts in (spec.capacity, spec.occupied)):
+        state.ignore(Ignored.INVALID_RESOURCE, spec.node_id)
         return
     try:
         capacity = state.types.vector(spec.capacity)
         occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
     except TooManyTypes:
+        state.ignore(Ignored.INVALID_RESOURCE, spec.node_id)
         return
     if spec.capacity is not None:
         before = node.capacity

@@ -9,31 +9,57 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from core.domain.application_states import AppState
 from core.domain.effects import Allocated
 from core.domain.reasons import Unschedulable
 from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.partition import ledger, lifecycle
+from core.model.users import Account
+from core.partition import admission, ledger, lifecycle
 from core.partition.state import PartitionState
 from core.partition.waiting import dequeue, enqueue, forget_reservation, look_again, node_gained
+from core.policies import user_limits
 
 RESERVATION_TIMEOUT_NS: Final = 3600 * 10**9
 
 
 class NotPlaced(NamedTuple):
-    """Why an ask has no place now; *queue* names the one whose max keeps it back."""
+    """Why an ask has no place now; *queue*, or *account* of a user or group, is the one whose limit keeps it back."""
 
     reason: Unschedulable
     queue: Queue | None = None
+    account: Account | None = None
+
+    @property
+    def preemption_may_help(self) -> bool:
+        """Victims make room in queues and on nodes, not within what a user, or an application count, is limited to."""
+        return self.reason is not Unschedulable.USER_QUOTA and self.reason is not Unschedulable.APPLICATION_LIMIT
+
+
+def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
+    """Which limit *ask* would exceed now: applications, then user and group, then queues (scheduling.md 7.1, 7.2)."""
+    application, pairs = ask.application, ask.shape.pairs
+    if application.state is AppState.ACCEPTED:
+        gate = admission.may_run(state, application)
+        if gate is not None:
+            if isinstance(gate, Queue):
+                return NotPlaced(Unschedulable.APPLICATION_LIMIT, queue=gate)
+            return NotPlaced(Unschedulable.APPLICATION_LIMIT, account=gate)
+    if application.accounts:
+        account = user_limits.exceeded(application.accounts, pairs)
+        if account is not None:
+            return NotPlaced(Unschedulable.USER_QUOTA, account=account)
+    full = ledger.queue_path_admits(application.queue, pairs)
+    return NotPlaced(Unschedulable.QUEUE_QUOTA, full) if full is not None else None
 
 
 def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
-    """Where *ask* fits now: quota first, then its required node or the first open node in order."""
+    """Where *ask* fits now: limits first, then its required node or the first open node in order."""
     shape = ask.shape
-    full = ledger.queue_path_admits(ask.queue, shape.pairs)
-    if full is not None:
-        return NotPlaced(Unschedulable.QUEUE_QUOTA, full)
+    limited = kept_back(state, ask)
+    if limited is not None:
+        return limited
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
         if node is not None and not held_for_another_required(node, ask) and node.fits(shape.pairs):
@@ -82,6 +108,8 @@ def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: 
     allocation.refused = None
     allocation.refusals = 0
     lifecycle.allocation_added(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
+    if allocation.application.state is AppState.ACCEPTED:
+        admission.allocating(state, allocation.application)
     state.effects.append(Allocated(allocation.spec, node.node_id, allocation.shape.resources))
 
 
@@ -98,6 +126,7 @@ def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, 
     state.reservations[ask.key] = reservation
     state.node_order.discard(node)
     state.reserved_ready[reservation] = None
+    admission.allocating(state, ask.application)
 
     def wake_if_still_there(_: int) -> None:
         if ask.reservation is reservation:

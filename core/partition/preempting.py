@@ -186,14 +186,15 @@ def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
         ledger.mark(victim, ask)
         ask.victims[victim.key] = victim
     ledger.claim(ask)
-    message = f"preempted for ask {ask.key} of application {ask.application.application_id}"
+    message = f"preempted for ask {ask.spec.key} of application {ask.application.application_id}"
     state.effects.extend(
         Released(
             state.name,
             victim.application.application_id,
-            victim.key,
+            victim.spec.key,
             TerminationType.PREEMPTED_BY_SCHEDULER,
             message,
+            victim.spec.instance,
         )
         for victim in plan.victims
     )
@@ -274,7 +275,10 @@ def cycle(state: PartitionState, now_ns: int) -> int:
         for ask in candidates:
             tried.add(ask)
             group = ask.group
-            if group is None or not isinstance(placement.find_node(state, ask), placement.NotPlaced):
+            if group is None:
+                continue
+            found = placement.find_node(state, ask)
+            if not isinstance(found, placement.NotPlaced) or not found.preemption_may_help:
                 continue
             group.due.pop(ask, None)
             if attempt(state, ask, now_ns):
@@ -292,7 +296,8 @@ def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> lis
     for leaf in sorted(leaves, key=_net_share):
         served = [a for a in leaf.applications.values() if a.state not in UNSERVED]
         for application in sorted(served, key=application_key):
-            due = [ask for group in application.groups.values() for ask in group.due if ask not in tried]
+            groups = [group for group in application.groups.values() if not group.kept_back]
+            due = [ask for group in groups for ask in group.due if ask not in tried]
             found.extend(sorted(due, key=lambda ask: ask.order))
             if len(found) >= most:
                 return found[:most]
@@ -321,7 +326,7 @@ def _record(
         adjusted = plan.adjusted or (0,) * len(plan.victims)
         victims = tuple(
             VictimRecord(
-                victim.key,
+                victim.spec.key,
                 victim.application.application_id,
                 victim.queue.path,
                 victim.node.node_id if victim.node is not None else "",
@@ -336,7 +341,7 @@ def _record(
             now_ns,
             state.name,
             "guarantee",
-            ask.key,
+            ask.spec.key,
             ask.application.application_id,
             ask.queue.path,
             outcome,

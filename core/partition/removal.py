@@ -7,7 +7,7 @@ from core.domain.commands import TerminationType
 from core.domain.effects import Released
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.partition import ledger, lifecycle, preempting, vetting
+from core.partition import instances, ledger, lifecycle, preempting, vetting
 from core.partition.gangs import handshake, pools
 from core.partition.state import PartitionState
 from core.partition.waiting import stop_offering
@@ -23,7 +23,7 @@ def withdraw_ask(state: PartitionState, ask: Allocation) -> None:
         handshake.undo(state, ask)
     preempting.forget(state, ask)
     ledger.ask_leaves(state, ask)
-    del state.requests[ask.key]
+    instances.forget(state, ask)
     if ask.spec.placeholder:
         pools.placeholder_gone(state, ask)
 
@@ -34,7 +34,7 @@ def remove_allocation(state: PartitionState, allocation: Allocation, now_ns: int
     if allocation.replaced_by is not None:
         handshake.undo(state, allocation.replaced_by)
     ledger.refund(state, allocation)
-    del state.requests[allocation.key]
+    instances.forget(state, allocation)
     if allocation.spec.placeholder:
         pools.placeholder_gone(state, allocation)
     if was_victim:
@@ -68,7 +68,8 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
 
 def released(state: PartitionState, allocation: Allocation, termination: int, message: str) -> Released:
     """The answer that names *allocation* as gone."""
-    return Released(state.name, allocation.application.application_id, allocation.key, termination, message)
+    spec = allocation.spec
+    return Released(state.name, spec.application_id, spec.key, termination, message, spec.instance)
 
 
 def remove_application(state: PartitionState, application: Application, now_ns: int) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from core.domain.reasons import Unschedulable
 from core.model.allocations import Allocation, Reservation
-from core.partition import ledger, placement, preempting, vetting
+from core.partition import placement, preempting, vetting
 from core.partition.placement import RESERVATION_TIMEOUT_NS, NotPlaced
 from core.partition.reserving import turn
 from core.partition.state import PartitionState
-from core.partition.waiting import park_below_quota, park_without_node
+from core.partition.waiting import park_below_limit, park_below_quota, park_without_node
 
 
 def serve(state: PartitionState, now_ns: int) -> int:
@@ -53,7 +54,7 @@ def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) 
         return
     if ask.refused is not None and node.node_id in ask.refused:
         return
-    if ledger.queue_path_admits(ask.queue, ask.shape.pairs) is None:
+    if placement.kept_back(state, ask) is None:
         vetting.place(state, ask, node, now_ns)
 
 
@@ -62,19 +63,25 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     ask = reservation.ask
     if ask.reservation is not reservation or ask.held_on is not None:
         return
-    full = ledger.queue_path_admits(ask.queue, ask.shape.pairs)
-    if full is None and not ask.spec.required_node:
+    limited = placement.kept_back(state, ask)
+    if limited is not None and limited.reason is Unschedulable.APPLICATION_LIMIT:
+        placement.unreserve(state, reservation, requeue=True)
+        return
+    if limited is None and not ask.spec.required_node:
         other = placement.find_node(state, ask)
         if not isinstance(other, NotPlaced):
             vetting.place(state, ask, other, now_ns)
             return
-    if ask.attempt_due and state.preemption.enabled and preempting.attempt(state, ask, now_ns):
+    helps = limited is None or limited.preemption_may_help
+    if ask.attempt_due and helps and state.preemption.enabled and preempting.attempt(state, ask, now_ns):
         return
     if now_ns - reservation.made_ns >= RESERVATION_TIMEOUT_NS and not ask.victims:
         preempting.give_up_reservation(state, ask, now_ns)
     elif ask.refused is not None:
         vetting.refused_everywhere(state, ask, now_ns)
-    elif full is not None:
-        park_below_quota(reservation, ask.shape, full)
+    elif limited is not None and limited.account is not None:
+        park_below_limit(reservation, ask.shape, limited.account)
+    elif limited is not None and limited.queue is not None:
+        park_below_quota(reservation, ask.shape, limited.queue)
     elif not ask.spec.required_node:
         park_without_node(state, reservation, ask.shape)

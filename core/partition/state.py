@@ -8,8 +8,9 @@ from heapq import heappush
 from typing import TYPE_CHECKING, Final
 
 from core.domain.effects import Effect
+from core.domain.reasons import Ignored
 from core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties
-from core.model.allocations import Allocation, AskGroup, Reservation, Room
+from core.model.allocations import SEPARATOR, Allocation, AskGroup, Reservation, Room
 from core.model.applications import Application
 from core.model.callbacks import Callbacks
 from core.model.node_order import NodeOrder
@@ -78,7 +79,9 @@ class PartitionState:
         self.node_order: Final = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {}))
         self.applications: Final[dict[str, Application]] = {}
         self.requests: Final[dict[str, Allocation]] = {}
-        """Every ask and allocation of the partition by its key."""
+        """Every ask and allocation of the partition by its key, or the name that stands for it (:func:`identity`)."""
+        self.instances: Final[dict[str, dict[int, Allocation]]] = {}
+        """The requests of each key that several share, by instance (protocol.md 3.4)."""
         self.foreign: Final[dict[str, Node]] = {}
         """Where the load of other schedulers sits, by its key."""
         self.reservations: Final[dict[str, Reservation]] = {}
@@ -120,6 +123,10 @@ class PartitionState:
         self.attempts_left: Final[dict[Queue, int]] = {}
         self.pass_began_ns = 0
         self.victim_index: Final = VictimIndex()
+        self.ignored: Final[dict[Ignored, int]] = {}
+        """How many request entries had no effect, by cause."""
+        self.unreported: Final[list[tuple[Ignored, str]]] = []
+        """Those of the command under way, each with the ID it named."""
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0
@@ -133,6 +140,11 @@ class PartitionState:
         """A number larger than all before: breaks ties by arrival."""
         self._number += 1
         return self._number
+
+    def ignore(self, cause: Ignored, item: str) -> None:
+        """A request entry that named *item* had no effect and is not answered (protocol.md 15)."""
+        self.ignored[cause] = self.ignored.get(cause, 0) + 1
+        self.unreported.append((cause, item.replace(SEPARATOR, "-")))
 
     def at(self, when_ns: int, action: Callable[[int], None]) -> None:
         """Run *action* in the first cycle at or after *when_ns*; each checks itself whether it still applies."""

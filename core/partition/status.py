@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.domain.status import PartitionStatus, QueueStatus
+from core.domain.resources import Resources
+from core.domain.status import PartitionStatus, QueueStatus, UserStatus
+from core.model.applications import Application
 from core.model.queues import Queue
 from core.partition import audit
 from core.partition.state import PartitionState
@@ -25,7 +27,25 @@ def describe(state: PartitionState, *, audited: bool) -> PartitionStatus:
         preemption_attempts=state.preemption_attempts,
         preemptions=state.preemptions,
         queues=tuple(_describe(state, queue) for queue in _tree(state.root)),
+        users=_users(state),
+        ignored=tuple(sorted(state.ignored.items())),
     )
+
+
+def _users(state: PartitionState) -> tuple[UserStatus, ...]:
+    """Summed over the applications of each user: without limits nothing else keeps track of it."""
+    holders: dict[str, list[Application]] = {}
+    for application in state.applications.values():
+        if application.allocations:
+            holders.setdefault(application.user, []).append(application)
+    return tuple(UserStatus(user, _held(state, holders[user]), len(holders[user])) for user in sorted(holders))
+
+
+def _held(state: PartitionState, applications: list[Application]) -> Resources:
+    held = [sum(amounts) for amounts in zip(*(a.real for a in applications), strict=True)]
+    for application in applications:
+        held = [amount + more for amount, more in zip(held, application.placeholder, strict=True)]
+    return state.types.resources(held)
 
 
 def _tree(queue: Queue) -> Iterator[Queue]:

@@ -13,7 +13,7 @@ from typing import Final
 from core.domain.application_states import AppState
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.partition import inquiries, ledger, placement, preempting, waiting
+from core.partition import admission, inquiries, ledger, placement, preempting, waiting
 from core.partition.failing import note
 from core.partition.state import PartitionState
 
@@ -37,6 +37,7 @@ def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> No
         return
     node_ids = _offered(state, ask, node)
     ledger.hold(state, ask, node)
+    admission.allocating(state, ask.application)
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         _decide(state, ask, node_ids, refused, at_ns)
@@ -145,7 +146,11 @@ def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
     pairs = ask.shape.pairs
     if any(node.free[t] < 0 for t, _ in pairs):
         return False
-    return all(queue.used[t] <= queue.max[t] for queue in ask.queue.lineage() for t, _ in pairs if t in queue.max)
+    accounts = ask.application.accounts
+    # Its own amount is in the books already.
+    if any(queue.used[t] > queue.max[t] for queue in ask.queue.lineage() for t, _ in pairs if t in queue.max):
+        return False
+    return all(account.used[t] <= account.limit.max.get(t, account.used[t]) for account in accounts for t, _ in pairs)
 
 
 def _passed(
@@ -153,7 +158,7 @@ def _passed(
 ) -> list[Node]:
     """Of the other nodes asked about, those that the shim let pass and that still have room."""
     pairs = ask.shape.pairs
-    if ledger.queue_path_admits(ask.queue, pairs) is not None:
+    if placement.kept_back(state, ask) is not None:
         return []
     nodes = (state.nodes.get(node_id) for node_id in node_ids if node_id not in refused)
     return [node for node in nodes if node is not None and node in state.node_order and node.fits(pairs)]

@@ -1,9 +1,13 @@
 """Asks that cannot be placed wait aside, and come back only when something that could make them fit has changed.
 
 A group of equal asks is *active* (its application, leaf and every parent offer it to the next cycle) or *parked* in
-the one waiting room that names what it lacks: room under one queue's max, room on any node, or room on the node it
-requires. A reserved ask waits in the same rooms, by its reservation. A full cluster therefore costs nothing, and a
-release wakes only what it can help.
+the one waiting room that names what it lacks: room under one queue's max or under a limit of its user or group, room on
+any node, or room on the node it requires. A reserved ask waits in the same rooms, by its reservation. A full cluster
+therefore costs nothing, and a release wakes only what it can help.
+
+An application that may not start yet is *held back* whole, at the queue, user or group whose limit of applications is
+reached. A slot that frees there is offered to the first application of each leaf; one that does not take it passes the
+offer on to the next.
 """
 
 from __future__ import annotations
@@ -13,11 +17,17 @@ from typing import Final
 from core.domain.application_states import AppState
 from core.model.allocations import Allocation, AskGroup, Reservation, Room
 from core.model.applications import Application
+from core.model.keyed_heap import KeyedHeap
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Shape
 from core.model.task_groups import TaskGroup
+from core.model.users import Account
 from core.partition.state import PartitionState
+from core.policies.application_order import application_key
+
+Gate = Queue | Account
+"""What may limit how many applications run or hold something."""
 
 UNSERVED: Final = frozenset(
     {AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED}
@@ -42,6 +52,14 @@ def enqueue(state: PartitionState, ask: Allocation) -> None:
     group.add(ask)
     if group.parked_at is None:
         activate(group)
+    gate = application.held_at
+    if gate is None:
+        return
+    if gate.open():
+        # The slot is offered to another one already, but this ask may bring its own application before it.
+        let_in(application)
+    else:
+        gate.held_back[application.queue].mark(application)
 
 
 def dequeue(state: PartitionState, ask: Allocation) -> None:
@@ -52,13 +70,19 @@ def dequeue(state: PartitionState, ask: Allocation) -> None:
             ask.pool.asks.discard(ask)
             ask.pool = None
         return
+    application = group.application
+    if application.held_at is not None:
+        application.held_at.held_back[application.queue].mark(application)
+    elif application.offered_by is not None:
+        # Without this ask, one that is held back may come before it.
+        _offer_slot(application.offered_by, application.queue)
     group.remove(ask)
     if group.size:
         if group.parked_at is None:
-            group.application.order.mark(group)
-            group.application.queue.order.mark(group.application)
+            application.order.mark(group)
+            application.queue.order.mark(application)
         return
-    del group.application.groups[(group.shape, group.required_node)]
+    del application.groups[(group.shape, group.required_node)]
     room = _leave_waiting_room(group)
     if room is not None and not room and state.no_room.get(group.shape) is room:
         del state.no_room[group.shape]
@@ -96,6 +120,10 @@ def _deactivate(group: AskGroup) -> None:
         application.queue.order.mark(application)
         return
     application.queue.order.discard(application)
+    gate = application.offered_by
+    if gate is not None:
+        application.offered_by = None
+        _offer_slot(gate, application.queue)
     while queue is not None and not queue.order and queue.parent is not None:
         queue.parent.order.discard(queue)
         queue = queue.parent
@@ -103,6 +131,7 @@ def _deactivate(group: AskGroup) -> None:
 
 def stop_offering(application: Application) -> None:
     """The application may not be served any more: none of its groups is offered, their asks stay known."""
+    _stop_waiting(application)
     for group in list(application.groups.values()):
         _leave_waiting_room(group)
         _deactivate(group)
@@ -117,6 +146,60 @@ def look_for_pairs(state: PartitionState, application: Application, task_group: 
 def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
     """*waiter* waits until *queue* has room for *shape* under its max."""
     _park(waiter, queue.parked.setdefault(shape, {}))
+
+
+def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Account) -> None:
+    """*waiter* waits until the user or group of *account* may hold *shape*."""
+    _park(waiter, account.parked.setdefault(shape, {}))
+    if isinstance(waiter, AskGroup):
+        waiter.kept_back = True
+
+
+def hold_back(application: Application, gate: Gate) -> None:
+    """None of its groups is offered until *gate* lets another application start."""
+    if application.held_at is not gate:
+        _stop_waiting(application)
+        application.held_at = gate
+        gate.held_back.setdefault(application.queue, KeyedHeap(application_key)).add(application)
+    for group in list(application.order):
+        _park(group, application.held_groups)
+        group.kept_back = True
+
+
+def let_in(application: Application) -> None:
+    """*application* is no longer held back: it started after all, or has to be looked at again."""
+    _stop_waiting(application)
+    for group in list(application.held_groups):
+        if isinstance(group, AskGroup):
+            activate(group)
+
+
+def _stop_waiting(application: Application) -> None:
+    gate = application.held_at
+    if gate is None:
+        return
+    application.held_at = None
+    waiting = gate.held_back[application.queue]
+    waiting.discard(application)
+    if not waiting:
+        del gate.held_back[application.queue]
+
+
+def slot_freed(gate: Gate) -> None:
+    """One application less runs (or holds something) at *gate*: the first that waits in each leaf is offered again."""
+    for leaf in list(gate.held_back):
+        _offer_slot(gate, leaf)
+
+
+def _offer_slot(gate: Gate, leaf: Queue) -> None:
+    waiting = gate.held_back.get(leaf)
+    if waiting is None or not gate.open():
+        return
+    while (application := waiting.first()) is not None:
+        let_in(application)
+        if application.order:
+            application.offered_by = gate
+            return
 
 
 def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
@@ -155,6 +238,8 @@ def _leave_waiting_room(waiter: AskGroup | Reservation) -> Room | None:
     if room is not None:
         room.pop(waiter, None)
         waiter.parked_at = None
+        if isinstance(waiter, AskGroup):
+            waiter.kept_back = False
     return room
 
 
@@ -236,3 +321,11 @@ def queue_gained(state: PartitionState, queue: Queue) -> None:
         return
     for shape in [shape for shape, room in queue.parked.items() if not room or queue.admits(shape.pairs)]:
         _wake(state, queue.parked.pop(shape))
+
+
+def account_gained(state: PartitionState, account: Account) -> None:
+    """The user or group of *account* holds less than before: wake what its limit kept back and no longer must."""
+    if not account.parked:
+        return
+    for shape in [shape for shape, room in account.parked.items() if not room or account.admits(shape.pairs)]:
+        _wake(state, account.parked.pop(shape))

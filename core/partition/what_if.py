@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from core.config.model import Configuration, PartitionConfig, QueueConfig
+from core.domain.application_states import AppState
 from core.domain.commands import ApplicationSpec
 from core.domain.effects import Effect
 from core.domain.impact import (
@@ -30,6 +31,7 @@ from core.partition.setting_changes import Terms
 from core.partition.state import PartitionState
 from core.policies.placement.applicant import applicant_of
 from core.policies.placement.decide import Unplaced, place
+from core.policies.user_limits import groups_of
 
 
 class _Subject(NamedTuple):
@@ -194,7 +196,9 @@ def _copy(state: PartitionState) -> _Copy:
     holders = tuple(
         Holder(
             app.user,
-            applicant_of(app.spec).groups,
+            groups_of(app.spec, app.user),
+            app.limit_group,
+            app.state is not AppState.NEW,
             app.queue.path,
             _held(state, app.real, app.placeholder),
             bool(app.allocations),
@@ -220,6 +224,7 @@ def _copy_settings(source: Queue, target: Queue) -> None:
     target.draining = source.draining
     target.submit_acl, target.admin_acl = source.submit_acl, source.admin_acl
     target.max_applications = source.max_applications
+    target.limits = source.limits
     target.dynamic_terms = source.dynamic_terms
     target.set_limits(source.guaranteed, dict(source.max))
     target.used = list(source.used)

@@ -7,6 +7,8 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
+from kornel.v1.manager_pb2 import UnregisterResourceManagerRequest
+from kornel.v1.manager_pb2_grpc import ManagerServiceStub
 from kornel.v1.status_pb2 import (
     ExplainAskRequest,
     ExplainAskResponse,
@@ -83,6 +85,16 @@ def explain_ask(
         try:
             request = ExplainAskRequest(partition=partition, allocation_key=key)
             return StatusServiceStub(channel).ExplainAsk(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise unreachable(address, error) from error
+
+
+def unregister(address: str, rm_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    """Have the core forget resource manager *rm_id*. Raises :class:`CoreUnreachable`."""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            request = UnregisterResourceManagerRequest(rm_id=rm_id)
+            ManagerServiceStub(channel).UnregisterResourceManager(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise unreachable(address, error) from error
 

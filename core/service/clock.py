@@ -7,7 +7,6 @@ The engine never asks what time it is; whoever drives it does, through a :class:
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
 import time
 from collections.abc import Callable
@@ -54,13 +53,14 @@ class SystemClock:
 class _ManualTimer:
     """One entry of a manual clock's agenda."""
 
-    __slots__ = ("callback",)
+    __slots__ = ("_agenda", "callback")
 
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
+    def __init__(self, agenda: dict[_ManualTimer, tuple[int, int]], callback: Callable[[], None]) -> None:
+        self._agenda = agenda
+        self.callback = callback
 
     def cancel(self) -> None:
-        self.callback = None
+        self._agenda.pop(self, None)
 
 
 class ManualClock:
@@ -69,17 +69,22 @@ class ManualClock:
     def __init__(self, start_ns: int = 1_700_000_000 * SECOND_NS) -> None:
         self._now_ns = start_ns
         self._order = itertools.count()
-        self._agenda: list[tuple[int, int, _ManualTimer]] = []
+        # Whoever keeps time cancels nearly all its timers and has few at once: cheaper to search than to tidy up.
+        self._agenda: dict[_ManualTimer, tuple[int, int]] = {}
 
     def now_ns(self) -> int:
         return self._now_ns
 
     def call_at(self, at_ns: int, callback: Callable[[], None]) -> Timer:
-        timer = _ManualTimer(callback)
-        heapq.heappush(self._agenda, (at_ns, next(self._order), timer))
+        timer = _ManualTimer(self._agenda, callback)
+        self._agenda[timer] = (at_ns, next(self._order))
         if at_ns <= self._now_ns:
             asyncio.get_running_loop().call_soon(self._fire_due)
         return timer
+
+    def next_call_ns(self) -> int | None:
+        """When the next call falls due; ``None``: nothing is on the agenda."""
+        return min(self._agenda.values(), default=(None, 0))[0]
 
     def advance(self, by_ns: int) -> None:
         """Move on by *by_ns* and make the calls that are now due, earliest first. Raises ValueError to go back."""
@@ -89,7 +94,9 @@ class ManualClock:
         self._fire_due()
 
     def _fire_due(self) -> None:
-        while self._agenda and self._agenda[0][0] <= self._now_ns:
-            callback = heapq.heappop(self._agenda)[2].callback
-            if callback is not None:
-                callback()
+        while self._agenda:
+            timer = min(self._agenda, key=self._agenda.__getitem__)
+            if self._agenda[timer][0] > self._now_ns:
+                return
+            del self._agenda[timer]
+            timer.callback()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from core.config.model import Configuration
 from core.domain.commands import Command
 from core.domain.effects import Effect
+from core.domain.reasons import Ignored
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
 from core.partition.what_if import WhatIf
 
@@ -64,6 +65,9 @@ class EnginePort(Protocol):
 
     def preempt(self, now_ns: int) -> list[Effect]:
         """One periodic preemption round over all partitions."""
+
+    def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
+        """Have *observer* told of every request entry without effect: cause, and the ID it named."""
 
     def next_wakeup_ns(self) -> int | None:
         """When :meth:`cycle` next has work by the passing of time alone."""

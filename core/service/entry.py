@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 
 from structlog.typing import FilteringBoundLogger
 
-from core.service.clock import SystemClock
+from core.service.clock import ManualClock, SystemClock
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
@@ -48,7 +49,7 @@ async def _serve(engine: EnginePort, settings: ServerSettings, logger: Filtering
     server = KornelServer(
         engine,
         settings,
-        clock=SystemClock(),
+        clock=ManualClock(time.time_ns()) if settings.test_clock else SystemClock(),
         metrics=ServiceMetrics(),
         logger=logger,
         garbage=GarbageKeeper(),

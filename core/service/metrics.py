@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections import Counter
+from dataclasses import dataclass, field, fields
 
 
 @dataclass(slots=True)
@@ -45,6 +46,10 @@ class ServiceMetrics:
     events_dropped: int = 0
     """Events past the capacity of their interval, and those the shim did not read."""
 
+    items_ignored: Counter[str] = field(default_factory=Counter)
+    """Request entries that are never answered and had no effect, by cause (:class:`core.domain.reasons.Ignored`)."""
+
     def as_dict(self) -> dict[str, int]:
-        """Every number by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Every number by name; of those that are kept by cause, the sum."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value.total() if isinstance(value, Counter) else value for name, value in values.items()}

@@ -20,12 +20,14 @@ from structlog.typing import FilteringBoundLogger
 
 from core.config.model import Configuration
 from core.config.problems import ConfigError
+from core.domain.allocation_ids import MOST_INSTANCES
 from core.domain.commands import (
     AnswerCallbacks,
     Command,
     CommandRefused,
     Fault,
     RegisterManager,
+    UnregisterManager,
     UpdateAllocations,
     UpdateApplications,
     UpdateConfiguration,
@@ -33,7 +35,7 @@ from core.domain.commands import (
 )
 from core.domain.effects import Effect, PreemptionDecided
 from core.domain.partition_names import full_partition_name
-from core.domain.reasons import Outcome
+from core.domain.reasons import Ignored, Outcome
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
 from core.partition.what_if import WhatIf
 from core.service.callback_board import CallbackBoard, CallbackStream
@@ -43,7 +45,7 @@ from core.service.clock import SECOND_NS, Clock, Timer
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
-from core.service.status_codes import EngineFault, ShuttingDown
+from core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
 from core.service.streams import Stream, Switchboard
 
 SLICE_BUDGET: Final = 250
@@ -62,6 +64,7 @@ FAULT_WAIT_NS: Final = SECOND_NS
 """After a bug in a cycle nothing is tried before new input comes, or this has passed."""
 
 StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
+CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChange:
-    """What a registration or configuration update put into force."""
+    """What a registration, its end or a configuration update put into force."""
 
     changed: bool
     checksum: str
@@ -94,7 +97,7 @@ class ConfigurationChange:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    command: RegisterManager | UpdateConfiguration
+    command: CallCommand
     answer: asyncio.Future[ConfigurationChange]
     configuration: Configuration | None = None
 
@@ -136,9 +139,11 @@ class PartitionRunner:
         self._wake = asyncio.Event()
         self._callbacks.on_change = self._wake.set
         self._stopping = False
+        self._asleep = False
         self._damaged = False
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
+        engine.observe_ignored(self._ignored)
 
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
         """Queue what came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
@@ -161,9 +166,7 @@ class PartitionRunner:
         """End *stream* once everything queued before is done."""
         await self._put(_Turn(partial(self._link.detach, stream, error)))
 
-    async def call(
-        self, command: RegisterManager | UpdateConfiguration, configuration: Configuration | None = None
-    ) -> ConfigurationChange:
+    async def call(self, command: CallCommand, configuration: Configuration | None = None) -> ConfigurationChange:
         """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`.
 
         *configuration*: what its text says, if somebody has read it already.
@@ -171,6 +174,13 @@ class PartitionRunner:
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
         await self._put(_Call(command, answer, configuration))
         return await answer
+
+    async def idle(self) -> None:
+        """Return once there is nothing to do before time passes or input comes. Raises :class:`ShuttingDown`."""
+        while not self._asleep or self._wake.is_set() or not self._intake.empty():
+            if self._stopping:
+                raise ShuttingDown("the core is shutting down")
+            await asyncio.sleep(0)
 
     def status(self, *, audited: bool = False) -> EngineStatus:
         """The engine as of now; no slice or command is under way when anybody else runs."""
@@ -269,14 +279,17 @@ class PartitionRunner:
 
     def _call(self, call: _Call) -> None:
         try:
-            if call.configuration is not None:
+            if call.configuration is not None and not isinstance(call.command, UnregisterManager):
                 self._engine.prepare(call.command.config, call.configuration)
             before = self._engine.checksum
             effects = self._apply(call.command)
             checksum = self._engine.checksum
             change = ConfigurationChange(checksum != before, checksum)
-            if isinstance(call.command, RegisterManager):
+            if isinstance(call.command, RegisterManager | UnregisterManager):
                 self._start_afresh()  # What a registration lets go of is nobody's to hear (DB-4).
+                if isinstance(call.command, UnregisterManager):
+                    rm_id = call.command.rm_id
+                    self._switchboard.dismiss(rm_id, ManagerGone(f"resource manager {rm_id!r} was unregistered"))
             else:
                 self._hand_over(effects)
         except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
@@ -353,6 +366,11 @@ class PartitionRunner:
         self._switchboard.deliver(effects)
         self._callbacks.deliver(effects)
 
+    def _ignored(self, cause: Ignored, item: str) -> None:
+        """protocol.md 15: what is never answered is at least counted."""
+        self._metrics.items_ignored[cause] += 1
+        self._logger.debug("request entry ignored", rm_id=self._engine.rm_id, item=item, cause=str(cause))
+
     def _log_preemption(self, decided: PreemptionDecided) -> None:
         log = self._logger.info if decided.outcome is Outcome.TRIGGERED else self._logger.debug
         log(
@@ -381,7 +399,9 @@ class PartitionRunner:
         at_ns = self._next_call_ns()
         if at_ns is not None:
             timer = self._clock.call_at(at_ns, self._wake.set)
+        self._asleep = True
         await self._wake.wait()
+        self._asleep = False
         self._wake.clear()
         if timer is not None:
             timer.cancel()
@@ -392,7 +412,9 @@ class PartitionRunner:
         wanted = [at_ns for at_ns in (self._engine.next_wakeup_ns(), self._next_preempt_ns) if at_ns is not None]
         if not wanted:
             return None
-        return max(min(wanted), self._clock.now_ns() + SHORTEST_WAIT_NS)
+        now_ns = self._clock.now_ns()
+        at_ns = min(wanted)
+        return at_ns if at_ns > now_ns else now_ns + SHORTEST_WAIT_NS
 
     def _turn_away(self) -> None:
         """Answer what came in too late."""
@@ -403,10 +425,18 @@ class PartitionRunner:
                 item.answer.set_exception(late)
 
 
+def _allocations_meant(command: UpdateAllocations) -> int:
+    """Asks and allocations of *command*; one ask of the older generation may mean many, and those stand last."""
+    specs = command.allocations
+    if not specs or not specs[-1].legacy:
+        return len(specs)
+    return sum(min(max(1, spec.max_allocations), MOST_INSTANCES) for spec in specs)
+
+
 def _size(command: StreamCommand) -> int:
     """Entries of *command*, at least 1."""
     if isinstance(command, UpdateAllocations):
-        return 1 + len(command.allocations) + len(command.ask_releases) + len(command.releases)
+        return 1 + _allocations_meant(command) + len(command.ask_releases) + len(command.releases)
     if isinstance(command, UpdateNodes):
         return 1 + len(command.nodes)
     return 1 + len(command.add) + len(command.remove)

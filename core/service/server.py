@@ -18,19 +18,22 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
-from kornel.v1 import callback_pb2, configuration_pb2, status_pb2
+from kornel.v1 import callback_pb2, configuration_pb2, manager_pb2, status_pb2, test_clock_pb2
 from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.effects import EventRecorded
+from core.service.addresses import stays_on_this_machine
 from core.service.callback_board import CallbackBoard
 from core.service.callback_service import CallbackService
-from core.service.clock import SECOND_NS, Clock
+from core.service.clock import SECOND_NS, Clock, ManualClock
+from core.service.clock_service import TestClockService
 from core.service.configuration_file import ConfigurationFile
 from core.service.configuration_service import ConfigurationService
 from core.service.configuring import Configurator
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
+from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
 from core.service.rpc import Handler
 from core.service.runner import PartitionRunner
@@ -43,6 +46,8 @@ _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
 _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
+_MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
+_TEST_CLOCK: Final = test_clock_pb2.DESCRIPTOR.services_by_name["TestClockService"].full_name
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 CONFIGURATION_FILE: Final = "kornel.v1.Configuration"
@@ -69,6 +74,10 @@ class AddressUnavailable(Exception):
     """The core cannot listen where it was told to."""
 
 
+class AddressTooOpen(ValueError):
+    """What is to be served must not be reachable from other machines, and would be."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
@@ -76,6 +85,7 @@ class ServerSettings:
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
+    ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
     """
 
     address: str
@@ -87,6 +97,14 @@ class ServerSettings:
     grace_s: float = 5.0
     queue_limit: int = QUEUE_LIMIT
     callback_timeout_ns: int = SECOND_NS
+    test_clock: bool = False
+
+    def __post_init__(self) -> None:
+        if self.test_clock and not stays_on_this_machine(self.address):
+            raise AddressTooOpen(
+                f"{self.address!r} can be reached from other machines; a core whose clock callers move is served on a"
+                " loopback address or a unix socket only"
+            )
 
 
 class KornelServer:
@@ -134,6 +152,7 @@ class KornelServer:
             )
         self._reading: set[asyncio.Task[None]] = set()
         self._health = health_aio.HealthServicer()
+        self._services: tuple[str, ...] = ()
         self._health_changes: set[asyncio.Task[None]] = set()
         self._server: grpc.aio.Server | None = None
         self._running: asyncio.Task[None] | None = None
@@ -229,7 +248,12 @@ class KornelServer:
                 clock=self._clock,
                 version=self._settings.version,
             ).handlers(),
+            _MANAGER: ManagerService(self._runner, logger=self._logger).handlers(),
         }
+        if self._settings.test_clock:
+            assert isinstance(self._clock, ManualClock), "only a clock that stands still can be moved"
+            services[_TEST_CLOCK] = TestClockService(self._runner, self._clock, logger=self._logger).handlers()
+        self._services = tuple(services)
         for name, handlers in services.items():
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
         add_HealthServicer_to_server(self._health, server)
@@ -264,7 +288,7 @@ class KornelServer:
         await self._quietly(self._health.set(CONFIGURATION_FILE, _serving(good)))
 
     async def _set_health(self, *, serving: bool) -> None:
-        for service in ("", _SCHEDULER, _CONFIGURATION, _CALLBACKS, _STATUS):
+        for service in ("", *self._services):
             await self._quietly(self._health.set(service, _serving(serving)))
 
     async def _quietly(self, change: Awaitable[None]) -> None:

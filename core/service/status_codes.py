@@ -9,10 +9,12 @@
     OtherManagerOnStream          INVALID_ARGUMENT      the author of the client
     BadSubscription               INVALID_ARGUMENT      the author of the client
     ResyncRequired                FAILED_PRECONDITION   the caller: register again
+    ManagerGone                   FAILED_PRECONDITION   the caller: register again
     UnknownPartition, UnknownAsk  NOT_FOUND             the caller
     UnknownQueue, UnknownVersion  NOT_FOUND             the caller
     VersionNotApplied             FAILED_PRECONDITION   the caller: another version
     NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
+    InvalidRequest                INVALID_ARGUMENT      the caller
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
     anything else                 INTERNAL              us: it is a bug
 
@@ -56,6 +58,14 @@ class BadSubscription(ServiceError):
 
 class ResyncRequired(ServiceError):
     """Responses were lost; only a new registration brings both sides together again."""
+
+
+class ManagerGone(ServiceError):
+    """The resource manager of the stream was unregistered."""
+
+
+class InvalidRequest(ServiceError):
+    """The values of a request make no sense."""
 
 
 class UnknownPartition(ServiceError):
@@ -110,6 +120,8 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     OtherManagerOnStream: grpc.StatusCode.INVALID_ARGUMENT,
     BadSubscription: grpc.StatusCode.INVALID_ARGUMENT,
     ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
+    ManagerGone: grpc.StatusCode.FAILED_PRECONDITION,
+    InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
     UnknownQueue: grpc.StatusCode.NOT_FOUND,
     UnknownVersion: grpc.StatusCode.NOT_FOUND,

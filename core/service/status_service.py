@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.partition_names import full_partition_name
 from core.domain.resources import Resources, clamp
-from core.domain.status import Bound, PartitionStatus, QueueExplanation, QueueLevel, QueueStatus
+from core.domain.status import Bound, PartitionStatus, QueueExplanation, QueueLevel, QueueStatus, UserStatus
 from core.service.callback_board import CallbackBoard, NoStateDump
 from core.service.clock import Clock
 from core.service.configuring import Configurator
@@ -106,6 +106,7 @@ class StatusService:
             configuration_checksum=status.checksum,
             configuration_version=self._configurator.in_force,
             configuration_problem=self._configurator.problem,
+            unrouted_entries=status.unrouted,
             partitions=[_partition(partition, with_queues=not request.omit_queues) for partition in partitions],
         )
 
@@ -137,7 +138,13 @@ def _partition(partition: PartitionStatus, *, with_queues: bool) -> pb.Partition
         preemption_attempts=partition.preemption_attempts,
         preemption_triggered=partition.preemptions,
         queues=[_queue(queue) for queue in partition.queues] if with_queues else (),
+        users=[_user(user) for user in partition.users],
+        ignored=dict(partition.ignored),
     )
+
+
+def _user(user: UserStatus) -> pb.UserStatus:
+    return pb.UserStatus(user=user.user, used=_amounts(user.used), application_count=user.applications)
 
 
 def _queue(queue: QueueStatus) -> pb.QueueStatus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus
+from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus, UserStatus
 
 from core.service.text_table import amounts_text, table
 
@@ -64,6 +64,13 @@ def _partition(partition: PartitionStatus) -> Iterator[str]:
                 *(_queue(queue) for queue in partition.queues),
             ]
         )
+    if partition.users:
+        yield ""
+        yield from table([("user", "apps", "used"), *(_user(user) for user in partition.users)])
+
+
+def _user(user: UserStatus) -> tuple[str, ...]:
+    return (user.user, str(user.application_count), amounts_text(user.used))
 
 
 def _queue(queue: QueueStatus) -> tuple[str, ...]:

@@ -236,6 +236,12 @@ class Switchboard:
         stream.flush = len(lane.backlog) if flush and self._receiver(lane) is stream else 0
         stream.notify()
 
+    def dismiss(self, rm_id: str, error: Exception) -> None:
+        """End every stream of *rm_id* with *error*, at once."""
+        for stream in list(self._open):
+            if stream.rm_id == rm_id:
+                self.finish(stream, error, flush=False)
+
     def finish_all(self, error: Exception) -> None:
         """End every open stream with *error* after it has sent what waits for it."""
         for stream in list(self._open):

@@ -15,6 +15,7 @@ from typing import Final
 
 from si.v1 import si_pb2 as si
 
+from core.domain.allocation_ids import MOST_INSTANCES, allocation_id, taken_apart
 from core.domain.commands import (
     AllocationSpec,
     ApplicationRef,
@@ -82,7 +83,8 @@ class Decoder:
         ask_releases = releases.allocationAsksToRelease
         final_releases = releases.allocationsToRelease
         allocations, asks = request.allocations, request.asks
-        if len(allocations) + len(asks) + len(ask_releases) + len(final_releases) <= PIECE:
+        asked = sum(map(_meant, asks))
+        if len(allocations) + asked + len(ask_releases) + len(final_releases) <= PIECE:
             yield UpdateAllocations(
                 rm_id,
                 (*self._allocations(allocations, names), *self._asks(asks, names)),
@@ -92,8 +94,8 @@ class Decoder:
             return
         for start in range(0, len(allocations), PIECE):
             yield UpdateAllocations(rm_id, tuple(self._allocations(allocations[start : start + PIECE], names)))
-        for start in range(0, len(asks), PIECE):
-            yield UpdateAllocations(rm_id, tuple(self._asks(asks[start : start + PIECE], names)))
+        for some in _pieces(asks):
+            yield UpdateAllocations(rm_id, tuple(self._asks(some, names)))
         for start in range(0, len(ask_releases), PIECE):
             yield UpdateAllocations(rm_id, ask_releases=_ask_releases(ask_releases[start : start + PIECE], names))
         for start in range(0, len(final_releases), PIECE):
@@ -141,7 +143,7 @@ class Decoder:
             if tags:
                 kept = sorted_items(tags)
                 created_s, required_node, foreign = _meaning(kept)
-            yield AllocationSpec(
+            spec = AllocationSpec(
                 message.allocationKey,
                 message.applicationID,
                 names[message.partitionName],
@@ -158,6 +160,8 @@ class Decoder:
                 foreign,
                 kept,
             )
+            given_id = message.allocationID or message.UUID
+            yield spec._replace(instance=_instance(spec.key, given_id)) if given_id else spec
 
     def _asks(self, messages: Sequence[si.AllocationAsk], names: _PartitionNames) -> Iterator[AllocationSpec]:
         """G2 asks as the current generation would send them (protocol.md 3.1, 3.4)."""
@@ -262,12 +266,16 @@ class Encoder:
                 entry.allocationKey = spec.key
                 entry.nodeID = effect.node_id
                 entry.applicationID = spec.application_id
-                entry.allocationID = spec.key + "-0"
+                # Shims up to 1.4 know the same by another field, and a release without it would mean everything.
+                entry.allocationID = entry.UUID = allocation_id(spec.key, spec.instance)
             elif isinstance(effect, Released):
+                known_as = allocation_id(effect.key, effect.instance)
                 response.released.add(
                     partitionName=effect.partition,
                     applicationID=effect.application_id,
                     allocationKey=effect.key,
+                    allocationID=known_as,
+                    UUID=known_as,
                     terminationType=si.TerminationType.ValueType(effect.termination),
                     message=effect.message,
                 )
@@ -397,6 +405,26 @@ def _meaning(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str]:
     return created_s, required_node, foreign
 
 
+def _meant(ask: si.AllocationAsk) -> int:
+    """How many allocations *ask* makes the engine book; one that will be refused costs as much as one."""
+    number = ask.maxAllocations
+    return number if 1 <= number <= MOST_INSTANCES else 1
+
+
+def _pieces(asks: Sequence[si.AllocationAsk]) -> Iterator[list[si.AllocationAsk]]:
+    """*asks* in order, in parts that mean about :data:`PIECE` allocations or hold a single ask."""
+    some: list[si.AllocationAsk] = []
+    size = 0
+    for ask in asks:
+        size += _meant(ask)
+        if some and size > PIECE:
+            yield some
+            some, size = [], _meant(ask)
+        some.append(ask)
+    if some:
+        yield some
+
+
 def _ask_releases(messages: Sequence[si.AllocationAskRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
     return tuple(
         [
@@ -412,16 +440,23 @@ def _ask_releases(messages: Sequence[si.AllocationAskRelease], names: _Partition
     )
 
 
+def _instance(key: str, given_id: str) -> int:
+    """Which of the allocations under *key* goes by *given_id*. An ID that no core made of the key says nothing."""
+    parts = taken_apart(given_id)
+    return parts[1] if parts is not None and parts[0] == key else 0
+
+
 def _releases(messages: Sequence[si.AllocationRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
-    """Releases by key. G2 names an allocation by an ID the core made from the key: ``<key>-0`` (protocol.md 3.4)."""
+    """Releases by key, or by the ID that G2 names an allocation by (protocol.md 3.4)."""
     return tuple(
         [
             ReleaseSpec(
                 names[message.partitionName],
                 message.applicationID,
-                message.allocationKey or (message.allocationID or message.UUID).removesuffix("-0"),
+                message.allocationKey,
                 int(message.terminationType),
                 message.message,
+                message.allocationID or message.UUID,
             )
             for message in messages
         ]

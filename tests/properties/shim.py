@@ -131,11 +131,19 @@ class Shim:
         self.leaving: dict[str, int] = {}
         """Placeholders told to end, and why; not confirmed yet."""
         self.nodes: dict[str, None] = {}
-        self._send(RegisterManager(RM, configuration(variant)))
+        self._send(RegisterManager(RM, self.configured(variant)))
         for node_id in NODES[:3]:
             self.send_node(NodeSpec(node_id, NodeAction.CREATE, PARTITION, capacity=size(10, 10)))
         for number, application_id in enumerate(APPLICATIONS[:4]):
-            self._send(UpdateApplications(RM, (_application(application_id, LEAVES[number], number),)))
+            self._send(UpdateApplications(RM, (self.owned(application_id, LEAVES[number], number),)))
+
+    def configured(self, variant: int) -> str:
+        """The configuration to register with, or to change to."""
+        return configuration(variant % 24)
+
+    def owned(self, application_id: str, queue: str, number: int) -> ApplicationSpec:
+        """An application to add; the number may choose whose it is."""
+        return _application(application_id, queue, number)
 
     @property
     def state(self) -> PartitionState:
@@ -388,7 +396,7 @@ class Shim:
         assert not [key for key, node_id in self.requests.items() if node_id and node_id not in self.nodes]
 
     def _add_application(self, numbers: list[int]) -> None:
-        spec = _application(pick(APPLICATIONS, numbers[0]), pick(LEAVES, numbers[1]), numbers[2])
+        spec = self.owned(pick(APPLICATIONS, numbers[0]), pick(LEAVES, numbers[1]), numbers[2])
         self._send(UpdateApplications(RM, (spec,)))
 
     def _remove_application(self, numbers: list[int]) -> None:
@@ -401,7 +409,7 @@ class Shim:
         self.states.pop(application_id, None)
 
     def _configure(self, numbers: list[int]) -> None:
-        self._send(UpdateConfiguration(RM, configuration(numbers[0] % 24)))
+        self._send(UpdateConfiguration(RM, self.configured(numbers[0])))
 
     def _nonsense(self, numbers: list[int]) -> None:
         """Entries that must be turned away, or ignored, without a trace."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from core.domain.commands import NodeAction, NodeSpec
 from core.partition.engine import Engine
+from tests.properties.limited_shim import LimitedShim
 from tests.properties.machine import driver, journal
 from tests.properties.machine.world import World
 from tests.properties.shim import (
@@ -35,8 +36,8 @@ LENGTH: Final = 300
 
 def write_log() -> None:
     """Print the commands and effects of a few seeded histories; run in a process of its own."""
-    for seed in SEEDS:
-        shim = Shim(seed, gangs=seed % 2 == 1)
+    plain = ((Shim(seed, gangs=seed % 2 == 1), seed) for seed in SEEDS)
+    for shim, seed in [*plain, *((LimitedShim(seed), seed) for seed in SEEDS)]:
         for operation in random_history(seed, LENGTH):
             shim.perform(operation)
             shim.settle()

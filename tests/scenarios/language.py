@@ -10,16 +10,18 @@ starts with ``+`` belongs to the same request as the line before.
 
     partition NAME nodesort=binpacking weights={..} guaranteemode=strict preemption=off limit=0.5 batch=2
     queue PATH guaranteed={..} max={..} parent maxapplications=N PROPERTY=VALUE
+    limit PATH users=U,* groups=G,* max={..} apps=N                   one entry of the queue's limits
     yaml TEXT                         the whole configuration, in one line of flow style
     register [RM]   update-config [RM]    with the configuration lines since the last one
     node N [RES] draining attr.NAME=VALUE action=N occupied={..}      + existing KEY ...
     resize N [RES]   drain N   undrain N   decommission N
-    app A queue=PATH user=U force gang={..} timeout=60s style=Hard tag.NAME=VALUE       remove-app A
+    app A queue=PATH user=U groups=G,H force gang={..} timeout=60s style=Hard tag.NAME=VALUE       remove-app A
     ask K app=A [RES] p=N created=T required=N self=no other=yes originator group=G placeholder legacy
+                                      instance=N: which of its key; maxallocations=N on legacy asks
     run K node=N ...                  as ask, already running on N
     resize-ask K ...                  as ask, for a key that is known
     foreign F node=N [RES] kind=static                                release-foreign F
-    release K app=A type=TIMEOUT      withdraw K app=A                K may be *
+    release K app=A type=TIMEOUT      withdraw K app=A                K may be *, or - with id=ID
     cycle budget=N                    until nothing is left to do; ``once``: a single slice
     cycles until=60s every=1s         one cycle each so often; answers are marked with their time
     preempt-cycle                     one periodic preemption round
@@ -27,11 +29,11 @@ starts with ``+`` belongs to the same request as the line before.
     answer K refuse=N,N reason=TEXT   to the open question about ask K; without ``refuse`` yes to all nodes
     answer K last=1                   to a question about victims; ``no``: never. ``node=N`` picks one of several
     status                            the core's own totals
-    show queue|node|app|request|total|attempts NAME FIELDS...
+    show queue|node|app|request|user|total|attempts NAME FIELDS...
 
 Left out, a node has 10,000 vcore and 10 memory, an ask 1,000 vcore, an application is ``app1`` in ``root.a``; a
 scenario without configuration has the one leaf ``root.a``. ``queue=PATH`` on an ask or run stands for an
-application of that queue, which is added silently on first use.
+application of that queue, which is added silently on first use. ``K#N`` is instance N (above 0) of key K.
 """
 
 from __future__ import annotations
@@ -87,11 +89,14 @@ from core.domain.partition_names import full_partition_name
 from core.domain.priorities import PRIORITY_MIN
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
-from core.model.allocations import Allocation
+from core.model.allocations import Allocation, identity
+from core.model.applications import Application
+from core.model.queues import Queue
 from core.model.shapes import Vector
-from core.partition import audit
+from core.partition import audit, status
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
+from core.policies import user_limits
 
 RM: Final = "rm-1"
 NO_ANSWER: Final = "no answer"
@@ -259,17 +264,33 @@ class Configuration:
             config["preemption"] = preemption
         self._partitions.append(config)
 
-    def queue(self, line: Line) -> None:
+    def _place(self, path: str) -> dict[str, Any]:
+        """The queue at *path*, made as it is first met."""
         if not self._partitions:
             self.partition(Line("partition", [], {}))
-        place = self._partitions[-1]["queues"][0]
-        for name in line.name.split(".")[1:]:
+        place: dict[str, Any] = self._partitions[-1]["queues"][0]
+        for name in path.split(".")[1:]:
             children = place.setdefault("queues", [])
             found = next((child for child in children if child["name"] == name), None)
             if found is None:
                 found = _bare(name)
                 children.append(found)
             place = found
+        return place
+
+    def limit(self, line: Line) -> None:
+        limit: dict[str, Any] = {"limit": ""}
+        for key in ("users", "groups"):
+            if key in line.options:
+                limit[key] = line.options[key].split(",")
+        if "max" in line.options:
+            limit["maxresources"] = _quantities(amounts(line.options["max"]))
+        if "apps" in line.options:
+            limit["maxapplications"] = int(line.options["apps"])
+        self._place(line.name).setdefault("limits", []).append(limit)
+
+    def queue(self, line: Line) -> None:
+        place = self._place(line.name)
         if line.flag("parent"):
             place["parent"] = True
         for key, value in line.options.items():
@@ -312,7 +333,7 @@ class Stage:
             first = request[0]
             if "at" in first.options:
                 self._move_to(time_ns(first.options.pop("at")))
-            if first.directive in ("partition", "queue", "yaml"):
+            if first.directive in ("partition", "queue", "limit", "yaml"):
                 self._configure(first)
                 continue
             if first.directive == "fresh":
@@ -334,6 +355,8 @@ class Stage:
             self._given.yaml(" ".join(line.names))
         elif line.directive == "partition":
             self._given.partition(line)
+        elif line.directive == "limit":
+            self._given.limit(line)
         else:
             self._given.queue(line)
 
@@ -378,8 +401,7 @@ class Stage:
 
     def _check(self) -> None:
         """Books and laws after every step."""
-        status = self.engine.status()
-        for described in status.partitions:
+        for described in self.engine.status().partitions:
             state = self.engine.partition(described.name)
             broken = audit.check(state) if state is not None else []
             if broken:
@@ -513,6 +535,7 @@ class Stage:
             foreign=options.get("kind", "default") if foreign else "",
             legacy=line.flag("legacy"),
             max_allocations=int(options.get("maxallocations", "1")),
+            instance=int(options.get("instance", "0")),
         )
 
     def _release(self, line: Line) -> ReleaseSpec:
@@ -521,17 +544,18 @@ class Stage:
         return ReleaseSpec(
             _partition(line),
             "" if foreign else self._application_of(line),
-            "" if line.name == "*" else line.name,
+            "" if line.name in ("*", "-") else line.name,
             int(kind) if kind.isdigit() else TerminationType[kind],
+            allocation_id=line.options.get("id", ""),
         )
 
     def _status(self) -> list[str]:
-        status = self.engine.status()
-        answers = [f"manager {status.rm_id or 'nobody'}"]
+        core = self.engine.status()
+        answers = [f"manager {core.rm_id or 'nobody'}"]
         answers += [
             f"partition {p.name} nodes={p.nodes} asks={p.asks} allocations={p.allocations} "
             f"reservations={p.reservations} capacity={shown(p.capacity)}"
-            for p in status.partitions
+            for p in core.partitions
         ]
         return answers
 
@@ -636,12 +660,12 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             why = "" if message in _DEFAULT_EVENTS else f" {message}"
             return f"app {application_id} {state}{why}"
         case Allocated(spec, node_id, _):
-            return f"allocate {spec.key} on {node_id}"
-        case Released(partition, application_id, key, termination, _):
+            return f"allocate {_instance(spec.key, spec.instance)} on {node_id}"
+        case Released(partition, application_id, key, termination, _, instance):
             preemptor = preemptors.get((application_id, key))
             by = f" for={preemptor}" if preemptor and termination == TerminationType.PREEMPTED_BY_SCHEDULER else ""
             where = "" if partition == full_partition_name(RM, "") else f" partition={partition}"
-            return f"release {key} {TerminationType(termination).name}{by}{where}"
+            return f"release {_instance(key, instance)} {TerminationType(termination).name}{by}{where}"
         case AskReleased(_, _, key, termination, _):
             return f"release-ask {key} {TerminationType(termination).name}"
         case AllocationRejected(key, _, reason, legacy):
@@ -657,6 +681,10 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
         case PreemptionDecided(key=key, outcome=outcome):
             return f"refuse {key} {outcome}"
     raise AssertionError(f"nobody knows how to show {effect!r}")
+
+
+def _instance(key: str, instance: int) -> str:
+    return f"{key}#{instance}" if instance else key
 
 
 def _token(reason: str) -> str:
@@ -689,6 +717,8 @@ def _show_queue(state: PartitionState, path: str, fields: list[str]) -> str:
         "apps": lambda: len(queue.applications),
         "kind": lambda: ("managed" if queue.managed else "dynamic") + (" leaf" if queue.leaf else " parent"),
         "maxapplications": lambda: queue.max_applications,
+        "running": lambda: queue.running,
+        "allocating": lambda: len(queue.allocating),
         "sort": lambda: queue.properties.sort_policy,
         "victims": lambda: queue.properties.preemption_policy,
     }
@@ -724,6 +754,8 @@ def _show_app(state: PartitionState, application_id: str, fields: list[str]) -> 
         "state": lambda: application.state,
         "queue": lambda: application.queue.path,
         "user": lambda: application.user,
+        "group": lambda: application.limit_group or "-",
+        "headroom": lambda: _headroom(state, application),
         "pending": lambda: shown(state.types.resources(application.pending)),
         "real": lambda: shown(state.types.resources(application.real)),
         "placeholder": lambda: shown(state.types.resources(application.placeholder)),
@@ -738,8 +770,21 @@ def _show_app(state: PartitionState, application_id: str, fields: list[str]) -> 
     return f"app {application_id} {_fields(known, fields, 'state')}"
 
 
+def _headroom(state: PartitionState, application: Application) -> str:
+    """What the limits of its user and group leave; ``unlimited`` without any."""
+    left = user_limits.headroom(application.accounts)
+    return shown(state.types.resources(left)) if left else "unlimited"
+
+
+def _show_user(state: PartitionState, user: str, _: list[str]) -> str:
+    """What the status says of a user."""
+    found = next((each for each in status.describe(state, audited=False).users if each.user == user), None)
+    return f"user {user} absent" if found is None else f"user {user} used={shown(found.used)} apps={found.applications}"
+
+
 def _show_request(state: PartitionState, key: str, fields: list[str]) -> str:
-    request = state.requests.get(key)
+    visible, _, instance = key.partition("#")
+    request = state.requests.get(identity(visible, int(instance or 0)))
     if request is None:
         return f"request {key} absent"
 
@@ -780,6 +825,13 @@ def _waiting_room(state: PartitionState, request: Allocation) -> str:
     for queue in state.queues.values():
         if any(groups is room for groups in queue.parked.values()):
             return queue.path
+        for account in queue.accounts.values():
+            if any(groups is room for groups in account.parked.values()):
+                return f"{account.kind}:{account.name}@{queue.path}"
+    gate = request.application.held_at
+    if gate is not None and room is request.application.held_groups:
+        where = gate.path if isinstance(gate, Queue) else f"{gate.kind}:{gate.name}@{gate.queue.path}"
+        return f"applications:{where}"
     return "room" if any(groups is room for groups in state.no_room.values()) else request.spec.required_node
 
 
@@ -796,6 +848,7 @@ _SHOWN: Final[dict[str, Callable[[PartitionState, str, list[str]], str]]] = {
     "node": _show_node,
     "app": _show_app,
     "request": _show_request,
+    "user": _show_user,
     "total": _show_total,
     "attempts": _show_attempts,
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from core.domain.effects import Allocated
 from core.model.allocations import Allocation
-from core.partition import ledger, lifecycle, preempting
+from core.partition import instances, ledger, lifecycle, preempting
 from core.partition.gangs import pools
 from core.partition.state import PartitionState
 
@@ -20,7 +20,7 @@ def confirm(state: PartitionState, placeholder: Allocation, now_ns: int) -> None
 def swap(state: PartitionState, placeholder: Allocation) -> Allocation:
     """Book the end of *placeholder* and the start of its replacement, which is returned."""
     real = ledger.replacement_confirmed(state, placeholder)
-    del state.requests[placeholder.key]
+    instances.forget(state, placeholder)
     pools.placeholder_replaced(state, placeholder)
     return real
 

@@ -65,9 +65,10 @@ def dismiss(state: PartitionState, placeholders: Iterable[Allocation], message: 
             Released(
                 state.name,
                 placeholder.application.application_id,
-                placeholder.key,
+                placeholder.spec.key,
                 TerminationType.TIMEOUT,
                 message,
+                placeholder.spec.instance,
             )
         )
 

@@ -138,9 +138,10 @@ def commit(state: PartitionState, pair: Pair, now_ns: int) -> None:
         Released(
             state.name,
             placeholder.application.application_id,
-            placeholder.key,
+            placeholder.spec.key,
             TerminationType.PLACEHOLDER_REPLACED,
-            f"replaced by {ask.key}",
+            f"replaced by {ask.spec.key}",
+            placeholder.spec.instance,
         )
     )
 

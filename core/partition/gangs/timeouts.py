@@ -40,7 +40,7 @@ def _give_up(state: PartitionState, application: Application, now_ns: int) -> No
         removal.withdraw_ask(state, ask)
         if ask.spec.legacy:
             name = application.application_id
-            state.effects.append(AskReleased(state.name, name, ask.key, TerminationType.TIMEOUT, message))
+            state.effects.append(AskReleased(state.name, name, ask.spec.key, TerminationType.TIMEOUT, message))
     placeholders.dismiss_all(state, application, message)
     state.effects.extend(
         removal.released(state, ask, TerminationType.TIMEOUT, message) for ask in pending if not ask.spec.legacy

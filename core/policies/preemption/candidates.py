@@ -160,7 +160,7 @@ class Candidates:
             dropped["law 3"] += 1
             return None
         return (
-            adjusted, -allocation.created_ns, application.preempted_count, allocation.spec.key, allocation, kind,
+            adjusted, -allocation.created_ns, application.preempted_count, allocation.key, allocation, kind,
         )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ class RankedLeaf:
         for allocation in allocations:
             spec = allocation.spec
             if not spec.required_node:
-                entry = (spec.priority, -allocation.created_ns, spec.key, allocation)
+                entry = (spec.priority, -allocation.created_ns, allocation.key, allocation)
                 self.by_priority[reluctance(allocation)].append(entry)
         for entries in self.by_priority:
             entries.sort()

@@ -60,6 +60,7 @@ class GetStatusResponse(_message.Message):
     CORE_VERSION_FIELD_NUMBER: _builtins.int
     CONFIGURATION_CHECKSUM_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    UNROUTED_ENTRIES_FIELD_NUMBER: _builtins.int
     CONFIGURATION_VERSION_FIELD_NUMBER: _builtins.int
     CONFIGURATION_PROBLEM_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
@@ -68,6 +69,8 @@ class GetStatusResponse(_message.Message):
     """Version of the core."""
     configuration_checksum: _builtins.str
     """Checksum of the queue configuration in force: SHA-256 in upper-case hexadecimal digits. Empty: none."""
+    unrouted_entries: _builtins.int
+    """Request entries that are never answered and named no partition there is, since the RM registered."""
     configuration_version: _builtins.int
     """Number of the configuration in force, see ConfigurationService.GetConfigurationHistory. 0: none."""
     configuration_problem: _builtins.str
@@ -85,12 +88,13 @@ class GetStatusResponse(_message.Message):
         core_version: _builtins.str = ...,
         configuration_checksum: _builtins.str = ...,
         partitions: _abc.Iterable[Global___PartitionStatus] | None = ...,
+        unrouted_entries: _builtins.int = ...,
         configuration_version: _builtins.int = ...,
         configuration_problem: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration_checksum", b"configuration_checksum", "configuration_problem", b"configuration_problem", "configuration_version", b"configuration_version", "core_version", b"core_version", "partitions", b"partitions", "rm_id", b"rm_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration_checksum", b"configuration_checksum", "configuration_problem", b"configuration_problem", "configuration_version", b"configuration_version", "core_version", b"core_version", "partitions", b"partitions", "rm_id", b"rm_id", "unrouted_entries", b"unrouted_entries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -122,6 +126,26 @@ class PartitionStatus(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class IgnoredEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     NODE_COUNT_FIELD_NUMBER: _builtins.int
     PENDING_ASK_COUNT_FIELD_NUMBER: _builtins.int
@@ -135,6 +159,7 @@ class PartitionStatus(_message.Message):
     PREEMPTION_TRIGGERED_FIELD_NUMBER: _builtins.int
     QUEUES_FIELD_NUMBER: _builtins.int
     USERS_FIELD_NUMBER: _builtins.int
+    IGNORED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"[rm_id]name"."""
     node_count: _builtins.int
@@ -167,6 +192,12 @@ class PartitionStatus(_message.Message):
     def users(self) -> _containers.RepeatedCompositeFieldContainer[Global___UserStatus]:
         """Users that hold something, by name."""
 
+    @_builtins.property
+    def ignored(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Request entries that are never answered and had no effect, by cause ("unknown-key", "no-change"), since the RM
+        registered. A missing cause is 0.
+        """
+
     def __init__(
         self,
         *,
@@ -183,10 +214,11 @@ class PartitionStatus(_message.Message):
         preemption_triggered: _builtins.int = ...,
         queues: _abc.Iterable[Global___QueueStatus] | None = ...,
         users: _abc.Iterable[Global___UserStatus] | None = ...,
+        ignored: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "invariant_violations", b"invariant_violations", "law_checks", b"law_checks", "law_violations", b"law_violations", "name", b"name", "node_count", b"node_count", "pending_ask_count", b"pending_ask_count", "preemption_attempts", b"preemption_attempts", "preemption_triggered", b"preemption_triggered", "queues", b"queues", "reservation_count", b"reservation_count", "total", b"total", "users", b"users"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "ignored", b"ignored", "invariant_violations", b"invariant_violations", "law_checks", b"law_checks", "law_violations", b"law_violations", "name", b"name", "node_count", b"node_count", "pending_ask_count", b"pending_ask_count", "preemption_attempts", b"preemption_attempts", "preemption_triggered", b"preemption_triggered", "queues", b"queues", "reservation_count", b"reservation_count", "total", b"total", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -205,13 +205,8 @@ def test_keys_not_enforced_yet_are_said_once_each() -> None:
 
 def test_every_key_not_enforced_can_be_met() -> None:
     """The table holds no row that nothing leads to."""
-    limit = {"users": ["bob"], "maxapplications": 1}
-    children = [
-        queue("a", limits=[limit]),
-        queue("b", maxapplications=1),
-    ]
     text = partition_text(
-        root(*children),
+        root(queue("a")),
         usergroupresolver={"type": "os"},
         preemption={"quotapreemptionenabled": True, "monitor": {"enabled": True}, "governor": {}},
     )

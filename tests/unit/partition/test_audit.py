@@ -7,8 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from core.domain.application_states import AppState
+from core.model.allocations import identity
+from core.model.users import Account, AccountKind
 from core.partition import audit
 from core.partition.state import PartitionState
+from core.partition.waiting import hold_back, park_below_limit
 from tests.scenarios.language import Stage
 
 Damage = Callable[[PartitionState], object]
@@ -16,6 +19,7 @@ Damage = Callable[[PartitionState], object]
 
 def partition() -> PartitionState:
     stage = Stage()
+    stage.play(["limit root users=* max={vcore=99000} apps=9", "queue root.a"])
     stage.play(["node n1", "node n2", "foreign f node=n1 vcore=1", "app app1", "ask k", "cycle", "ask big vcore=99000"])
     state = stage.engine.partition("[rm-1]default")
     assert state is not None
@@ -24,6 +28,33 @@ def partition() -> PartitionState:
 
 def _bump(vector: list[int]) -> None:
     vector[0] += 1
+
+
+def _account(state: PartitionState) -> Account:
+    return state.root.accounts[AccountKind.USER, "user"]
+
+
+def _park_without_need(state: PartitionState) -> None:
+    (group,) = state.applications["app1"].groups.values()
+    park_below_limit(group, group.shape, _account(state))
+    _account(state).used[0] -= 1000
+
+
+def _hold_back_without_need(state: PartitionState) -> None:
+    hold_back(state.applications["app1"], state.root)
+
+
+def _leave_while_held(state: PartitionState) -> None:
+    _hold_back_without_need(state)
+    state.applications["app1"].held_at = None
+
+
+def _count_running(state: PartitionState) -> None:
+    state.root.running += 1
+
+
+def _count_starting(state: PartitionState) -> None:
+    state.applications["app1"].allocating = True
 
 
 def _prioritise(state: PartitionState) -> None:
@@ -109,6 +140,16 @@ def _miscount(state: PartitionState) -> None:
         ("I1", lambda state: _bump(state.root.pending)),
         ("A.1-1", lambda state: _bump(state.root.preempting)),
         ("A.1-1", lambda state: _bump(state.root.claimed)),
+        ("I3", lambda state: _bump(_account(state).used)),
+        ("I3", lambda state: _account(state).holders.clear()),
+        ("I3", lambda state: _account(state).applications.clear()),
+        ("I3", lambda state: state.root.accounts.clear()),
+        ("I3", lambda state: setattr(state.applications["app1"], "accounts", ())),
+        ("S-22", _count_running),
+        ("S-10", _count_starting),
+        ("W", _park_without_need),
+        ("W", _hold_back_without_need),
+        ("W", _leave_while_held),
         ("I9", _prioritise),
         ("I8", lambda state: state.requests.pop("k")),
         ("I8", lambda state: state.nodes.pop("n1" if state.requests["k"].node is state.nodes["n1"] else "n2")),
@@ -130,3 +171,20 @@ def test_the_fixture_is_what_it_seems() -> None:
     state = partition()
     assert state.applications["app1"].state is AppState.RUNNING
     assert [request.pending for request in state.requests.values()] == [False, True]
+
+
+def test_a_shared_key_that_lost_track_is_found() -> None:
+    """I8: who shares a key with whom follows from the records."""
+    stage = Stage()
+    stage.play(["app app1", "ask k legacy maxallocations=2"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    assert audit.check(state) == []
+    del state.instances["k"][1]
+    assert [broken.rule for broken in audit.check(state)] == ["I8"]
+
+
+def test_no_key_can_pass_for_one_of_several() -> None:
+    """The names under which the core keeps instances of a key are refused as keys."""
+    stage = Stage()
+    assert stage.play(["app app1", f"ask {identity('k', 1)}"])[1].endswith(" invalid-key")

@@ -18,12 +18,14 @@ from core.domain.commands import (
     Fault,
     NodeAction,
     RegisterManager,
+    UnregisterManager,
     UpdateAllocations,
     UpdateApplications,
     UpdateConfiguration,
     UpdateNodes,
 )
 from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted, PredicatesAsked
+from core.domain.reasons import Ignored
 from core.domain.resources import NOTHING
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
 from core.partition.what_if import WhatIf
@@ -82,6 +84,13 @@ class FakeEngine:
             case UpdateAllocations():
                 self.pending.extend(command.allocations)
                 return []
+            case UnregisterManager():
+                if command.rm_id != self.rm_id:
+                    raise CommandRefused(Fault.UNKNOWN_MANAGER, f"{command.rm_id} is not registered")
+                self.rm_id = self.checksum = ""
+                self.pending.clear()
+                return []
+        raise AssertionError(f"nobody told the fake engine what to do with {command}")
 
     def prepare(self, text: str, configuration: Configuration) -> None:
         self.configuration = configuration
@@ -107,6 +116,9 @@ class FakeEngine:
     def preempt(self, now_ns: int) -> list[Effect]:
         self.preempted_at.append(now_ns)
         return []
+
+    def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
+        self.observer = observer
 
     def next_wakeup_ns(self) -> int | None:
         return self.wakeup_ns

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kornel.v1.status_pb2 import AskFailure, ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus
+from kornel.v1.status_pb2 import (
+    AskFailure,
+    ExplainAskResponse,
+    GetStatusResponse,
+    PartitionStatus,
+    QueueStatus,
+    UserStatus,
+)
 from typer.testing import CliRunner
 
 from core.cli import app
@@ -86,6 +93,7 @@ def test_status_as_text() -> None:
                     QueueStatus(path="root", state="Active", used={"vcore": 1}),
                     QueueStatus(path="root.a", state="Draining"),
                 ],
+                users=[UserStatus(user="bob", used={"vcore": 1}, application_count=2)],
             )
         ],
     )
@@ -94,6 +102,7 @@ def test_status_as_text() -> None:
     assert "  total memory=5 vcore=10" in lines
     assert any(line.split()[:4] == ["root", "0", "vcore=1", "-"] for line in lines)
     assert any("root.a (draining)" in line for line in lines)
+    assert any(line.split() == ["bob", "2", "vcore=1"] for line in lines)
 
 
 def test_an_ask_as_text() -> None:

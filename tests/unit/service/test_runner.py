@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import ApplicationUpdated, Effect, NodeAccepted, PreemptionDecided
-from core.domain.reasons import Outcome
+from core.domain.reasons import Ignored, Outcome
 from core.service.clock import SECOND_NS, ManualClock
 from core.service.garbage import GarbageKeeper
 from core.service.logs import LogFormat, LogLevel, build_logger
@@ -397,3 +398,37 @@ async def test_preemption_decisions_are_logged_not_sent() -> None:
         await r.until(lambda: r.metrics.preemption_decisions == 1)
         assert r.metrics.queued_entries == 0
         assert "TRIGGERED" in r.log.getvalue()
+
+
+async def test_entries_without_effect_are_counted_and_logged() -> None:
+    """What is never answered shows in a metric by cause, and in the debug log with rmID, ID and cause (15)."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        r.engine.observer(Ignored.UNKNOWN_KEY, "k")
+        r.engine.observer(Ignored.UNKNOWN_KEY, "l")
+        r.engine.observer(Ignored.NO_CHANGE, "n1")
+        assert r.metrics.items_ignored == {"unknown-key": 2, "no-change": 1}
+        assert r.metrics.as_dict()["items_ignored"] == 3
+        line = json.loads(r.log.getvalue().splitlines()[0])
+        assert (line["level"], line["rm_id"], line["item"], line["cause"]) == ("debug", "rm-1", "k", "unknown-key")
+
+
+async def test_idle_returns_when_everything_queued_is_done() -> None:
+    """Whoever waits for the task to rest sees the effects of all that was queued before, slices included."""
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        stream = r.board.open(Kind.ALLOCATION)
+        await r.runner.submit(stream, asks(*(str(n) for n in range(9))))
+        await r.runner.idle()
+        assert len(r.drain(stream)) == 9
+
+
+async def test_nobody_waits_for_a_task_that_goes_down() -> None:
+    """Waiting for rest ends when the runner is told to stop."""
+    engine = FakeEngine()
+    async with running(engine) as r:
+        await r.runner.call(MANAGER)
+        waiting = asyncio.create_task(r.runner.idle())
+        r.runner.stop()
+        with pytest.raises(ShuttingDown):
+            await asyncio.wait_for(waiting, 5)

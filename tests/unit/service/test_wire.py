@@ -187,21 +187,58 @@ def test_older_asks_become_asks_without_a_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "key"),
+    ("message", "key", "allocation_id"),
     [
-        (si.AllocationRelease(allocationKey="k"), "k"),
-        (si.AllocationRelease(allocationID="k-0"), "k"),
-        (si.AllocationRelease(UUID="k-0"), "k"),
-        (si.AllocationRelease(UUID="k"), "k"),
-        (si.AllocationRelease(allocationKey="k-0"), "k-0"),
-        (si.AllocationRelease(), ""),
+        (si.AllocationRelease(allocationKey="k"), "k", ""),
+        (si.AllocationRelease(allocationID="k-0"), "", "k-0"),
+        (si.AllocationRelease(UUID="k-0"), "", "k-0"),
+        (si.AllocationRelease(UUID="k"), "", "k"),
+        (si.AllocationRelease(allocationKey="k-0"), "k-0", ""),
+        (si.AllocationRelease(allocationKey="k", allocationID="k-3", UUID="k-3"), "k", "k-3"),
+        (si.AllocationRelease(), "", ""),
     ],
 )
-def test_releases_name_the_key_however_old_they_are(message: si.AllocationRelease, key: str) -> None:
-    """UUID and allocationID lead to the key; a key that merely looks like an ID is left alone (3.4, case 156)."""
+def test_releases_name_key_and_id(message: si.AllocationRelease, key: str, allocation_id: str) -> None:
+    """UUID and allocationID reach the engine as they are: only it knows which key they belong to (3.4, case 156)."""
     request = si.AllocationRequest(releases=si.AllocationReleasesRequest(allocationsToRelease=[message]))
     (command,) = Decoder().allocation_commands(request)
-    assert command.releases[0].key == key
+    assert (command.releases[0].key, command.releases[0].allocation_id) == (key, allocation_id)
+
+
+@pytest.mark.parametrize(
+    ("message", "instance"),
+    [
+        (si.Allocation(allocationKey="k"), 0),
+        (si.Allocation(allocationKey="k", allocationID="k-0"), 0),
+        (si.Allocation(allocationKey="k", allocationID="k-7"), 7),
+        (si.Allocation(allocationKey="k", UUID="k-7"), 7),
+        (si.Allocation(allocationKey="k-7", UUID="k-7"), 0),
+        (si.Allocation(allocationKey="k-0", allocationID="k-0-3"), 3),
+        (si.Allocation(allocationKey="k", allocationID="k-07"), 0),
+        (si.Allocation(allocationKey="k", allocationID="k-10000"), 0),
+        (si.Allocation(allocationKey="k", allocationID="k--1"), 0),
+        (si.Allocation(allocationKey="0a1b", UUID="5f3c-112233445566"), 0),
+    ],
+)
+def test_reported_allocations_say_which_of_their_key_they_are(message: si.Allocation, instance: int) -> None:
+    """An ID that a core made of the key tells the instance; any other ID, and none, is the first (3.4)."""
+    (command,) = Decoder().allocation_commands(si.AllocationRequest(allocations=[message]))
+    assert command.allocations[0].instance == instance
+
+
+def test_asks_that_mean_many_allocations_are_split() -> None:
+    """One command never means much more than a piece, however few asks say so."""
+    sizes = (1_000, 900, 200, 5_000, 1, -5, 1_999, 2)
+    asks = [si.AllocationAsk(allocationKey=f"k{n}", maxAllocations=size) for n, size in enumerate(sizes)]
+    commands = list(Decoder().allocation_commands(si.AllocationRequest(asks=asks)))
+    assert [[spec.max_allocations for spec in command.allocations] for command in commands] == [
+        [1_000, 900],
+        [200],
+        [5_000],
+        [1, -5],
+        [1_999],
+        [2],
+    ]
 
 
 def test_termination_numbers_of_newer_shims_pass() -> None:
@@ -392,9 +429,23 @@ def test_a_new_allocation_says_what_the_core_has_to_say() -> None:
                 originator=True,
                 preemptionPolicy=si.PreemptionPolicy(allowPreemptSelf=True),
                 allocationID="k-0",
+                UUID="k-0",
             )
         ]
     )
+
+
+def test_allocations_that_share_a_key_differ_in_their_id() -> None:
+    """The IDs of G2 number the allocations of one ask, in `new` and in `released` (3.4)."""
+    specs = [AllocationSpec("k", "app", "[rm-1]default", None, instance=number) for number in (0, 12)]
+    raw = Encoder().allocations([Allocated(spec, "n1", Resources()) for spec in specs])
+    assert [(e.allocationKey, e.allocationID, e.UUID) for e in si.AllocationResponse.FromString(raw).new] == [
+        ("k", "k-0", "k-0"),
+        ("k", "k-12", "k-12"),
+    ]
+    raw = Encoder().allocations([Released("[rm-1]default", "app", "k", TerminationType.TIMEOUT, "", 12)])
+    (released,) = si.AllocationResponse.FromString(raw).released
+    assert (released.allocationKey, released.allocationID, released.UUID) == ("k", "k-12", "k-12")
 
 
 def test_policy_is_sent_even_if_it_says_no_to_both() -> None:
@@ -424,6 +475,8 @@ def test_releases_and_rejections_are_encoded() -> None:
         partitionName="[rm-1]default",
         applicationID="app",
         allocationKey="k",
+        allocationID="k-0",
+        UUID="k-0",
         terminationType=si.TIMEOUT,
         message="why",
     )

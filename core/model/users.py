@@ -1,0 +1,107 @@
+"""Users and groups in a queue: what they may hold there, what they hold, and which asks and applications wait for it.
+
+An :class:`Account` exists only where a limit applies, so a partition without limits keeps none and pays nothing
+(config.md 10.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from core.model.keyed_heap import KeyedHeap
+from core.model.shapes import Pairs, Shape, Vector
+
+if TYPE_CHECKING:
+    from core.model.allocations import Room
+    from core.model.applications import Application
+    from core.model.queues import Queue
+
+WILDCARD: Final = "*"
+
+
+class Limit(NamedTuple):
+    """What one user or group may have in one queue and below.
+
+    max               by type index; absent: not limited, 0: none of this type
+    max_applications  that hold something at once; 0: not limited
+    """
+
+    max: Mapping[int, int]
+    max_applications: int
+
+
+class QueueLimits(NamedTuple):
+    """The limits written at one queue, by name or ``*``; groups in the order of the configuration."""
+
+    users: Mapping[str, Limit]
+    groups: Mapping[str, Limit]
+
+
+NO_LIMITS: Final = QueueLimits(MappingProxyType({}), MappingProxyType({}))
+
+
+class AccountKind(StrEnum):
+    """Whose account it is."""
+
+    USER = "user"
+    GROUP = "group"
+
+
+class Account:
+    """One user, or one group, in one queue and below.
+
+    A user that only ``*`` names has an account of its own. The group ``*`` has one account for everybody it was chosen
+    for (config.md 10.2).
+    """
+
+    __slots__ = (
+        "applications", "held_back", "holders", "kind", "limit", "max_applications", "name", "parked", "queue", "used",
+    )  # fmt: skip
+
+    def __init__(self, kind: AccountKind, name: str, queue: Queue, limit: Limit, width: int) -> None:
+        self.kind: Final = kind
+        self.name: Final = name
+        self.queue: Final = queue
+        self.limit: Final = limit
+        self.max_applications: Final = limit.max_applications
+        self.used: Vector = [0] * width
+        """Held by its applications, placeholders included."""
+        self.applications: dict[Application, None] = {}
+        """All applications whose usage is booked here."""
+        self.holders: dict[Application, None] = {}
+        """Those that hold an allocation."""
+        self.parked: dict[Shape, Room] = {}
+        """Ask groups that this limit keeps back, by shape."""
+        self.held_back: dict[Queue, KeyedHeap[Application]] = {}
+        """Applications that may not start because too many hold something, by leaf."""
+
+    def admits(self, pairs: Pairs) -> bool:
+        """Whether *pairs* fit under this limit. Usage above the limit leaves no room, types without one all of it."""
+        most, used = self.limit.max, self.used
+        for t, amount in pairs:
+            ceiling = most.get(t)
+            if ceiling is not None and used[t] + amount > ceiling:
+                return False
+        return True
+
+    def headroom(self) -> dict[int, int]:
+        """What is left of each limited type; negative above the limit."""
+        return {t: most - self.used[t] for t, most in self.limit.max.items()}
+
+    def open(self) -> bool:
+        """Whether one more application may start to hold something."""
+        return not self.max_applications or len(self.holders) < self.max_applications
+
+    def charge(self, pairs: Pairs) -> None:
+        for t, amount in pairs:
+            self.used[t] += amount
+
+    def refund(self, pairs: Pairs) -> None:
+        for t, amount in pairs:
+            self.used[t] -= amount
+
+    def __repr__(self) -> str:
+        return f"Account({self.kind} {self.name} in {self.queue.path})"

@@ -1,0 +1,85 @@
+"""Several requests under one key: what an ask of the older generation means by ``maxAllocations`` (protocol.md 3.4).
+
+Each is a request of its own, kept under a name that nobody outside sees. ``maxAllocations`` is how many allocations the
+key is to have in total: sending an ask again changes nothing, and one that was released is asked for again when the
+shim repeats the ask.
+
+What a release names: an ID one instance; a key all allocations that have it, or, if there are none, all its asks. A
+release that confirms what the core started means, given a key alone, only those the core wants to end.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.domain.allocation_ids import taken_apart
+from core.domain.commands import ReleaseSpec, TerminationType
+from core.model.allocations import Allocation, identity
+from core.partition.state import PartitionState
+
+_CONFIRMATIONS: Final = (
+    TerminationType.TIMEOUT,
+    TerminationType.PREEMPTED_BY_SCHEDULER,
+    TerminationType.PLACEHOLDER_REPLACED,
+)
+
+
+def remember(state: PartitionState, request: Allocation) -> None:
+    """Make *request* known by its key."""
+    state.requests[request.key] = request
+    spec = request.spec
+    if not spec.instance and spec.key not in state.instances:
+        return
+    siblings = state.instances.get(spec.key)
+    if siblings is None:
+        first = state.requests.get(spec.key)
+        siblings = state.instances[spec.key] = {} if first is None else {0: first}
+    siblings[spec.instance] = request
+
+
+def forget(state: PartitionState, request: Allocation) -> None:
+    """*request* is gone, and its key free for another one."""
+    del state.requests[request.key]
+    spec = request.spec
+    siblings = state.instances.get(spec.key)
+    if siblings is not None:
+        del siblings[spec.instance]
+        if not siblings:
+            del state.instances[spec.key]
+
+
+def of_key(state: PartitionState, key: str) -> list[Allocation]:
+    """All requests under *key*, by instance."""
+    siblings = state.instances.get(key)
+    if siblings is not None:
+        return [siblings[number] for number in sorted(siblings)]
+    only = state.requests.get(key)
+    return [] if only is None else [only]
+
+
+def any_of(state: PartitionState, key: str) -> Allocation | None:
+    """One of the requests under *key*; all are of one application."""
+    found = state.requests.get(key)
+    if found is None and key in state.instances:
+        found = next(iter(state.instances[key].values()))
+    return found
+
+
+def named(state: PartitionState, spec: ReleaseSpec) -> list[str]:
+    """The names of everything that a release by ID, or by a key that several share, means."""
+    key = spec.key
+    if spec.allocation_id:
+        parts = taken_apart(spec.allocation_id)
+        if parts is not None and key in ("", parts[0]):
+            name = identity(*parts)
+            if name in state.requests or key:
+                return [name]
+        # An ID that this core did not make: shims up to 1.4 may call an allocation that they report by its own key.
+        key = key or spec.allocation_id
+    found = of_key(state, key)
+    if len(found) <= 1:
+        return [found[0].key if found else key]
+    allocated = [request for request in found if not request.pending]
+    if spec.termination in _CONFIRMATIONS:
+        allocated = [request for request in allocated if request.preempted or request.released] or allocated
+    return [request.key for request in allocated or found]

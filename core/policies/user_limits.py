@@ -1,0 +1,84 @@
+"""Which user and group limits bind an application, and what they leave it. Rules: config.md 10.2, 10.3, 11."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from core.domain.commands import ApplicationSpec
+from core.model.queues import Queue
+from core.model.shapes import Pairs
+from core.model.users import WILDCARD, Account, AccountKind, Limit
+
+FORCED_GROUP: Final = "nogroup"
+"""The group of a forced application that comes without a user."""
+
+
+def groups_of(spec: ApplicationSpec, user: str) -> tuple[str, ...]:
+    """The groups of the owner: as submitted, else one called like the user (protocol.md 6.1)."""
+    if spec.groups:
+        return spec.groups
+    return (user,) if spec.user else (FORCED_GROUP,)
+
+
+def choose_group(leaf: Queue, groups: Iterable[str]) -> str | None:
+    """The one group an application counts for: decided by the lowest queue whose limits know a group of its owner.
+
+    There, the first such group in the order of the configuration, not of the owner; else ``*`` if listed.
+    ``None``: no group limit binds it.
+    """
+    members = frozenset(groups)
+    for queue in leaf.lineage():
+        for name in queue.limits.groups:
+            if name in members or name == WILDCARD:
+                return name
+    return None
+
+
+def binding(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[Queue, AccountKind, str, Limit]]:
+    """Every limit on the path of *leaf* that binds *user* or *group*, the root's first, the user's before the group's.
+
+    A queue's limit for the user by name hides its ``*``; a group is bound by limits of its own name only.
+    """
+    for queue in reversed(leaf.lineage()):
+        users, groups = queue.limits
+        if users:
+            limit = users.get(user) or users.get(WILDCARD)
+            if limit is not None:
+                yield queue, AccountKind.USER, user, limit
+        if group is not None and group in groups:
+            yield queue, AccountKind.GROUP, group, groups[group]
+
+
+def exceeded(accounts: Iterable[Account], pairs: Pairs) -> Account | None:
+    """The first of *accounts* under whose limit *pairs* do not fit; ``None`` when they fit under all."""
+    for account in accounts:
+        if not account.admits(pairs):
+            return account
+    return None
+
+
+class Shortfall(NamedTuple):
+    """One type of which an ask wants more than a limit leaves; ``left`` is negative above the limit."""
+
+    type: int
+    asked: int
+    left: int
+    most: int
+
+
+def shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
+    """The numbers behind a ``user-quota``: every type of *pairs* that *account* does not admit."""
+    left = account.headroom()
+    return tuple(
+        Shortfall(t, amount, left[t], account.limit.max[t]) for t, amount in pairs if t in left and amount > left[t]
+    )
+
+
+def headroom(accounts: Iterable[Account]) -> dict[int, int]:
+    """What the limits leave together, by type; an absent type is not limited, a negative amount counts as 0."""
+    least: dict[int, int] = {}
+    for account in accounts:
+        for t, left in account.headroom().items():
+            least[t] = min(left, least.get(t, left))
+    return least

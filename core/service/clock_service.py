@@ -1,0 +1,49 @@
+"""``kornel.v1.TestClockService``: moves the clock of a core that was started with one that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from kornel.v1 import test_clock_pb2 as pb
+from structlog.typing import FilteringBoundLogger
+
+from core.service.clock import ManualClock
+from core.service.rpc import Handler, unary
+from core.service.runner import PartitionRunner
+from core.service.status_codes import InvalidRequest
+
+LATEST_NS: Final = 2**63 - 1
+"""What the wire can carry: in the year 2262."""
+
+
+class TestClockService:
+    """Stops at every time at which something falls due, so that each timer sees its own. One caller at a time."""
+
+    def __init__(self, runner: PartitionRunner, clock: ManualClock, *, logger: FilteringBoundLogger) -> None:
+        self._runner = runner
+        self._clock = clock
+        self._logger = logger
+        self._turn = asyncio.Lock()
+
+    def handlers(self) -> dict[str, Handler]:
+        """The calls by method name."""
+        return {"AdvanceClock": unary(pb.AdvanceClockRequest, self._advance, self._logger)}
+
+    async def _advance(self, request: pb.AdvanceClockRequest) -> pb.AdvanceClockResponse:
+        if request.by_ns < 0:
+            raise InvalidRequest(f"by_ns is {request.by_ns}: time does not go back")
+        async with self._turn:
+            target_ns = self._clock.now_ns() + request.by_ns
+            if target_ns > LATEST_NS:
+                raise InvalidRequest(f"by_ns is {request.by_ns}: no timestamp can carry a time after the year 2262")
+            await self._runner.idle()
+            while (due_ns := self._clock.next_call_ns()) is not None and due_ns <= target_ns:
+                self._move_to(due_ns)
+                await self._runner.idle()
+            self._move_to(target_ns)
+            await self._runner.idle()
+            return pb.AdvanceClockResponse(now_ns=self._clock.now_ns())
+
+    def _move_to(self, at_ns: int) -> None:
+        self._clock.advance(max(0, at_ns - self._clock.now_ns()))

@@ -1,0 +1,109 @@
+"""Which limits bind an application and what they leave it: config.md 10.2 and 10.3, T76 to T79, T83."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.domain.commands import ApplicationSpec
+from core.domain.settings import QueueProperties
+from core.model.queues import Queue
+from core.model.users import Account, AccountKind, Limit, QueueLimits
+from core.policies.queue_order import queue_key
+from core.policies.user_limits import Shortfall, binding, choose_group, exceeded, groups_of, headroom, shortfalls
+
+CPU, MEMORY = 0, 1
+
+
+def limits(users: dict[str, int] | None = None, groups: dict[str, int] | None = None) -> QueueLimits:
+    """Limits on CPU alone, by name."""
+    return QueueLimits(
+        {name: Limit({CPU: most}, 0) for name, most in (users or {}).items()},
+        {name: Limit({CPU: most}, 0) for name, most in (groups or {}).items()},
+    )
+
+
+def path(**at: QueueLimits) -> Queue:
+    """The last of a chain of queues with these limits, the root first."""
+    queue: Queue | None = None
+    for name, written in at.items():
+        queue = Queue(name, queue, leaf=False, properties=QueueProperties(), width=2, order_key=queue_key)
+        queue.limits = written
+    assert queue is not None
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("root", "leaf", "groups", "chosen"),
+    [
+        ({}, {}, ("dev",), None),
+        ({"dev": 1}, {}, ("dev",), "dev"),
+        ({"dev": 1}, {}, ("ops",), None),
+        ({"dev": 1, "ops": 1}, {}, ("ops", "dev"), "dev"),
+        ({"dev": 1}, {"ops": 1}, ("dev", "ops"), "ops"),
+        ({"dev": 1}, {"special": 1, "*": 1}, ("dev",), "*"),
+        ({"dev": 1}, {"special": 1, "*": 1}, ("zz", "special", "dev"), "special"),
+        ({"dev": 1, "*": 1}, {"ops": 1}, ("sales",), "*"),
+    ],
+)
+def test_group_is_chosen_by_the_lowest_queue(
+    root: dict[str, int], leaf: dict[str, int], groups: tuple[str, ...], chosen: str | None
+) -> None:
+    """The lowest queue that knows a group of the owner decides, in the order of its configuration (T79)."""
+    assert choose_group(path(root=limits(groups=root), leaf=limits(groups=leaf)), groups) == chosen
+
+
+@pytest.mark.parametrize(
+    ("user", "group", "expected"),
+    [
+        ("sue", None, [("root", "user", "sue", 100), ("leaf", "user", "sue", 3)]),
+        ("bob", None, [("root", "user", "bob", 10), ("leaf", "user", "bob", 3)]),
+        (
+            "bob",
+            "dev",
+            [("root", "user", "bob", 10), ("root", "group", "dev", 50), ("leaf", "user", "bob", 3)],
+        ),
+        ("bob", "*", [("root", "user", "bob", 10), ("leaf", "user", "bob", 3), ("leaf", "group", "*", 7)]),
+    ],
+)
+def test_limits_that_bind(user: str, group: str | None, expected: list[tuple[str, str, str, int]]) -> None:
+    """A user by name, else by ``*``, level by level (T78); a group only by its own name (T79)."""
+    leaf = path(root=limits({"sue": 100, "*": 10}, {"dev": 50}), leaf=limits({"*": 3}, {"ops": 6, "*": 7}))
+    found = [(queue.name, kind.value, name, limit.max[CPU]) for queue, kind, name, limit in binding(leaf, user, group)]
+    assert found == expected
+
+
+def account(most: dict[int, int], used: list[int], applications: int = 0) -> Account:
+    made = Account(AccountKind.USER, "bob", path(root=limits()), Limit(most, applications), 2)
+    made.used[:] = used
+    return made
+
+
+def test_headroom_is_the_least_of_all_levels() -> None:
+    """Per type, over the levels that limit it (T76); nothing limited leaves everything."""
+    assert headroom([account({CPU: 100}, [90, 5]), account({CPU: 60, MEMORY: 8}, [40, 5])]) == {CPU: 10, MEMORY: 3}
+    assert headroom([account({CPU: 40}, [50, 0])]) == {CPU: -10}
+    assert headroom([account({}, [50, 0])]) == {}
+    assert headroom([]) == {}
+
+
+def test_who_is_exceeded_and_by_how_much() -> None:
+    """The first account that does not admit an ask, with the numbers of every type that is short (T81)."""
+    roomy, tight = account({CPU: 100}, [0, 0]), account({CPU: 40, MEMORY: 0}, [50, 0])
+    assert exceeded([roomy, tight], ((CPU, 1),)) is tight
+    assert exceeded([roomy], ((CPU, 100), (MEMORY, 7))) is None
+    assert exceeded([roomy], ((CPU, 101),)) is roomy
+    assert shortfalls(tight, ((CPU, 1), (MEMORY, 2))) == (Shortfall(CPU, 1, -10, 40), Shortfall(MEMORY, 2, 0, 0))
+    assert shortfalls(roomy, ((CPU, 1), (MEMORY, 2))) == ()
+
+
+@pytest.mark.parametrize(
+    ("submitted", "groups", "user", "expected"),
+    [
+        ("bob", (), "bob", ("bob",)),
+        ("bob", ("dev", "ops"), "bob", ("dev", "ops")),
+        ("", (), "nobody", ("nogroup",)),
+    ],
+)
+def test_t83_groups(submitted: str, groups: tuple[str, ...], user: str, expected: tuple[str, ...]) -> None:
+    """Groups as submitted, else one called like the user; ``nogroup`` for a forced application without user."""
+    assert groups_of(ApplicationSpec("a", "root.a", "p", user=submitted, groups=groups), user) == expected
