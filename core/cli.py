@@ -10,7 +10,7 @@ from google.protobuf.json_format import MessageToJson
 
 from core.cli_config import checked, config_app, read_file
 from core.cli_options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
-from core.cli_quota import queue_app
+from core.cli_quota import queue_app, user_app
 from core.partition.engine import Engine
 from core.service import client, entry
 from core.service.clock import SECOND_NS
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.add_typer(queue_app, name="queue")
+app.add_typer(user_app, name="user")
 ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)
 app.add_typer(ask_app, name="ask")
 

@@ -85,6 +85,36 @@ class Bound(NamedTuple):
     max: int
 
 
+class LimitLevel(NamedTuple):
+    """A limit that binds a user, or a group it counts for, in one queue and below.
+
+    ``kind`` is ``user`` or ``group``. ``applications``: that hold something; ``max_applications`` 0: any number.
+    ``headroom``: ``max`` less ``used``, types in ``max`` only.
+    """
+
+    path: str
+    kind: str
+    name: str
+    max: Resources
+    used: Resources
+    headroom: Resources
+    applications: int
+    max_applications: int
+
+
+class UserExplanation(NamedTuple):
+    """What a user holds, and the limits that bind it: the root's first, the user's before its groups'.
+
+    ``tightest``: the level and type with the smallest part of a limit left; ``None``: no amount is limited.
+    """
+
+    user: str
+    used: Resources
+    applications: int
+    levels: tuple[LimitLevel, ...]
+    tightest: Bound | None
+
+
 class QueueExplanation(NamedTuple):
     """What a queue may still take, and why no more (config.md 7.3).
 

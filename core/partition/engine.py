@@ -31,7 +31,7 @@ from core.domain.commands import (
 from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Rejection
-from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.model.callbacks import Callbacks
 from core.partition import (
     allocation_intake,
@@ -125,6 +125,11 @@ class Engine:
         state = self._partitions.get(partition)
         queue = state.queues.get(path.lower()) if state is not None else None
         return explaining_quota.explain(state, queue) if state is not None and queue is not None else None
+
+    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
+        """What *user* holds in *partition* (full name), and what limits it; ``None``: it is not known there."""
+        state = self._partitions.get(partition)
+        return explaining_quota.explain_user(state, user) if state is not None else None
 
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
         """Have *observer* told of every request entry without effect: cause, and the ID it named."""

@@ -14,6 +14,8 @@ from kornel.v1.status_pb2 import (
     ExplainAskResponse,
     ExplainQueueRequest,
     ExplainQueueResponse,
+    ExplainUserRequest,
+    ExplainUserResponse,
     GetStateDumpRequest,
     GetStatusRequest,
     GetStatusResponse,
@@ -95,6 +97,18 @@ def unregister(address: str, rm_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -
         try:
             request = UnregisterResourceManagerRequest(rm_id=rm_id)
             ManagerServiceStub(channel).UnregisterResourceManager(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise unreachable(address, error) from error
+
+
+def explain_user(
+    address: str, user: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
+) -> ExplainUserResponse:
+    """What limits *user*. Raises :class:`CoreUnreachable`, also for one that the core does not know."""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            request = ExplainUserRequest(partition=partition, user=user)
+            return StatusServiceStub(channel).ExplainUser(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise unreachable(address, error) from error
 

@@ -9,7 +9,7 @@ from core.config.model import Configuration
 from core.domain.commands import Command
 from core.domain.effects import Effect
 from core.domain.reasons import Ignored
-from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.partition.what_if import WhatIf
 
 
@@ -59,6 +59,9 @@ class EnginePort(Protocol):
 
     def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
         """What bounds a queue. *partition*: full name. ``None``: unknown."""
+
+    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
+        """What limits a user. *partition*: full name. ``None``: unknown."""
 
     def cycle(self, now_ns: int, budget: int) -> Slice:
         """One slice of at most about *budget* decisions."""

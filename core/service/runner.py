@@ -36,7 +36,7 @@ from core.domain.commands import (
 from core.domain.effects import Effect, PreemptionDecided
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Outcome
-from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.partition.what_if import WhatIf
 from core.service.callback_board import CallbackBoard, CallbackStream
 from core.service.callback_link import CallbackLink
@@ -199,6 +199,10 @@ class PartitionRunner:
     def what_if(self) -> WhatIf:
         """The queues as of now, to try a configuration on."""
         return self._engine.what_if()
+
+    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
+        """What limits a user in *partition* (bare or full name) now; ``None``: unknown."""
+        return self._engine.explain_user(full_partition_name(self._engine.rm_id, partition), user)
 
     def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
         """What bounds a queue of *partition* (bare or full name) now; ``None``: unknown."""

@@ -11,7 +11,8 @@
     ResyncRequired                FAILED_PRECONDITION   the caller: register again
     ManagerGone                   FAILED_PRECONDITION   the caller: register again
     UnknownPartition, UnknownAsk  NOT_FOUND             the caller
-    UnknownQueue, UnknownVersion  NOT_FOUND             the caller
+    UnknownQueue, UnknownUser     NOT_FOUND             the caller
+    UnknownVersion                NOT_FOUND             the caller
     VersionNotApplied             FAILED_PRECONDITION   the caller: another version
     NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
     InvalidRequest                INVALID_ARGUMENT      the caller
@@ -76,6 +77,10 @@ class UnknownQueue(ServiceError):
     """Asked about a queue that does not exist."""
 
 
+class UnknownUser(ServiceError):
+    """Asked about a user that has no application and no limit."""
+
+
 class UnknownVersion(ServiceError):
     """Asked for a configuration that is not kept."""
 
@@ -124,6 +129,7 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
     UnknownQueue: grpc.StatusCode.NOT_FOUND,
+    UnknownUser: grpc.StatusCode.NOT_FOUND,
     UnknownVersion: grpc.StatusCode.NOT_FOUND,
     VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,
     NothingRegistered: grpc.StatusCode.FAILED_PRECONDITION,

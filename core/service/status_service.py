@@ -11,14 +11,14 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.partition_names import full_partition_name
 from core.domain.resources import Resources, clamp
-from core.domain.status import Bound, PartitionStatus, QueueExplanation, QueueLevel, QueueStatus, UserStatus
+from core.domain.status import Bound, LimitLevel, PartitionStatus, QueueExplanation, QueueLevel, QueueStatus, UserStatus
 from core.service.callback_board import CallbackBoard, NoStateDump
 from core.service.clock import Clock
 from core.service.configuring import Configurator
 from core.service.metrics import ServiceMetrics
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
-from core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue
+from core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue, UnknownUser
 
 
 class StatusService:
@@ -47,10 +47,25 @@ class StatusService:
         """The calls by method name."""
         return {
             "GetStatus": unary(pb.GetStatusRequest, self._get, self._logger),
+            "ExplainUser": unary(pb.ExplainUserRequest, self._explain_user, self._logger),
             "ExplainQueue": unary(pb.ExplainQueueRequest, self._explain_queue, self._logger),
             "ExplainAsk": unary(pb.ExplainAskRequest, self._explain, self._logger),
             "GetStateDump": unary(pb.GetStateDumpRequest, self._dump, self._logger),
         }
+
+    async def _explain_user(self, request: pb.ExplainUserRequest) -> pb.ExplainUserResponse:
+        """config.md 10.3."""
+        found = self._runner.explain_user(request.partition, request.user)
+        if found is None:
+            where = f"partition {request.partition or 'default'!r}"
+            raise UnknownUser(f"user {request.user!r} has neither applications nor limits in {where}")
+        return pb.ExplainUserResponse(
+            user=found.user,
+            used=_amounts(found.used),
+            application_count=found.applications,
+            levels=[_limit_level(level) for level in found.levels],
+            tightest=_bound(found.tightest) if found.tightest is not None else None,
+        )
 
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
         """config.md 7.3."""
@@ -185,6 +200,19 @@ def _level(level: QueueLevel) -> pb.QueueLevel:
         pending=_amounts(level.pending),
         preempting=_amounts(level.preempting),
         headroom=_amounts(level.headroom),
+    )
+
+
+def _limit_level(level: LimitLevel) -> pb.LimitLevel:
+    return pb.LimitLevel(
+        path=level.path,
+        kind=level.kind,
+        name=level.name,
+        max=_amounts(level.max),
+        used=_amounts(level.used),
+        headroom=_amounts(level.headroom),
+        application_count=level.applications,
+        max_applications=level.max_applications,
     )
 
 

@@ -168,6 +168,7 @@ def test_the_commands_of_an_administrator(tmp_path: Path) -> None:
         assert shown.returncode == 0
         assert "nothing bounds this queue" in shown.stdout
         assert core.command("queue", "show", "root.nowhere").returncode == 1
+        assert "neither applications nor limits" in core.command("user", "show", "ann").stderr
         stopped(core.process, signal.SIGTERM)
 
 
@@ -179,6 +180,7 @@ def test_the_commands_of_an_administrator(tmp_path: Path) -> None:
         ["config", "diff", "1"],
         ["config", "rollback", "1"],
         ["queue", "show", "root"],
+        ["user", "show", "ann"],
     ],
 )
 def test_nobody_there(command: list[str]) -> None:

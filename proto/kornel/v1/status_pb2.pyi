@@ -885,6 +885,214 @@ class QueueBound(_message.Message):
 Global___QueueBound: _TypeAlias = QueueBound  # noqa: Y015
 
 @_typing.final
+class ExplainUserRequest(_message.Message):
+    """Which user to explain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Its partition, as "[rm_id]name" or as bare name. Empty: "default"."""
+    user: _builtins.str
+    """Name, case counts."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        user: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainUserRequest: _TypeAlias = ExplainUserRequest  # noqa: Y015
+
+@_typing.final
+class ExplainUserResponse(_message.Message):
+    """What bounds a user. Amounts are in base units (vcore in thousandths of a core, memory in bytes)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class UsedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    USER_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    APPLICATION_COUNT_FIELD_NUMBER: _builtins.int
+    LEVELS_FIELD_NUMBER: _builtins.int
+    TIGHTEST_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    """Name."""
+    application_count: _builtins.int
+    """Applications that hold something."""
+    @_builtins.property
+    def used(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Held in all queues together. A missing type is 0."""
+
+    @_builtins.property
+    def levels(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitLevel]:
+        """Limits that name the user or bind an application of it; those of the groups its applications count for included.
+        By path, the user's before its groups'.
+        """
+
+    @_builtins.property
+    def tightest(self) -> Global___QueueBound:
+        """The level and type with the smallest part of a limit left. Not set: no amount is limited."""
+
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        used: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        application_count: _builtins.int = ...,
+        levels: _abc.Iterable[Global___LimitLevel] | None = ...,
+        tightest: Global___QueueBound | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tightest", b"tightest"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_count", b"application_count", "levels", b"levels", "tightest", b"tightest", "used", b"used", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainUserResponse: _TypeAlias = ExplainUserResponse  # noqa: Y015
+
+@_typing.final
+class LimitLevel(_message.Message):
+    """A user or group limit in one queue and below."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MaxEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class UsedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class HeadroomEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PATH_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    MAX_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    HEADROOM_FIELD_NUMBER: _builtins.int
+    APPLICATION_COUNT_FIELD_NUMBER: _builtins.int
+    MAX_APPLICATIONS_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Full path."""
+    kind: _builtins.str
+    """"user" or "group"."""
+    name: _builtins.str
+    """Name of the user or group; "*" for the one account of all groups that are not named."""
+    application_count: _builtins.int
+    """Applications that hold something."""
+    max_applications: _builtins.int
+    """How many may hold something. 0: any number."""
+    @_builtins.property
+    def max(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """The limit. A missing type is unlimited."""
+
+    @_builtins.property
+    def used(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Held. A missing type is 0."""
+
+    @_builtins.property
+    def headroom(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """"max" less "used", for the types in "max"; negative above the limit."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+        max: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        used: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        headroom: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        application_count: _builtins.int = ...,
+        max_applications: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_count", b"application_count", "headroom", b"headroom", "kind", b"kind", "max", b"max", "max_applications", b"max_applications", "name", b"name", "path", b"path", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitLevel: _TypeAlias = LimitLevel  # noqa: Y015
+
+@_typing.final
 class GetStateDumpRequest(_message.Message):
     """No choice so far."""
 

@@ -50,6 +50,11 @@ class StatusServiceStub:
                 request_serializer=kornel_dot_v1_dot_status__pb2.ExplainQueueRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_status__pb2.ExplainQueueResponse.FromString,
                 _registered_method=True)
+        self.ExplainUser = channel.unary_unary(
+                '/kornel.v1.StatusService/ExplainUser',
+                request_serializer=kornel_dot_v1_dot_status__pb2.ExplainUserRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_status__pb2.ExplainUserResponse.FromString,
+                _registered_method=True)
         self.GetStateDump = channel.unary_unary(
                 '/kornel.v1.StatusService/GetStateDump',
                 request_serializer=kornel_dot_v1_dot_status__pb2.GetStateDumpRequest.SerializeToString,
@@ -84,6 +89,14 @@ class StatusServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainUser(self, request, context):
+        """What a user holds, and the user and group limits that bind it. NOT_FOUND for a user that has neither applications
+        nor limits, and for an unknown partition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStateDump(self, request, context):
         """Everything that helps to understand a core, the shim's own state included, as one JSON object. For people and bug
         reports: what it holds may change. Takes time in a large cluster.
@@ -109,6 +122,11 @@ def add_StatusServiceServicer_to_server(servicer, server):
                     servicer.ExplainQueue,
                     request_deserializer=kornel_dot_v1_dot_status__pb2.ExplainQueueRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_status__pb2.ExplainQueueResponse.SerializeToString,
+            ),
+            'ExplainUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainUser,
+                    request_deserializer=kornel_dot_v1_dot_status__pb2.ExplainUserRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_status__pb2.ExplainUserResponse.SerializeToString,
             ),
             'GetStateDump': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStateDump,
@@ -198,6 +216,33 @@ class StatusService:
             '/kornel.v1.StatusService/ExplainQueue',
             kornel_dot_v1_dot_status__pb2.ExplainQueueRequest.SerializeToString,
             kornel_dot_v1_dot_status__pb2.ExplainQueueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.StatusService/ExplainUser',
+            kornel_dot_v1_dot_status__pb2.ExplainUserRequest.SerializeToString,
+            kornel_dot_v1_dot_status__pb2.ExplainUserResponse.FromString,
             options,
             channel_credentials,
             insecure,

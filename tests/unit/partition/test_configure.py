@@ -7,10 +7,12 @@ import pytest
 from core.config.loader import load
 from core.config.model import PartitionConfig
 from core.config.sharing import share
+from core.domain.commands import AllocationSpec, UpdateAllocations
 from core.model.queues import Queue
 from core.partition import configure, ledger
 from core.partition.state import PartitionState
 from tests.unit.config.reading import only, partition_text, queue, root
+from tests.unit.partition.test_what_if import PARTITION, SECOND, Core, amounts
 
 
 def config(*queues: object, **keys: object) -> PartitionConfig:
@@ -61,3 +63,38 @@ def test_a_dropped_subtree_drains_whole() -> None:
     assert [path for path, found in state.queues.items() if found.draining] == ["root.a", "root.a.b", "root.a.b.c"]
     configure.update(state, config(queue("a", queue("b", parent=True)), queue("d")))
     assert [path for path, found in state.queues.items() if found.draining] == ["root.a.b.c"]
+
+
+def test_t55_the_size_of_the_root_is_that_of_the_cluster() -> None:
+    """A reload leaves it alone; a type that no node offers never fits, with limits on the root or without."""
+    core = Core(partition_text(root(queue("a"), submitacl="*")))
+    limited = partition_text(
+        root(queue("a"), submitacl="*", limits=[{"users": ["ann"], "maxresources": {"vcore": "9"}}])
+    )
+    for config in (None, limited):
+        if config is not None:
+            core.update(config)
+        assert core.queues()["root"].max == amounts(vcore=100_000)
+    core.submit("gpu", "root.a", user="bob")
+    spec = AllocationSpec("gpu-1", "gpu", PARTITION, amounts(gpu=1))
+    core.do(UpdateAllocations("rm", (spec,)), 3 * SECOND)
+    core.engine.cycle(3 * SECOND, 100)
+    assert core.queues()["root.a"].used == amounts()
+    assert core.queues()["root.a"].pending == amounts(gpu=1)
+
+
+def test_t58_a_raised_number_of_applications() -> None:
+    """Who waits for a slot is let in by the reload that makes one."""
+
+    def config(most: int) -> str:
+        return partition_text(root(queue("p", queue("a"), maxapplications=most), submitacl="*"))
+
+    core = Core(config(1))
+    for name in ("one", "two"):
+        core.submit(name, "root.p.a", user="ann")
+        core.ask(name, 1)
+    core.engine.cycle(3 * SECOND, 100)
+    assert core.queues()["root.p.a"].used == amounts(vcore=1_000)
+    core.update(config(2))
+    core.engine.cycle(4 * SECOND, 100)
+    assert core.queues()["root.p.a"].used == amounts(vcore=2_000)

@@ -24,6 +24,7 @@ from core.domain.commands import (
 from core.domain.effects import ApplicationRejected, Effect
 from core.domain.impact import Impact, QueueChange, QueueChangeKind, SettingChange
 from core.domain.resources import Resources
+from core.domain.status import Bound
 from core.partition.engine import Engine
 from tests.unit.config.reading import partition_text, queue, root
 from tests.unit.partition.graph import digest
@@ -214,6 +215,38 @@ def test_users_and_groups_above_their_limits() -> None:
     }
     core.update(new)
     assert all(e.already for e in core.preview(new + " ").limit_excesses)
+
+
+def test_an_application_keeps_its_group() -> None:
+    """A group that is listed additionally does not take over an application that counts for another one (10.4)."""
+    core = Core(text(*OLD, limits=[{"groups": ["bob"], "maxresources": {"vcore": "9"}}]))
+    limits = [{"groups": ["bob", "staff"], "maxresources": {"vcore": "7"}}]
+    found = {(e.path, e.name, e.used) for e in core.preview(text(*OLD, limits=limits)).limit_excesses}
+    assert found == {("root", "bob", 8_000), ("root", "staff", 12_000)}
+    core.update(text(*OLD, limits=limits))
+    explained = core.engine.explain_user(PARTITION, "bob")
+    assert explained is not None
+    assert [(level.name, level.used) for level in explained.levels] == [("bob", amounts(vcore=8_000))]
+
+
+def test_limits_explained() -> None:
+    """What a user holds, every limit on it and on its group, and the tightest of them (config.md 10.3)."""
+    limits = [{"users": ["ann"], "maxresources": {"vcore": "20"}, "maxapplications": 3}]
+    staff = [{"groups": ["staff"], "maxresources": {"vcore": "13"}}]
+    core = Core(text(queue("prod", queue("web", limits=staff), queue("batch")), OLD[1], OLD[2], limits=limits))
+    found = core.engine.explain_user(PARTITION, "ann")
+    assert found is not None
+    assert (found.used, found.applications) == (amounts(vcore=15_000), 2)
+    assert [tuple(level)[:3] + tuple(level)[5:] for level in found.levels] == [
+        ("root", "user", "ann", amounts(vcore=5_000), 2, 3),
+        ("root.prod.web", "group", "staff", amounts(vcore=1_000), 1, 0),
+    ]
+    assert found.tightest == Bound("vcore", "root.prod.web", 1_000, 13_000)
+    unbound = core.engine.explain_user(PARTITION, "bob")
+    assert unbound is not None
+    assert (unbound.levels, unbound.tightest) == ((), None)
+    assert core.engine.explain_user(PARTITION, "nobody") is None
+    assert core.engine.explain_user("[rm]gpu", "ann") is None
 
 
 def test_work_that_quota_enforcement_would_preempt() -> None:

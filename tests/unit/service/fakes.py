@@ -27,7 +27,7 @@ from core.domain.commands import (
 from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted, PredicatesAsked
 from core.domain.reasons import Ignored
 from core.domain.resources import NOTHING
-from core.domain.status import AskExplanation, EngineStatus, QueueExplanation
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.partition.what_if import WhatIf
 
 
@@ -97,6 +97,9 @@ class FakeEngine:
 
     def what_if(self) -> WhatIf:
         return WhatIf(self.rm_id, self.configuration, {})
+
+    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
+        return None
 
     def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
         return None
