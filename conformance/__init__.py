@@ -1,6 +1,7 @@
-"""The contract of ``si.v1`` as runnable cases: point them at any core, by address, and see what it keeps.
+"""The contract of ``si.v1`` as code, for any core by its address and any shim by its command.
 
-A case (:mod:`conformance.case`) drives a core through a :class:`~conformance.bench.Bench` and compares what comes back,
-entry by entry. The cases are in :mod:`conformance.cases`, numbered as in the contract; :mod:`conformance.runner` runs
-them. Nothing here knows how a core is made: only the wire. See docs/conformance.md.
+A core is driven by cases. A case (:mod:`conformance.case`) drives it through a :class:`~conformance.bench.Bench` and
+compares what comes back, entry by entry. The cases are in :mod:`conformance.cases`, numbered as in the contract;
+:mod:`conformance.runner` runs them. A shim is started against a scripted core, :mod:`conformance.shim`. Nothing here
+knows how a core or a shim is made: only the wire. See docs/conformance.md.
 """

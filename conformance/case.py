@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -21,28 +21,34 @@ Script: TypeAlias = Callable[[Bench], Awaitable[None]]
 class Case:
     """A numbered rule of the contract and the script that tries it.
 
+    rule     where it is written
     group    module of :mod:`conformance.cases` it is in
-    waits_s  time that must pass for the core; what a real clock will not wait for is skipped
+    waits_s  time that must pass for the core; without a test clock, what takes longer than one's patience is a gap
     """
 
     number: int
     title: str
+    rule: str
     group: str
     script: Script
     waits_s: float = 0.0
+
+    @property
+    def id(self) -> str:
+        return str(self.number)
 
 
 _CASES: dict[int, Case] = {}
 
 
-def case(number: int, title: str, *, waits_s: float = 0.0) -> Callable[[Script], Script]:
+def case(number: int, title: str, *, rule: str, waits_s: float = 0.0) -> Callable[[Script], Script]:
     """Enter the decorated script as case *number*. Raises ValueError when that number is taken."""
 
     def enter(script: Script) -> Script:
         if number in _CASES:
             raise ValueError(f"two cases have the number {number}")
         group = script.__module__.rpartition(".")[2]
-        _CASES[number] = Case(number, title, group, script, waits_s)
+        _CASES[number] = Case(number, title, rule, group, script, waits_s)
         return script
 
     return enter
@@ -55,3 +61,31 @@ def all_cases() -> tuple[Case, ...]:
     for module in pkgutil.iter_modules(cases.__path__):
         importlib.import_module(f"{cases.__name__}.{module.name}")
     return tuple(_CASES[number] for number in sorted(_CASES))
+
+
+def numbers(text: str) -> range:
+    """The case numbers that "73" or "73-100" stands for. Raises ValueError for anything else."""
+    first, dash, last = text.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise ValueError(f"{text!r} is neither a case number nor a range such as 73-100")
+    return range(int(first), int(last if dash else first) + 1)
+
+
+def select(cases: Iterable[Case], chosen: Iterable[str] = (), groups: Iterable[str] = ()) -> tuple[Case, ...]:
+    """The cases *chosen* by number or range and those of *groups*; all if neither is given.
+
+    Raises ValueError for a number, range or group in which there is no case.
+    """
+    known = tuple(cases)
+    wanted: set[int] = set()
+    for text in chosen:
+        found = {each.number for each in known}.intersection(numbers(text))
+        if not found:
+            raise ValueError(f"there is no case {text}")
+        wanted |= found
+    among = set(groups)
+    if missing := among - {each.group for each in known}:
+        raise ValueError(f"there is no group {', '.join(sorted(missing))}")
+    if not wanted and not among:
+        return known
+    return tuple(each for each in known if each.number in wanted or each.group in among)

@@ -1,103 +1,171 @@
-"""``kornel-conformance``: the contract cases against a running core."""
+"""``kornel-conformance``: the contract cases against a running core, and checks of a running shim."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import Counter
+import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Final
 
 import grpc
 import grpc.aio
 import typer
 from rich.console import Console
-from rich.table import Table
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 
-from conformance import configs
-from conformance.bench import RM
-from conformance.case import Case, all_cases
-from conformance.clock import DEFAULT_PATIENCE_S, SLOW_PATIENCE_S, RealClock
-from conformance.known_gaps import GAPS
-from conformance.runner import DEFAULT_DEADLINE_S, DEFAULT_SETTLE_S, Result, Settings, Verdict, judged, run_case, select
+from conformance import configs, report
+from conformance.case import Case, all_cases, select
+from conformance.clock import DEFAULT_PATIENCE_S, clock_of
+from conformance.connection import RM
+from conformance.gaps import OWN, judged, load_gaps
+from conformance.outcome import Result
+from conformance.runner import DEFAULT_DEADLINE_S, DEFAULT_SETTLE_S, Settings, run_case
+from conformance.shim.checks import select_checks
+from conformance.shim.process import CommandFailed
+from conformance.shim.runner import DEFAULT_PATIENCE as SHIM_PATIENCE
+from conformance.shim.runner import judge_shim
+from conformance.shim.stage import Patience
 
 EXIT_FAILED: Final = 1
-EXIT_UNUSABLE: Final = 2
+EXIT_UNREACHABLE: Final = 3
 CONNECT_TIMEOUT_S: Final = 10.0
 
-_STYLES: Final = {
-    Verdict.PASS: "green",
-    Verdict.FAIL: "bold red",
-    Verdict.SKIP: "yellow",
-    Verdict.GAP: "cyan",
-}
+app = typer.Typer(
+    name="kornel-conformance",
+    help="The contract of si.v1 as runnable cases: judges a core by its address, or a shim by its command."
+    "\n\nExit status: 0 conforms, 1 does not, 2 wrong usage, 3 the core cannot be reached or the shim not be started.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Gaps = Annotated[
+    str | None,
+    typer.Option(
+        help=f"File (.toml, .yaml or lines of text) of what may fail: number, reason. {OWN!r}: those of Kornel's core.",
+        metavar="FILE",
+    ),
+]
+Junit = Annotated[Path | None, typer.Option(help="Also write JUnit XML to this file.", metavar="FILE")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+Listing = Annotated[bool, typer.Option("--list", help="List what is checked and run nothing.")]
 
 
-class CoreUnusable(Exception):
+class Unreachable(Exception):
     """There is nothing at the address that cases can be run against."""
 
 
-def run(
-    core: Annotated[str, typer.Option(help="Address of the core.", metavar="HOST:PORT")] = "127.0.0.1:50051",
-    case: Annotated[list[int] | None, typer.Option(help="Only this case; may be repeated.", metavar="N")] = None,
+@app.command()
+def core(
+    address: Annotated[str, typer.Option(help="Address of the core.", metavar="HOST:PORT")] = "127.0.0.1:50051",
+    case: Annotated[
+        list[str] | None, typer.Option(help="Only this case or range (73, 73-100); may be repeated.", metavar="N")
+    ] = None,
     group: Annotated[list[str] | None, typer.Option(help="Only this group; may be repeated.")] = None,
-    slow: Annotated[bool, typer.Option("--slow", help="Also the cases that wait for half a minute.")] = False,
-    expect_gaps: Annotated[
-        bool,
-        typer.Option("--expect-gaps", help="Let the known gaps of Kornel's own core fail, and nothing else."),
-    ] = False,
-    settle: Annotated[
-        float, typer.Option(help="Seconds to listen to silence; more is surer.", min=0.0)
-    ] = DEFAULT_SETTLE_S,
+    gaps: Gaps = None,
+    junit: Junit = None,
     deadline: Annotated[
         float, typer.Option(help="Seconds that an expected answer may take.", min=0.1)
     ] = DEFAULT_DEADLINE_S,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="List the cases and run none.")] = False,
+    settle: Annotated[
+        float, typer.Option(help="Seconds to listen to silence; more is surer.", min=0.0)
+    ] = DEFAULT_SETTLE_S,
+    patience: Annotated[
+        float, typer.Option(help="Longest real waiting per case, in seconds, for a core without test clock.", min=0.0)
+    ] = DEFAULT_PATIENCE_S,
+    real_time: Annotated[bool, typer.Option("--real-time", help="Really wait for everything, three days too.")] = False,
+    as_json: AsJson = False,
+    listing: Listing = False,
 ) -> None:
-    """Run the contract cases of si.v1 against a core that serves no other resource manager.
-
-    Exit status: 0 if no case failed, 1 if one did, 2 if there was nothing to run them against.
-    """
+    """Run the contract cases against a core that serves no other resource manager."""
     try:
         chosen = select(all_cases(), case or (), group or ())
+        excused = load_gaps(gaps) if gaps is not None else {}
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if listing:
-        for each in chosen:
-            typer.echo(f"{each.number:>3}  {each.group:<13} {each.title}")
+        report.print_list(Console(), chosen)
         return
-    clock = RealClock(SLOW_PATIENCE_S if slow else DEFAULT_PATIENCE_S)
-    gaps = GAPS if expect_gaps else {}
     try:
-        results = asyncio.run(_run(core, chosen, clock, Settings(deadline, settle), gaps))
-    except CoreUnusable as error:
+        waiting = math.inf if real_time else patience
+        results = asyncio.run(_run(address, chosen, waiting, Settings(deadline, settle), excused))
+    except Unreachable as error:
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(EXIT_UNUSABLE) from None
-    if as_json:
-        typer.echo(json.dumps([_plain(result) for result in results], indent=2))
-    else:
-        _print(results)
-    if any(result.verdict is Verdict.FAIL for result in results):
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(EXIT_UNREACHABLE) from None
+    _finish(results, "cases", "core", junit, as_json=as_json)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def shim(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="Command that starts the shim; {address} in it and KORNEL_ADDRESS say where the core is."),
+    ] = None,
+    check: Annotated[list[str] | None, typer.Option(help="Only this check; may be repeated.", metavar="S1")] = None,
+    gaps: Gaps = None,
+    junit: Junit = None,
+    deadline: Annotated[
+        float, typer.Option(help="Seconds that an expected reaction may take.", min=0.1)
+    ] = SHIM_PATIENCE.deadline_s,
+    settle: Annotated[
+        float, typer.Option(help="Seconds without reaction that count as none.", min=0.0)
+    ] = SHIM_PATIENCE.settle_s,
+    start: Annotated[
+        float, typer.Option(help="Seconds that the shim may take from its start to its registration.", min=0.1)
+    ] = SHIM_PATIENCE.start_s,
+    log: Annotated[Path | None, typer.Option(help="Folder for what the shim prints.", metavar="DIR")] = None,
+    as_json: AsJson = False,
+    listing: Listing = False,
+) -> None:
+    """Start a shim against a scripted core, once per session, and judge what it does: shim -- COMMAND..."""
+    try:
+        chosen = select_checks(check or ())
+        excused = load_gaps(gaps) if gaps is not None else {}
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if listing:
+        report.print_list(Console(), chosen)
+        return
+    if not command:
+        raise typer.BadParameter("give the command that starts the shim: shim -- COMMAND...")
+    if log is not None:
+        log.mkdir(parents=True, exist_ok=True)
+    try:
+        found = asyncio.run(judge_shim(command, chosen, Patience(start, deadline, settle), log))
+    except CommandFailed as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(EXIT_UNREACHABLE) from None
+    _finish([judged(result, excused) for result in found], "checks", "shim", junit, as_json=as_json)
 
 
 def main() -> None:
     """Entry point of the command."""
-    typer.run(run)
+    app()
+
+
+def _finish(results: Sequence[Result], noun: str, kind: str, junit: Path | None, *, as_json: bool) -> None:
+    if junit is not None:
+        report.write_junit(junit, results, f"conformance.{kind}")
+    if as_json:
+        typer.echo(report.as_json(results))
+    else:
+        report.print_report(Console(), results, noun)
+    if not report.conforms(results):
+        raise typer.Exit(EXIT_FAILED)
 
 
 async def _run(
-    address: str, cases: Sequence[Case], clock: RealClock, settings: Settings, gaps: Mapping[int, str]
+    address: str, cases: Sequence[Case], patience_s: float, settings: Settings, gaps: Mapping[str, str]
 ) -> list[Result]:
     await _usable(address)
-    return [judged(await run_case(each, address, clock, settings), gaps) for each in cases]
+    async with clock_of(address, patience_s) as clock:
+        return [judged(await run_case(each, address, clock, settings), gaps) for each in cases]
 
 
 async def _usable(address: str) -> None:
-    """Raises CoreUnusable unless a core at *address* lets the kit register."""
+    """Raises Unreachable unless a core at *address* lets the kit register."""
     request = si.RegisterResourceManagerRequest(rmID=RM, config=configs.BASIC)
     async with grpc.aio.insecure_channel(address) as channel:
         try:
@@ -105,31 +173,4 @@ async def _usable(address: str) -> None:
                 request, timeout=CONNECT_TIMEOUT_S, wait_for_ready=True
             )
         except grpc.aio.AioRpcError as error:
-            raise CoreUnusable(f"cannot register at {address}: {error.code().name} {error.details()}") from None
-
-
-def _plain(result: Result) -> dict[str, object]:
-    return {
-        "case": result.case.number,
-        "group": result.case.group,
-        "title": result.case.title,
-        "verdict": result.verdict.value,
-        "reason": result.reason,
-    }
-
-
-def _print(results: Sequence[Result]) -> None:
-    table = Table("case", "group", "title", "verdict", "reason", box=None, pad_edge=False)
-    for result in results:
-        style = _STYLES[result.verdict]
-        table.add_row(
-            str(result.case.number),
-            result.case.group,
-            result.case.title,
-            f"[{style}]{result.verdict}[/]",
-            result.reason.replace("[", r"\["),
-        )
-    console = Console()
-    console.print(table)
-    counts = Counter(result.verdict for result in results)
-    console.print(", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]) or "no case")
+            raise Unreachable(f"cannot register at {address}: {error.code().name} {error.details()}") from None

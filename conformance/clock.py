@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
+import grpc
+import grpc.aio
+from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
+
 DEFAULT_PATIENCE_S: Final = 5.0
-SLOW_PATIENCE_S: Final = 120.0
+ADVANCE_TIMEOUT_S: Final = 30.0
+ARRIVAL_S: Final = 0.02
+"""Time for what is on its way to the core to arrive before its clock moves, or it would arrive too late."""
 
 
 class Clock(Protocol):
@@ -15,9 +23,9 @@ class Clock(Protocol):
 
     @property
     def patience_s(self) -> float:
-        """The longest :meth:`advance` it takes; cases that need more are skipped."""
+        """The longest :meth:`advance` it takes; cases that need more are gaps."""
 
-    def now_ns(self) -> int:
+    async def now_ns(self) -> int:
         """The core's time, nanoseconds since the Unix epoch."""
 
     async def advance(self, seconds: float) -> None:
@@ -30,8 +38,43 @@ class RealClock:
     def __init__(self, patience_s: float = DEFAULT_PATIENCE_S) -> None:
         self.patience_s: Final = patience_s
 
-    def now_ns(self) -> int:
+    async def now_ns(self) -> int:
         return time.time_ns()
 
     async def advance(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class CoreClock:
+    """Moves the clock of a core that serves ``kornel.v1.TestClockService``."""
+
+    patience_s: Final = float("inf")
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._core = test_clock_pb2_grpc.TestClockServiceStub(channel)
+
+    async def now_ns(self) -> int:
+        return await self._move(0)
+
+    async def advance(self, seconds: float) -> None:
+        await asyncio.sleep(ARRIVAL_S)
+        await self._move(round(seconds * 1e9))
+
+    async def _move(self, by_ns: int) -> int:
+        request = test_clock_pb2.AdvanceClockRequest(by_ns=by_ns)
+        return (await self._core.AdvanceClock(request, timeout=ADVANCE_TIMEOUT_S)).now_ns
+
+
+@asynccontextmanager
+async def clock_of(address: str, patience_s: float = DEFAULT_PATIENCE_S) -> AsyncIterator[Clock]:
+    """The clock of the core at *address*: its test clock if it has one, otherwise the real one with *patience_s*."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        clock = CoreClock(channel)
+        try:
+            await clock.now_ns()
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                raise
+            yield RealClock(patience_s)
+        else:
+            yield clock

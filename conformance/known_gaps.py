@@ -9,16 +9,14 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-LAST_CASE: Final = 157
+LAST_CASE: Final = 159
 
-_CALLBACKS = "kornel.v1 has no callback service yet"
-_NO_SCRIPT = "needs a predicate that keeps a replacement off its own node, and there is no callback service yet"
+_IN_PLACE = "predicates are not asked about a replacement on its own node yet"
+_EVENTS = "the engine records no events yet"
 
 GAPS: Final = MappingProxyType(
     {
-        43: _NO_SCRIPT,
-        45: _NO_SCRIPT,
-        **dict.fromkeys(range(141, 150), _CALLBACKS),
+        142: _EVENTS,
+        147: _EVENTS,
     }
 )
-"""Cases without a script are rows here too."""

@@ -1,10 +1,14 @@
-"""How a case can end, other than well."""
+"""How a case or a check can end, and what a report says of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
 
 class Mismatch(AssertionError):
-    """The core did something else than the contract says."""
+    """The peer did something else than the contract says."""
 
 
 class Skipped(Exception):
@@ -15,3 +19,50 @@ def check(condition: object, message: str) -> None:
     """Raises :class:`Mismatch` with *message* unless *condition* holds."""
     if not condition:
         raise Mismatch(message)
+
+
+class Checked(Protocol):
+    """What is checked: a case against a core, or a check of a shim."""
+
+    @property
+    def id(self) -> str:
+        """Short and unique within a kind: "73", "S7"."""
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def title(self) -> str:
+        """The rule in one line."""
+
+    @property
+    def rule(self) -> str:
+        """Where the rule is written, such as "protocol.md 10.2"."""
+
+
+class Verdict(StrEnum):
+    """How a case ended.
+
+    GAP     excused: listed as a known gap, or not to be tried on this core; the reason says which
+    UNSEEN  the peer never did what the rule is about
+    """
+
+    PASS = "pass"  # noqa: S105 (a verdict, not a password)
+    FAIL = "fail"
+    GAP = "gap"
+    UNSEEN = "not seen"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one case.
+
+    reason  what was expected and what came, why it is a gap, what could not be looked at; empty for a plain pass
+    tried   whether the peer was put to the test at all
+    """
+
+    case: Checked
+    verdict: Verdict
+    reason: str = ""
+    took_s: float = 0.0
+    tried: bool = True

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+import time
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import grpc
@@ -13,28 +13,12 @@ import grpc.aio
 from conformance.bench import connect
 from conformance.case import Case
 from conformance.clock import Clock
-from conformance.outcome import Mismatch, Skipped
+from conformance.outcome import Mismatch, Result, Skipped, Verdict
 
 DEFAULT_DEADLINE_S: Final = 5.0
 DEFAULT_SETTLE_S: Final = 0.1
-
-
-class Verdict(StrEnum):
-    """How a case ended. GAP: it failed, as :mod:`conformance.known_gaps` said it would."""
-
-    PASS = "pass"  # noqa: S105 (a verdict, not a password)
-    FAIL = "fail"
-    SKIP = "skip"
-    GAP = "gap"
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """``reason``: what was expected and what came, or why the case was skipped; empty for a plain pass."""
-
-    case: Case
-    verdict: Verdict
-    reason: str = ""
+CASE_LIMIT_S: Final = 60.0
+"""Longest a case may take beyond what it waits for: a core that stops reading is found out, not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +32,25 @@ class Settings:
 async def run_case(each: Case, address: str, clock: Clock, settings: Settings) -> Result:
     """Run one case on a connection of its own. Fails of any kind end up in the result."""
     if each.waits_s > clock.patience_s:
-        return Result(each, Verdict.SKIP, f"takes {each.waits_s:g} s of waiting")
+        return Result(each, Verdict.GAP, f"needs a test clock, or {each.waits_s:g} s of waiting", tried=False)
+    begin = time.monotonic()
+    verdict, reason = await _run(each, address, clock, settings)
+    took_s = time.monotonic() - begin
+    return Result(each, verdict, reason, took_s, tried=verdict is not Verdict.GAP)
+
+
+async def _run(each: Case, address: str, clock: Clock, settings: Settings) -> tuple[Verdict, str]:
+    limit_s = CASE_LIMIT_S + each.waits_s
     async with connect(address, clock, deadline_s=settings.deadline_s, settle_s=settings.settle_s) as bench:
         try:
-            await each.script(bench)
+            async with asyncio.timeout(limit_s):
+                await each.script(bench)
         except Mismatch as difference:
-            return Result(each, Verdict.FAIL, str(difference))
+            return Verdict.FAIL, str(difference)
         except Skipped as why:
-            return Result(each, Verdict.SKIP, str(why))
+            return Verdict.GAP, str(why)
+        except TimeoutError:
+            return Verdict.FAIL, f"the core holds the case up: not done after {limit_s:g} s"
         except grpc.aio.AioRpcError as error:
-            return Result(each, Verdict.FAIL, f"a call failed with {error.code().name}: {error.details()}")
-        return Result(each, Verdict.PASS, "; ".join(bench.notes))
-
-
-def judged(result: Result, gaps: Mapping[int, str]) -> Result:
-    """*result* in the light of *gaps*: a known gap may fail, and must not pass."""
-    reason = gaps.get(result.case.number)
-    if reason is None or result.verdict is Verdict.SKIP:
-        return result
-    if result.verdict is Verdict.PASS:
-        return Result(result.case, Verdict.FAIL, f"passes, but is listed as a known gap: {reason}")
-    return Result(result.case, Verdict.GAP, reason)
-
-
-def select(cases: Iterable[Case], numbers: Iterable[int] = (), groups: Iterable[str] = ()) -> tuple[Case, ...]:
-    """The cases with one of *numbers* or in one of *groups*; all if neither is given. Raises ValueError if unknown."""
-    known = tuple(cases)
-    wanted, among = set(numbers), set(groups)
-    if missing := wanted - {each.number for each in known}:
-        raise ValueError(f"no script for case {', '.join(map(str, sorted(missing)))}")
-    if missing_groups := among - {each.group for each in known}:
-        raise ValueError(f"no group {', '.join(sorted(missing_groups))}")
-    if not wanted and not among:
-        return known
-    return tuple(each for each in known if each.number in wanted or each.group in among)
+            return Verdict.FAIL, f"a call failed with {error.code().name}: {error.details()}"
+        return Verdict.PASS, "; ".join(bench.notes)

@@ -71,6 +71,15 @@ def serve(
             help="How long a shim may take to answer a question, unless it says so itself.",
         ),
     ] = 1.0,
+    disable_reservation: Annotated[
+        bool,
+        typer.Option(
+            "--disable-reservation",
+            envvar="DISABLE_RESERVATION",
+            help="Never keep a node free for an ask because it has waited. Nodes are still kept for asks that preempted"
+            " and for those that must run there.",
+        ),
+    ] = False,
     test_clock: Annotated[
         bool,
         typer.Option(
@@ -106,8 +115,9 @@ def serve(
     except AddressTooOpen as error:
         typer.echo(f"--test-clock: {error}", err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from error
+    engine = Engine(reservation_delay_ns=None) if disable_reservation else Engine()
     try:
-        well = entry.run(Engine(), settings, build_logger(log_format, log_level))
+        well = entry.run(engine, settings, build_logger(log_format, log_level))
     except AddressUnavailable as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import signal
 import tempfile
 from collections.abc import Callable, Coroutine
 from importlib.resources import files
@@ -179,11 +180,18 @@ def _scenario_path(text: str) -> Path:
     return builtin if not path.is_file() and path.name == text and builtin.exists() else path
 
 
+async def _until_terminated(playing: Coroutine[None, None, bool]) -> bool:
+    """*playing*, cancelled by SIGTERM, so that it leaves the core in good order."""
+    task = asyncio.ensure_future(playing)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
+
+
 def _exit(play: Callable[[Console], Coroutine[None, None, bool]]) -> None:
     """Run *play* and leave with the status that its outcome has."""
     console, errors = Console(), Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
-        passed = asyncio.run(play(console))
+        passed = asyncio.run(_until_terminated(play(console)))
     except InputError as error:
         errors.print(str(error))
         raise typer.Exit(EXIT_INPUT) from error
@@ -199,4 +207,7 @@ def _exit(play: Callable[[Console], Coroutine[None, None, bool]]) -> None:
     except KeyboardInterrupt:
         errors.print("interrupted")
         raise typer.Exit(130) from None
+    except asyncio.CancelledError:
+        errors.print("terminated")
+        raise typer.Exit(143) from None
     raise typer.Exit(0 if passed else EXIT_EXPECTATION)

@@ -19,14 +19,14 @@ FORCED = {FORCE_TAG: "true"}
 RECOVERY_QUEUE = "root.@recovery@"
 
 
-@case(48, "an added application is accepted, and New")
+@case(48, "an added application is accepted, and New", rule="protocol.md 6.2")
 async def add(bench: Bench) -> None:
     await bench.reg()
     await bench.app()
     await bench.silence()
 
 
-@case(49, "a second application of the same ID is refused, the first one untouched")
+@case(49, "a second application of the same ID is refused, the first one untouched", rule="protocol.md 6.1")
 async def add_twice(bench: Bench) -> None:
     await bench.world()
     await bench.send_applications(application("app"))
@@ -34,7 +34,7 @@ async def add_twice(bench: Bench) -> None:
     await bench.start("k")
 
 
-@case(50, "an application for a queue that nobody may create is refused")
+@case(50, "an application for a queue that nobody may create is refused", rule="protocol.md 6.1")
 async def missing_queue(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app", "root.missing"))
@@ -42,7 +42,7 @@ async def missing_queue(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(51, "a forced application that no rule places goes to the recovery queue")
+@case(51, "a forced application that no rule places goes to the recovery queue", rule="protocol.md 6.4")
 async def forced(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app", "root.missing", tags=FORCED))
@@ -52,7 +52,7 @@ async def forced(bench: Bench) -> None:
     await bench.start("k")
 
 
-@case(52, "the recovery queue is only for forced applications")
+@case(52, "the recovery queue is only for forced applications", rule="protocol.md 6.4")
 async def recovery_queue_is_closed(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("early", RECOVERY_QUEUE))
@@ -63,21 +63,21 @@ async def recovery_queue_is_closed(bench: Bench) -> None:
     await bench.expect(app_rejected("late", "no-queue"))
 
 
-@case(53, "an application without user is refused")
+@case(53, "an application without user is refused", rule="protocol.md 6.1")
 async def no_user(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app", user=""))
     await bench.expect(app_rejected("app", "user-invalid"))
 
 
-@case(54, "a forced application without user is taken in")
+@case(54, "a forced application without user is taken in", rule="protocol.md 6.4")
 async def forced_without_user(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app", user="", tags=FORCED))
     await bench.expect(app_accepted("app"))
 
 
-@case(55, "a forced application without user information is taken in")
+@case(55, "a forced application without user information is taken in", rule="protocol.md 16 DB-17")
 async def forced_without_ugi(bench: Bench) -> None:
     await bench.world()
     await bench.send_applications(application("app2", user=None, tags=FORCED))
@@ -85,7 +85,7 @@ async def forced_without_ugi(bench: Bench) -> None:
     await bench.start("k", app="app2")
 
 
-@case(56, "a user name with forbidden characters is refused, groups or not")
+@case(56, "a user name with forbidden characters is refused, groups or not", rule="protocol.md 6.1")
 async def bad_user(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(
@@ -94,7 +94,7 @@ async def bad_user(bench: Bench) -> None:
     await bench.expect(app_rejected("app", "user-invalid"), app_rejected("app2", "user-invalid"))
 
 
-@case(57, "a user without access to the queue is refused")
+@case(57, "a user without access to the queue is refused", rule="protocol.md 6.1")
 async def no_access(bench: Bench) -> None:
     await bench.reg(configs.NO_ACCESS)
     await bench.send_applications(application("app"))
@@ -103,35 +103,35 @@ async def no_access(bench: Bench) -> None:
     await bench.expect(app_accepted("app"))
 
 
-@case(58, "a gang needs a fifo queue")
+@case(58, "a gang needs a fifo queue", rule="protocol.md 6.1")
 async def gang_in_fair_queue(bench: Bench) -> None:
     await bench.reg(queues(leaf("a", properties="{application.sort.policy: fair}")))
     await bench.send_applications(application("app", gang={"vcore": 1000}))
     await bench.expect(app_rejected("app", "gang-needs-fifo"))
 
 
-@case(59, "a gang larger than its queue may ever be is refused")
+@case(59, "a gang larger than its queue may ever be is refused", rule="protocol.md 6.1")
 async def gang_above_max(bench: Bench) -> None:
     await bench.reg(queues(leaf("a", maximum="{vcore: 1}")))
     await bench.send_applications(application("app", gang={"vcore": 10_000}))
     await bench.expect(app_rejected("app", "gang-too-large"))
 
 
-@case(60, "a type without limit does not limit a gang")
+@case(60, "a type without limit does not limit a gang", rule="protocol.md 6.1")
 async def gang_of_another_type(bench: Bench) -> None:
     await bench.reg(queues(leaf("a", maximum="{memory: 1}")))
     await bench.send_applications(application("app", gang={"vcore": 10_000}))
     await bench.expect(app_accepted("app"))
 
 
-@case(61, "the size of the cluster does not limit a gang")
+@case(61, "the size of the cluster does not limit a gang", rule="protocol.md 6.1")
 async def gang_above_cluster(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app", gang={"vcore": 10**15}))
     await bench.expect(app_accepted("app"))
 
 
-@case(62, "the quota tag limits a dynamic queue")
+@case(62, "the quota tag limits a dynamic queue", rule="protocol.md 4.3")
 async def quota_of_dynamic_queue(bench: Bench) -> None:
     await bench.reg("")
     await bench.node("n1", 2 * NODE_VCORE)
@@ -144,7 +144,7 @@ async def quota_of_dynamic_queue(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(63, "the quota tag does not touch a managed queue")
+@case(63, "the quota tag does not touch a managed queue", rule="protocol.md 4.3")
 async def quota_of_managed_queue(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
@@ -154,7 +154,7 @@ async def quota_of_managed_queue(bench: Bench) -> None:
     await bench.start("k")
 
 
-@case(64, "all additions of one request are answered in one response")
+@case(64, "all additions of one request are answered in one response", rule="protocol.md 6")
 async def one_response(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app1"), application("app2", "root.missing"), application("app3"))
@@ -163,7 +163,7 @@ async def one_response(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(65, "a rejected application may try again")
+@case(65, "a rejected application may try again", rule="protocol.md 6.2")
 async def try_again(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app2", "root.missing"))
@@ -171,7 +171,7 @@ async def try_again(bench: Bench) -> None:
     await bench.app("app2")
 
 
-@case(66, "removing an unknown application is ignored")
+@case(66, "removing an unknown application is ignored", rule="protocol.md 6.5")
 async def remove_unknown(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(remove=["app"])
@@ -179,7 +179,9 @@ async def remove_unknown(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(67, "a removed application releases its allocations in one message, its asks without a word")
+@case(
+    67, "a removed application releases its allocations in one message, its asks without a word", rule="protocol.md 6.5"
+)
 async def remove_running(bench: Bench) -> None:
     await bench.world()
     await bench.start("a", "b")
@@ -197,7 +199,7 @@ async def remove_running(bench: Bench) -> None:
     await bench.app()
 
 
-@case(68, "a removed application that only asked goes through Completing to Completed")
+@case(68, "a removed application that only asked goes through Completing to Completed", rule="protocol.md 6.5")
 async def remove_asking(bench: Bench) -> None:
     await bench.world()
     await bench.send(messages.allocation("k", NODE_VCORE + 1))
@@ -207,7 +209,7 @@ async def remove_asking(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(69, "a removed New application is gone without a word")
+@case(69, "a removed New application is gone without a word", rule="protocol.md 6.5")
 async def remove_new(bench: Bench) -> None:
     await bench.world()
     await bench.send_applications(remove=["app"])
@@ -216,7 +218,7 @@ async def remove_new(bench: Bench) -> None:
     await bench.expect(rejected("k", "application-not-found"))
 
 
-@case(70, "one request may add and remove the same application")
+@case(70, "one request may add and remove the same application", rule="protocol.md 6")
 async def add_and_remove(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app"), remove=["app"])
@@ -226,7 +228,7 @@ async def add_and_remove(bench: Bench) -> None:
     await bench.expect(rejected("k", "application-not-found"))
 
 
-@case(71, "a draining queue takes no application")
+@case(71, "a draining queue takes no application", rule="protocol.md 6.1")
 async def draining_queue(bench: Bench) -> None:
     await bench.world(configs.TWO_LEAVES)
     await bench.start("k")
@@ -237,7 +239,7 @@ async def draining_queue(bench: Bench) -> None:
     await bench.app("app2")
 
 
-@case(72, "only the exact word Hard makes a hard gang", waits_s=2)
+@case(72, "only the exact word Hard makes a hard gang", rule="protocol.md 2.3", waits_s=2)
 async def lower_case_style(bench: Bench) -> None:
     await gang_timeout(bench, style="hard")
     await bench.expect(updated("app", "Resuming"), released("p1", si.TIMEOUT), released("p2", si.TIMEOUT))

@@ -34,7 +34,7 @@ async def one_pending(bench: Bench, key: str = "k", vcore: int = ASK_VCORE, prio
     await bench.expect(updated("app", "Accepted"))
 
 
-@case(73, "an ask that fits is placed: Accepted, Running, one new entry")
+@case(73, "an ask that fits is placed: Accepted, Running, one new entry", rule="protocol.md 15")
 async def place(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", tags={"kubernetes.io/label/x": "y"}, priority=7))
@@ -48,7 +48,7 @@ async def place(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(74, "an ask without nodes waits, and the first node gets it")
+@case(74, "an ask without nodes waits, and the first node gets it", rule="protocol.md 8.3")
 async def wait_for_node(bench: Bench) -> None:
     await one_pending(bench)
     await bench.silence()
@@ -56,7 +56,7 @@ async def wait_for_node(bench: Bench) -> None:
     await bench.expect(updated("app", "Running"), new("k", "n1"))
 
 
-@case(75, "an ask larger than any node waits and is not refused")
+@case(75, "an ask larger than any node waits and is not refused", rule="protocol.md 8.3")
 async def too_large(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", BIG))
@@ -66,14 +66,15 @@ async def too_large(bench: Bench) -> None:
     await bench.expect(updated("app", "Running"), new("k", "n2"))
 
 
-@case(76, "an ask of an unknown application is refused")
+@case(76, "an ask of an unknown application is refused", rule="protocol.md 8.1")
 async def unknown_application(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", app="nobody"))
     await bench.expect(rejected("k", "application-not-found", app="nobody"))
+    await bench.silence()
 
 
-@case(77, "an ask for nothing is refused")
+@case(77, "an ask for nothing is refused", rule="protocol.md 8.1")
 async def nothing_asked(bench: Bench) -> None:
     await bench.world()
     await bench.send(
@@ -83,7 +84,7 @@ async def nothing_asked(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(78, "an ask for a negative amount is refused")
+@case(78, "an ask for a negative amount is refused", rule="protocol.md 8.1")
 async def negative_ask(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", resources={"vcore": 1, "memory": -1}))
@@ -91,7 +92,7 @@ async def negative_ask(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(79, "a placeholder without task group is refused")
+@case(79, "a placeholder without task group is refused", rule="protocol.md 8.1")
 async def placeholder_without_group(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", placeholder=True))
@@ -99,7 +100,7 @@ async def placeholder_without_group(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(80, "an ask without key is refused")
+@case(80, "an ask without key is refused", rule="protocol.md 8.1")
 async def no_key(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation(""))
@@ -107,7 +108,7 @@ async def no_key(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(81, "a waiting ask sent again counts once")
+@case(81, "a waiting ask sent again counts once", rule="protocol.md 8.1")
 async def ask_twice(bench: Bench) -> None:
     await one_pending(bench)
     await bench.send(allocation("k"))
@@ -118,7 +119,7 @@ async def ask_twice(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(82, "a waiting ask may change its size")
+@case(82, "a waiting ask may change its size", rule="protocol.md 8.2")
 async def resize_ask(bench: Bench) -> None:
     await one_pending(bench)
     await bench.send(allocation("k", 3000))
@@ -131,7 +132,7 @@ async def resize_ask(bench: Bench) -> None:
     check(messages.read_amounts(placed(entry).resourcePerAlloc) == {"vcore": 3000}, "new carries the new size")
 
 
-@case(83, "a waiting ask does not change its priority")
+@case(83, "a waiting ask does not change its priority", rule="protocol.md 8.2")
 async def change_priority(bench: Bench) -> None:
     await one_pending(bench, priority=1)
     await bench.send(allocation("first", priority=5))
@@ -142,7 +143,7 @@ async def change_priority(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(84, "an allocation that shrinks gives room back on node and queue")
+@case(84, "an allocation that shrinks gives room back on node and queue", rule="protocol.md 8.2")
 async def resize_allocation(bench: Bench) -> None:
     await bench.world(ONE_VCORE_MAX)
     await bench.start("k")
@@ -156,7 +157,7 @@ async def resize_allocation(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE - 1000})
 
 
-@case(85, "an allocation may grow above the max of its queue; new asks wait")
+@case(85, "an allocation may grow above the max of its queue; new asks wait", rule="protocol.md 8.2")
 async def grow_above_max(bench: Bench) -> None:
     await bench.world(ONE_VCORE_MAX)
     await bench.start("k")
@@ -169,7 +170,7 @@ async def grow_above_max(bench: Bench) -> None:
     await bench.expect(released("k"), new("more", "n1"))
 
 
-@case(86, "an allocation does not move")
+@case(86, "an allocation does not move", rule="protocol.md 8.2")
 async def move(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
@@ -179,7 +180,7 @@ async def move(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE, "n2": NODE_VCORE})
 
 
-@case(87, "an allocation sent as ask stays allocated")
+@case(87, "an allocation sent as ask stays allocated", rule="protocol.md 8.2")
 async def unplace(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
@@ -189,7 +190,7 @@ async def unplace(bench: Bench) -> None:
     await bench.expect_counts(nodes=1, asks=0, allocations=1)
 
 
-@case(88, "a recovered allocation is confirmed: Accepted, Running, new")
+@case(88, "a recovered allocation is confirmed: Accepted, Running, new", rule="protocol.md 8.1")
 async def recover(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", node="n1"))
@@ -198,14 +199,14 @@ async def recover(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
 
 
-@case(89, "an allocation recovered twice is confirmed once")
+@case(89, "an allocation recovered twice is confirmed once", rule="protocol.md 12")
 async def recover_twice(bench: Bench) -> None:
     await recover(bench)
     await bench.send(allocation("k", node="n1"))
     await bench.silence()
 
 
-@case(90, "an allocation on an unknown node is refused")
+@case(90, "an allocation on an unknown node is refused", rule="protocol.md 8.1")
 async def recover_on_unknown_node(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", node="n9"))
@@ -213,7 +214,7 @@ async def recover_on_unknown_node(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(91, "a recovered allocation is taken on a full node")
+@case(91, "a recovered allocation is taken on a full node", rule="protocol.md 8.1")
 async def recover_on_full_node(bench: Bench) -> None:
     await bench.world()
     await bench.start("a", vcore=NODE_VCORE)
@@ -224,7 +225,7 @@ async def recover_on_full_node(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
 
 
-@case(92, "a recovered allocation is taken above the max of its queue")
+@case(92, "a recovered allocation is taken above the max of its queue", rule="protocol.md 8.1")
 async def recover_above_max(bench: Bench) -> None:
     await bench.world(ONE_VCORE_MAX)
     await bench.start("a")
@@ -233,7 +234,7 @@ async def recover_above_max(bench: Bench) -> None:
     await bench.expect_used("root.a", 2 * ASK_VCORE)
 
 
-@case(93, "a waiting ask that the RM places is confirmed and waits no more")
+@case(93, "a waiting ask that the RM places is confirmed and waits no more", rule="protocol.md 8.1")
 async def place_from_outside(bench: Bench) -> None:
     await one_pending(bench, vcore=BIG)
     await bench.node("n1")
@@ -243,7 +244,7 @@ async def place_from_outside(bench: Bench) -> None:
     await bench.expect_free({"n1": -1})
 
 
-@case(94, "a recovered allocation is taken on a draining node")
+@case(94, "a recovered allocation is taken on a draining node", rule="protocol.md 8.1")
 async def recover_on_draining_node(bench: Bench) -> None:
     await bench.world()
     await bench.node_action("n1", si.NodeInfo.DRAIN_NODE)
@@ -252,7 +253,7 @@ async def recover_on_draining_node(bench: Bench) -> None:
     await bench.expect(updated("app", "Accepted"), updated("app", "Running"), new("k", "n1"))
 
 
-@case(95, "one bad entry spoils nothing, and refusals come last")
+@case(95, "one bad entry spoils nothing, and refusals come last", rule="protocol.md 8")
 async def mixed_request(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k2", node="n9"), allocation("k1", node="n1"), allocation("k3", BIG))
@@ -263,7 +264,7 @@ async def mixed_request(bench: Bench) -> None:
     await bench.expect(new("k3", "n2"))
 
 
-@case(96, "a failing application may not ask", waits_s=2)
+@case(96, "a failing application may not ask", rule="protocol.md 16 DB-6", waits_s=2)
 async def ask_while_failing(bench: Bench) -> None:
     await gang_timeout(bench, style="Hard")
     await bench.expect(updated("app", "Failing"), released("p1", si.TIMEOUT), released("p2", si.TIMEOUT))
@@ -271,7 +272,7 @@ async def ask_while_failing(bench: Bench) -> None:
     await bench.expect(rejected("k", "application-state"))
 
 
-@case(97, "an ask for one node waits for that node")
+@case(97, "an ask for one node waits for that node", rule="protocol.md 4.4")
 async def required_node(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", tags={messages.REQUIRED_NODE_TAG: "n9"}))
@@ -281,7 +282,7 @@ async def required_node(bench: Bench) -> None:
     await bench.expect(updated("app", "Running"), new("k", "n9"))
 
 
-@case(98, "without a policy an allocation may be preempted and does not preempt")
+@case(98, "without a policy an allocation may be preempted and does not preempt", rule="protocol.md 3.5")
 async def default_policy(bench: Bench) -> None:
     await bench.world()
     got = placed((await bench.start("k"))[0]).preemptionPolicy
@@ -292,7 +293,7 @@ async def default_policy(bench: Bench) -> None:
     check(not got.allowPreemptSelf and not got.allowPreemptOther, "an empty policy says false to both")
 
 
-@case(99, "a key belongs to one application")
+@case(99, "a key belongs to one application", rule="protocol.md 16 DB-15")
 async def key_in_use(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
@@ -303,7 +304,7 @@ async def key_in_use(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
 
 
-@case(100, "one request that asks and withdraws adds first")
+@case(100, "one request that asks and withdraws adds first", rule="protocol.md 8")
 async def ask_and_withdraw(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k"), releases=[messages.release("k")])

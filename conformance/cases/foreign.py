@@ -17,12 +17,12 @@ async def with_foreign(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE - 2000})
 
 
-@case(101, "foreign load takes room and is not answered")
+@case(101, "foreign load takes room and is not answered", rule="protocol.md 9")
 async def add(bench: Bench) -> None:
     await with_foreign(bench)
 
 
-@case(102, "foreign load may change its size")
+@case(102, "foreign load may change its size", rule="protocol.md 9")
 async def resize(bench: Bench) -> None:
     await with_foreign(bench)
     await bench.send(foreign("f", 3000, "n1"))
@@ -30,7 +30,7 @@ async def resize(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE - 3000})
 
 
-@case(103, "foreign load may move")
+@case(103, "foreign load may move", rule="protocol.md 9")
 async def move(bench: Bench) -> None:
     await with_foreign(bench)
     await bench.node("n2")
@@ -39,15 +39,17 @@ async def move(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE, "n2": NODE_VCORE - 2000})
 
 
-@case(104, "foreign load needs a node that exists")
+@case(104, "foreign load needs a node that exists", rule="protocol.md 9")
 async def bad_node(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
     await bench.send(foreign("f", 1000, ""), foreign("g", 1000, "n9"))
     await bench.expect(rejected("f", "foreign-without-node"), rejected("g", "node-not-found"))
+    await bench.silence()
+    await bench.expect_free({"n1": NODE_VCORE})
 
 
-@case(105, "released foreign load gives its room back")
+@case(105, "released foreign load gives its room back", rule="protocol.md 9")
 async def remove(bench: Bench) -> None:
     await with_foreign(bench)
     await bench.release("f", app="")
@@ -55,7 +57,7 @@ async def remove(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE})
 
 
-@case(106, "foreign load of an unknown kind counts like any other")
+@case(106, "foreign load of an unknown kind counts like any other", rule="protocol.md 4.4")
 async def unknown_kind(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")

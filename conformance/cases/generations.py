@@ -8,8 +8,9 @@ from si.v1 import si_pb2 as si
 
 from conformance import messages
 from conformance.arrangements import GROUP
-from conformance.bench import PARTITION, RM, Bench
+from conformance.bench import PARTITION, Bench
 from conformance.case import case
+from conformance.connection import RM
 from conformance.entries import (
     Kind,
     Want,
@@ -38,7 +39,7 @@ def ask(key: str, vcore: int = ASK_VCORE, *, app: str = "app", count: int = 1) -
     )
 
 
-@case(150, "an older ask is placed, and its allocation has an ID")
+@case(150, "an older ask is placed, and its allocation has an ID", rule="protocol.md 3.4")
 async def old_ask(bench: Bench) -> None:
     await bench.world()
     await bench.send_asks(ask("k"))
@@ -47,7 +48,7 @@ async def old_ask(bench: Bench) -> None:
     check(placed.allocationID == "k-0", f"expected allocationID k-0, got {placed.allocationID!r}")
 
 
-@case(151, "refused older asks come in the older list")
+@case(151, "refused older asks come in the older list", rule="protocol.md 3.4")
 async def old_refusal(bench: Bench) -> None:
     await bench.reg()
     await bench.send_asks(ask("k", app="nobody"))
@@ -55,7 +56,7 @@ async def old_refusal(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(152, "an older ask for no allocations is refused")
+@case(152, "an older ask for no allocations is refused", rule="protocol.md 3.4")
 async def old_ask_for_none(bench: Bench) -> None:
     await bench.world()
     await bench.send_asks(ask("k", count=0), ask("k2", count=-1))
@@ -63,7 +64,7 @@ async def old_ask_for_none(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(153, "an older ask without policy may be preempted and does not preempt")
+@case(153, "an older ask without policy may be preempted and does not preempt", rule="protocol.md 3.5")
 async def old_default_policy(bench: Bench) -> None:
     await bench.world()
     await bench.send_asks(ask("k"))
@@ -72,7 +73,7 @@ async def old_default_policy(bench: Bench) -> None:
     check(not policy.allowPreemptOther, "allowPreemptOther is false")
 
 
-@case(154, "placeholders that waited too long are dropped in the older list", waits_s=2)
+@case(154, "placeholders that waited too long are dropped in the older list", rule="protocol.md 3.4", waits_s=2)
 async def old_placeholder_timeout(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
@@ -89,7 +90,7 @@ async def old_placeholder_timeout(bench: Bench) -> None:
     await bench.expect(Want(Kind.ASK_RELEASED, "p2", "TIMEOUT"), released("p1", si.TIMEOUT))
 
 
-@case(155, "a node that brings an allocation of an unknown application is refused")
+@case(155, "a node that brings an allocation of an unknown application is refused", rule="protocol.md 3.4")
 async def existing_allocation_refused(bench: Bench) -> None:
     await bench.world()
     node = messages.full_node("n2", 20_000)
@@ -108,7 +109,7 @@ async def existing_allocation_refused(bench: Bench) -> None:
     await bench.expect(updated("app", "Accepted"), updated("app", "Running"))
 
 
-@case(156, "an older release names the allocation by its ID")
+@case(156, "an older release names the allocation by its ID", rule="protocol.md 3.4")
 async def old_release(bench: Bench) -> None:
     await bench.world()
     await bench.send_asks(ask("k0"), ask("k1"), ask("k2"))
@@ -122,7 +123,7 @@ async def old_release(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
 
 
-@case(157, "unknown fields are ignored, and the rest of the message counts")
+@case(157, "unknown fields are ignored, and the rest of the message counts", rule="protocol.md 17")
 async def unknown_fields(bench: Bench) -> None:
     await bench.reg()
     node = si.NodeInfo.FromString(messages.full_node("n1").SerializeToString() + UNKNOWN_FIELD)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from kornel.v1 import callback_pb2
 from si.v1 import si_pb2 as si
 
 from conformance import messages
 from conformance.arrangements import victim_and_preemptor
 from conformance.bench import Bench
+from conformance.callback_peer import Answers
 from conformance.case import case
 from conformance.entries import new, node_accepted, node_rejected, released, updated
 from conformance.messages import NODE_MEMORY, NODE_VCORE
 from conformance.outcome import check
 
 
-@case(26, "a created node is accepted and its capacity counts")
+@case(26, "a created node is accepted and its capacity counts", rule="protocol.md 7")
 async def create(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
@@ -21,7 +23,7 @@ async def create(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE})
 
 
-@case(27, "a node created draining takes nothing until it is opened")
+@case(27, "a node created draining takes nothing until it is opened", rule="protocol.md 7.1")
 async def create_draining(bench: Bench) -> None:
     await bench.reg()
     await bench.send_nodes(messages.node_info("n1", si.NodeInfo.CREATE_DRAIN, {"vcore": NODE_VCORE}))
@@ -34,7 +36,7 @@ async def create_draining(bench: Bench) -> None:
     await bench.expect(updated("app", "Running"), new("k", "n1"))
 
 
-@case(28, "a node that exists is refused and stays as it is")
+@case(28, "a node that exists is refused and stays as it is", rule="protocol.md 7")
 async def create_twice(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
@@ -44,7 +46,7 @@ async def create_twice(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE})
 
 
-@case(29, "all creations of one request are answered in one response")
+@case(29, "all creations of one request are answered in one response", rule="protocol.md 7")
 async def one_response(bench: Bench) -> None:
     await bench.reg()
     await bench.send_nodes(*(messages.full_node(node) for node in ("n1", "n1", "n2")))
@@ -53,7 +55,7 @@ async def one_response(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(30, "a node without resource is accepted and has room for nothing")
+@case(30, "a node without resource is accepted and has room for nothing", rule="protocol.md 7")
 async def no_resource(bench: Bench) -> None:
     await bench.reg()
     await bench.send_nodes(messages.node_info("n1"))
@@ -67,7 +69,7 @@ async def no_resource(bench: Bench) -> None:
     await bench.expect(updated("app", "Running"), new("k", "n2"))
 
 
-@case(31, "a type of amount 0 is no part of the capacity")
+@case(31, "a type of amount 0 is no part of the capacity", rule="protocol.md 7")
 async def zero_type(bench: Bench) -> None:
     await bench.reg()
     await bench.send_nodes(messages.node_info("n1", capacity={"vcore": 1000, "gpu": 0}))
@@ -79,7 +81,7 @@ async def zero_type(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(32, "a node with a negative amount is refused")
+@case(32, "a node with a negative amount is refused", rule="protocol.md 16 DB-14")
 async def negative_capacity(bench: Bench) -> None:
     await bench.reg()
     await bench.send_nodes(messages.full_node("n1", memory=-1))
@@ -87,7 +89,7 @@ async def negative_capacity(bench: Bench) -> None:
     await bench.node("n1")
 
 
-@case(33, "a new capacity is not answered, and counts")
+@case(33, "a new capacity is not answered, and counts", rule="protocol.md 7.1")
 async def update(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
@@ -97,7 +99,7 @@ async def update(bench: Bench) -> None:
     await bench.expect_free({"n1": 20_000})
 
 
-@case(34, "a capacity below what is allocated evicts nothing and places nothing more")
+@case(34, "a capacity below what is allocated evicts nothing and places nothing more", rule="protocol.md 7.1")
 async def shrink(bench: Bench) -> None:
     await bench.world()
     await bench.start("k", vcore=8000)
@@ -108,7 +110,7 @@ async def shrink(bench: Bench) -> None:
     await bench.expect_free({"n1": 1})
 
 
-@case(35, "an update without capacity changes nothing")
+@case(35, "an update without capacity changes nothing", rule="protocol.md 4.2")
 async def update_attributes(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
@@ -117,7 +119,7 @@ async def update_attributes(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE})
 
 
-@case(36, "draining twice is draining once")
+@case(36, "draining twice is draining once", rule="protocol.md 7")
 async def drain_twice(bench: Bench) -> None:
     await bench.world()
     await bench.node_action("n1", si.NodeInfo.DRAIN_NODE)
@@ -130,7 +132,7 @@ async def drain_twice(bench: Bench) -> None:
     await bench.expect(updated("app", "Running"), new("k", "n1"))
 
 
-@case(37, "opening an open node does nothing")
+@case(37, "opening an open node does nothing", rule="protocol.md 7")
 async def open_twice(bench: Bench) -> None:
     await bench.world()
     await bench.node_action("n1", si.NodeInfo.DRAIN_TO_SCHEDULABLE)
@@ -138,7 +140,7 @@ async def open_twice(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE})
 
 
-@case(38, "unknown actions are ignored")
+@case(38, "unknown actions are ignored", rule="protocol.md 7")
 async def unknown_actions(bench: Bench) -> None:
     await bench.world()
     for action in (0, 99):
@@ -147,7 +149,7 @@ async def unknown_actions(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE})
 
 
-@case(39, "a removed node releases all its allocations in one message")
+@case(39, "a removed node releases all its allocations in one message", rule="protocol.md 7.2")
 async def decommission(bench: Bench) -> None:
     await bench.world()
     await bench.app("app2")
@@ -161,7 +163,7 @@ async def decommission(bench: Bench) -> None:
     await bench.expect_total({})
 
 
-@case(40, "an empty node goes without a word and can come back")
+@case(40, "an empty node goes without a word and can come back", rule="protocol.md 7.2")
 async def decommission_empty(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
@@ -171,7 +173,7 @@ async def decommission_empty(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE})
 
 
-@case(41, "actions on an unknown node are ignored")
+@case(41, "actions on an unknown node are ignored", rule="protocol.md 7")
 async def unknown_node(bench: Bench) -> None:
     await bench.reg()
     await bench.send_nodes(
@@ -189,7 +191,7 @@ async def unknown_node(bench: Bench) -> None:
     await bench.node("n9")
 
 
-@case(42, "an ask that waited for a node which goes is placed on another one")
+@case(42, "an ask that waited for a node which goes is placed on another one", rule="protocol.md 7.2")
 async def reserved_node_goes(bench: Bench) -> None:
     await victim_and_preemptor(bench)
     await bench.node_action("n1", si.NodeInfo.DECOMISSION)
@@ -199,7 +201,45 @@ async def reserved_node_goes(bench: Bench) -> None:
     await bench.expect(updated("app", "Running"), new("k", "n2"))
 
 
-@case(44, "a node with a placeholder and its replacement goes: the real one is an ask again")
+async def replacing_elsewhere(bench: Bench) -> None:
+    """Placeholder p on n1 is being replaced by r on n2, because the RM does not want r on n1."""
+    await bench.reg()
+    peer = await bench.attach(Answers(predicates=lambda question: _refuse(question, "r", "n1")))
+    await bench.node("n1", 1000)
+    await bench.app()
+    await bench.send(messages.allocation("p", group="g", placeholder=True))
+    await bench.expect(updated("app", "Accepted"), new("p", "n1"))
+    await bench.node("n2", 1000)
+    await bench.send(messages.allocation("r", group="g"))
+    await bench.expect(released("p", si.PLACEHOLDER_REPLACED))
+    await bench.silence()
+    asked = [
+        (list(question.node_ids), question.allocate) for question in peer.questions if question.allocation_key == "r"
+    ]
+    check((["n1"], False) in asked, f"expected to be asked whether r may replace p on n1, got {asked}")
+    # The placeholder still runs, and the other node is charged already.
+    await bench.expect_free({"n1": 0, "n2": 0})
+
+
+def _refuse(question: callback_pb2.PredicatesQuestion, key: str, node: str) -> dict[str, str]:
+    """Refuse only *key* on *node*."""
+    return {node: "not there"} if question.allocation_key == key and node in question.node_ids else {}
+
+
+@case(
+    43,
+    "a placeholder goes with its node while another node has its replacement: that one is placed",
+    rule="protocol.md 7.2",
+)
+async def replaced_placeholder_goes(bench: Bench) -> None:
+    await replacing_elsewhere(bench)
+    await bench.node_action("n1", si.NodeInfo.DECOMISSION)
+    await bench.expect(released("p"), new("r", "n2"), updated("app", "Running"))
+    await bench.silence()
+    await bench.expect_free({"n2": 0})
+
+
+@case(44, "a node with a placeholder and its replacement goes: the real one is an ask again", rule="protocol.md 7.2")
 async def replacement_node_goes(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1", 1000)
@@ -215,7 +255,24 @@ async def replacement_node_goes(bench: Bench) -> None:
     await bench.expect(updated("app", "Running"), new("r", "n2"))
 
 
-@case(46, "foreign load of a removed node is forgotten with it")
+@case(
+    45,
+    "a replacement goes with its node: it is an ask again, and its placeholder may still be confirmed",
+    rule="protocol.md 10.4",
+)
+async def replacement_goes(bench: Bench) -> None:
+    await replacing_elsewhere(bench)
+    await bench.node_action("n2", si.NodeInfo.DECOMISSION)
+    await bench.silence()
+    await bench.expect_counts(nodes=1, asks=1, allocations=1)
+    await bench.release("p", si.PLACEHOLDER_REPLACED)
+    await bench.silence()
+    await bench.expect_free({"n1": 1000})
+    await bench.node("n3", 1000)
+    await bench.expect(updated("app", "Running"), new("r", "n3"))
+
+
+@case(46, "foreign load of a removed node is forgotten with it", rule="protocol.md 16 DB-8")
 async def foreign_node_returns(bench: Bench) -> None:
     await bench.world()
     await bench.send(messages.foreign("f", 2000, "n1"))
@@ -227,7 +284,7 @@ async def foreign_node_returns(bench: Bench) -> None:
     await bench.expect_free({"n1": NODE_VCORE - 2000})
 
 
-@case(47, "the key of an allocation lost with its node can be asked for again")
+@case(47, "the key of an allocation lost with its node can be asked for again", rule="protocol.md 16 DB-7")
 async def key_returns(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")

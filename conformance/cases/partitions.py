@@ -27,7 +27,7 @@ def partition_of(entry: Entry) -> str:
     return cast("si.AllocationRelease", entry.message).partitionName
 
 
-@case(20, "a node without attributes lives in the default partition")
+@case(20, "a node without attributes lives in the default partition", rule="protocol.md 4.1")
 async def default_partition(bench: Bench) -> None:
     await bench.world()
     await bench.start("k", node="n1")
@@ -36,7 +36,7 @@ async def default_partition(bench: Bench) -> None:
     check(partition_of(gone) == PARTITION, f"expected partition {PARTITION}, got {partition_of(gone)}")
 
 
-@case(21, "bare and full partition names are the same partition")
+@case(21, "bare and full partition names are the same partition", rule="protocol.md 4.1")
 async def same_partition(bench: Bench) -> None:
     await bench.reg()
     names = {"n1": "default", "n2": PARTITION}
@@ -56,15 +56,19 @@ async def same_partition(bench: Bench) -> None:
     await bench.expect_free({"n1": 1000, "n2": 1000})
 
 
-@case(22, "a node and an application for an unknown partition are refused")
+@case(22, "a node and an application for an unknown partition are refused", rule="protocol.md 4.1")
 async def unknown_partition(bench: Bench) -> None:
     await bench.reg()
     await bench.send_nodes(messages.node_info("n1", capacity={}, attributes={messages.PARTITION_ATTRIBUTE: "gpu"}))
     await bench.send_applications(messages.application("app", partition="gpu"))
     await bench.expect(node_rejected("n1", "partition-not-found"), app_rejected("app", "partition-not-found"))
+    await bench.silence()
+    # They did not end up somewhere else either.
+    await bench.node("n1")
+    await bench.app()
 
 
-@case(23, "an ask for an unknown partition is refused with its key and application")
+@case(23, "an ask for an unknown partition is refused with its key and application", rule="protocol.md 8.1")
 async def ask_elsewhere(bench: Bench) -> None:
     await bench.world()
     await bench.send(messages.allocation("k", partition="gpu"))
@@ -72,7 +76,7 @@ async def ask_elsewhere(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(24, "a release for an unknown partition is ignored")
+@case(24, "a release for an unknown partition is ignored", rule="protocol.md 10.1")
 async def release_elsewhere(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
@@ -81,7 +85,7 @@ async def release_elsewhere(bench: Bench) -> None:
     await bench.expect_free({"n1": messages.NODE_VCORE - messages.ASK_VCORE})
 
 
-@case(25, "every release of the core carries the full partition name")
+@case(25, "every release of the core carries the full partition name", rule="protocol.md 2.5")
 async def full_names(bench: Bench) -> None:
     await bench.world()
     await bench.start("k1", "k2", "k3")

@@ -6,15 +6,16 @@ import grpc
 from si.v1 import si_pb2 as si
 
 from conformance import configs, messages
-from conformance.bench import OTHER_RM, PARTITION, RM, Bench
+from conformance.bench import OTHER_RM, PARTITION, Bench
 from conformance.case import case
-from conformance.entries import app_accepted, app_rejected, new, node_accepted, node_rejected, updated
+from conformance.connection import RM
+from conformance.entries import app_accepted, app_rejected, new, node_accepted, node_rejected, rejected, updated
 from conformance.outcome import check
 
 PROBLEMS_KEY = "kornel-problems-bin"
 
 
-@case(1, "a registration with a valid configuration makes the partition")
+@case(1, "a registration with a valid configuration makes the partition", rule="protocol.md 5.1")
 async def valid_registration(bench: Bench) -> None:
     await bench.fresh()
     response = await bench.register()
@@ -24,7 +25,7 @@ async def valid_registration(bench: Bench) -> None:
     await bench.expect(node_accepted("n1"))
 
 
-@case(2, "an empty configuration is the default one: a queue per namespace tag")
+@case(2, "an empty configuration is the default one: a queue per namespace tag", rule="protocol.md 5.3")
 async def empty_configuration(bench: Bench) -> None:
     await bench.fresh()
     await bench.register("")
@@ -36,7 +37,7 @@ async def empty_configuration(bench: Bench) -> None:
     await bench.expect_queue("root.dev", present=True)
 
 
-@case(3, "a configuration with an unknown key is refused, and the next registration succeeds")
+@case(3, "a configuration with an unknown key is refused, and the next registration succeeds", rule="protocol.md 5.1")
 async def unknown_key(bench: Bench) -> None:
     await bench.fresh()
     await bench.refused(bench.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
@@ -44,19 +45,19 @@ async def unknown_key(bench: Bench) -> None:
     await bench.open_streams()
 
 
-@case(4, "a root queue with limits is refused")
+@case(4, "a root queue with limits is refused", rule="protocol.md 5.1")
 async def root_limits(bench: Bench) -> None:
     await bench.fresh()
     await bench.refused(bench.register(configs.ROOT_WITH_LIMITS), grpc.StatusCode.INVALID_ARGUMENT)
 
 
-@case(5, "a registration without rmID is refused")
+@case(5, "a registration without rmID is refused", rule="protocol.md 5.1")
 async def no_rm_id(bench: Bench) -> None:
     await bench.fresh()
     await bench.refused(bench.register(rm=""), grpc.StatusCode.INVALID_ARGUMENT)
 
 
-@case(6, "a second RM is refused and leaves the first one alone")
+@case(6, "a second RM is refused and leaves the first one alone", rule="protocol.md 5.1")
 async def second_rm(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
@@ -66,16 +67,18 @@ async def second_rm(bench: Bench) -> None:
     await bench.ask_and_place("k2")
 
 
-@case(7, "registering again starts afresh, without a word about what was there")
+@case(7, "registering again starts afresh, without a word about what was there", rule="protocol.md 5.2")
 async def registered_again(bench: Bench) -> None:
     await bench.world()
     await bench.start("k1", "k2")
     await bench.reg()
     await bench.silence()
     await bench.expect_counts(nodes=0, asks=0, allocations=0)
+    await bench.send(messages.allocation("k1"), messages.foreign("f", 1000, "n1"))
+    await bench.expect(rejected("k1", "application-not-found"), rejected("f", "node-not-found"))
 
 
-@case(8, "after registering again the same node and application are new")
+@case(8, "after registering again the same node and application are new", rule="protocol.md 5.2")
 async def reported_again(bench: Bench) -> None:
     await bench.world()
     await bench.start("k1", "k2")
@@ -86,7 +89,7 @@ async def reported_again(bench: Bench) -> None:
     await bench.start("k1", "k2")
 
 
-@case(9, "registering again takes the usage of users back to zero")
+@case(9, "registering again takes the usage of users back to zero", rule="protocol.md 5.2")
 async def user_usage_cleared(bench: Bench) -> None:
     await bench.world(configs.USER_LIMIT)
     await bench.start("k1", "k2")
@@ -99,7 +102,7 @@ async def user_usage_cleared(bench: Bench) -> None:
     await bench.start("k1", "k2")
 
 
-@case(10, "a failed registration takes the old one away")
+@case(10, "a failed registration takes the old one away", rule="protocol.md 5.1")
 async def failed_again(bench: Bench) -> None:
     await bench.world()
     await bench.refused(bench.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
@@ -108,7 +111,11 @@ async def failed_again(bench: Bench) -> None:
     await bench.ends(stream, grpc.StatusCode.FAILED_PRECONDITION)
 
 
-@case(11, "a stream of an RM that is not registered ends FAILED_PRECONDITION, and nothing is stored")
+@case(
+    11,
+    "a stream of an RM that is not registered ends FAILED_PRECONDITION, and nothing is stored",
+    rule="protocol.md 1.1",
+)
 async def unknown_rm(bench: Bench) -> None:
     await bench.fresh()
     nodes, applications, allocations = (
@@ -126,7 +133,9 @@ async def unknown_rm(bench: Bench) -> None:
     await bench.expect_counts(nodes=0, asks=0, allocations=0)
 
 
-@case(12, "a second rmID on one stream ends it INVALID_ARGUMENT, what came before stays applied")
+@case(
+    12, "a second rmID on one stream ends it INVALID_ARGUMENT, what came before stays applied", rule="protocol.md 1.1"
+)
 async def second_rm_on_stream(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
@@ -138,7 +147,7 @@ async def second_rm_on_stream(bench: Bench) -> None:
     await bench.expect(node_accepted("n2"), node_rejected("n1", "node-exists"))
 
 
-@case(13, "responses wait for a stream and are delivered in order")
+@case(13, "responses wait for a stream and are delivered in order", rule="protocol.md 1.1")
 async def queued_responses(bench: Bench) -> None:
     await bench.world()
     stream = bench.applications
@@ -151,7 +160,7 @@ async def queued_responses(bench: Bench) -> None:
     await bench.expect(updated("app", "Accepted"), updated("app", "Running"), updated("app", "Completing"))
 
 
-@case(14, "of two allocation streams the newer one hears of an allocation, once")
+@case(14, "of two allocation streams the newer one hears of an allocation, once", rule="protocol.md 1.1")
 async def newer_stream_hears(bench: Bench) -> None:
     await bench.world()
     older = bench.allocations
@@ -165,7 +174,7 @@ async def newer_stream_hears(bench: Bench) -> None:
     check(not len(older.inbox), "the older stream hears nothing more")
 
 
-@case(15, "the configuration in force, sent again, changes no queue")
+@case(15, "the configuration in force, sent again, changes no queue", rule="protocol.md 5.4")
 async def same_configuration(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
@@ -175,7 +184,7 @@ async def same_configuration(bench: Bench) -> None:
     await bench.ask_and_place("k2")
 
 
-@case(16, "a queue taken out takes no more applications, and goes when it is empty", waits_s=11)
+@case(16, "a queue taken out takes no more applications, and goes when it is empty", rule="protocol.md 5.4", waits_s=11)
 async def removed_queue(bench: Bench) -> None:
     await bench.world(configs.TWO_LEAVES)
     await bench.start("k")
@@ -191,7 +200,7 @@ async def removed_queue(bench: Bench) -> None:
     await bench.expect_queue("root.a", present=False)
 
 
-@case(17, "an invalid update is refused, and the old queues stay in force")
+@case(17, "an invalid update is refused, and the old queues stay in force", rule="protocol.md 5.4")
 async def invalid_update(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
@@ -204,13 +213,13 @@ async def invalid_update(bench: Bench) -> None:
     await bench.expect(app_accepted("app2"))
 
 
-@case(18, "an update before any registration is refused")
+@case(18, "an update before any registration is refused", rule="protocol.md 5.4")
 async def update_unregistered(bench: Bench) -> None:
     await bench.fresh()
     await bench.refused(bench.update_configuration(configs.BASIC), grpc.StatusCode.FAILED_PRECONDITION)
 
 
-@case(19, "an update by another RM is refused and changes nothing")
+@case(19, "an update by another RM is refused and changes nothing", rule="protocol.md 16 DB-16")
 async def update_by_other(bench: Bench) -> None:
     await bench.world(configs.TWO_LEAVES)
     await bench.refused(bench.update_configuration(configs.WITHOUT_A, rm=OTHER_RM), grpc.StatusCode.FAILED_PRECONDITION)

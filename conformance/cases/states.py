@@ -33,7 +33,7 @@ async def completed(bench: Bench) -> None:
     await bench.expect(updated("app", "Completed"))
 
 
-@case(133, "a completing application that asks runs again", waits_s=COMPLETING_S)
+@case(133, "a completing application that asks runs again", rule="protocol.md 11", waits_s=COMPLETING_S)
 async def completing_again(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
@@ -45,13 +45,18 @@ async def completing_again(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(134, "after 30 s without work an application is Completed and its ID is free", waits_s=COMPLETING_S)
+@case(
+    134,
+    "after 30 s without work an application is Completed and its ID is free",
+    rule="protocol.md 11",
+    waits_s=COMPLETING_S,
+)
 async def completes(bench: Bench) -> None:
     await completed(bench)
     await bench.app()
 
 
-@case(135, "a running application that gets more keeps quiet")
+@case(135, "a running application that gets more keeps quiet", rule="protocol.md 11")
 async def runs_on(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
@@ -59,7 +64,7 @@ async def runs_on(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(136, "a completed application expires after three days", waits_s=THREE_DAYS_S)
+@case(136, "a completed application expires after three days", rule="protocol.md 11", waits_s=THREE_DAYS_S)
 async def completed_expires(bench: Bench) -> None:
     await completed(bench)
     await bench.clock.advance(THREE_DAYS_S)
@@ -67,7 +72,12 @@ async def completed_expires(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(137, "a rejected application expires after three days, and is never reported as Rejected", waits_s=THREE_DAYS_S)
+@case(
+    137,
+    "a rejected application expires after three days, and is never reported as Rejected",
+    rule="protocol.md 6.2",
+    waits_s=THREE_DAYS_S,
+)
 async def rejected_expires(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app", "root.missing"))
@@ -78,7 +88,7 @@ async def rejected_expires(bench: Bench) -> None:
     await bench.silence()
 
 
-@case(138, "state changes carry the time in nanoseconds, and the event that caused them")
+@case(138, "state changes carry the time in nanoseconds, and the event that caused them", rule="protocol.md 11")
 async def time_stamps(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k"))
@@ -86,19 +96,19 @@ async def time_stamps(bench: Bench) -> None:
     await bench.release("k")
     changes += await bench.expect(updated("app", "Completing"))
     for change in map(update_of, changes):
-        off_s = (bench.clock.now_ns() - change.stateTransitionTimestamp) / 1e9
+        off_s = (await bench.clock.now_ns() - change.stateTransitionTimestamp) / 1e9
         check(abs(off_s) < 1, f"{change.state} is {off_s:g} s off")
     texts = [update_of(change).message for change in changes]
     check(texts == ["runApplication", "runApplication", "completeApplication"], f"unexpected messages {texts}")
 
 
-@case(139, "a gang that is whole is Running without any real allocation")
+@case(139, "a gang that is whole is Running without any real allocation", rule="protocol.md 11")
 async def whole_gang_runs(bench: Bench) -> None:
     await whole_gang(bench)
     await bench.silence()
 
 
-@case(140, "placeholders that nobody announced leave the application Accepted")
+@case(140, "placeholders that nobody announced leave the application Accepted", rule="protocol.md 11")
 async def unannounced_gang_waits(bench: Bench) -> None:
     await bench.world()
     await bench.send(placeholder("p1"), placeholder("p2"))

@@ -39,10 +39,11 @@ class Allocation:
     """
 
     __slots__ = (
-        "application", "arrival", "attempt_due", "bound_ns", "created_ns", "dialogue", "failures", "group",
-        "held_on", "inquiry", "key", "last_attempt_ns", "missed", "node", "outcome", "pause_until_ns", "pool",
-        "preempted", "preemptor", "rearm_ns", "rearms", "refusals", "refused", "released", "replaced_by",
-        "replaces", "reservation", "reserve_after_ns", "scale_up", "shape", "spec", "triggered", "victims",
+        "application", "arrival", "attempt_due", "bound_ns", "courted_by", "courts", "created_ns", "dialogue",
+        "failures", "group", "held_on", "inquiry", "key", "last_attempt_ns", "missed", "node", "outcome",
+        "pause_until_ns", "pool", "preempted", "preemptor", "rearm_ns", "rearms", "refusals", "refused",
+        "released", "replaced_by", "replaces", "reservation", "reserve_after_ns", "scale_up", "shape", "spec",
+        "triggered", "victims",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +88,10 @@ class Allocation:
         """Where its amount is charged while the shim is asked whether it may run there; still pending to everybody."""
         self.inquiry: Inquiry | None = None
         """The open question whether and where it may run."""
+        self.courts: Allocation | None = None
+        """As a real ask: the placeholder whose place it takes if the shim agrees."""
+        self.courted_by: Allocation | None = None
+        """As a placeholder: the ask that it waits for in the same way."""
         self.refused: dict[str, str] | None = None
         """Nodes the shim refused for it lately, with the reason."""
         self.refusals = 0

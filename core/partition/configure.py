@@ -15,11 +15,12 @@ from core.domain.effects import Effect
 from core.model.callbacks import Callbacks
 from core.model.queues import DynamicTerms, Queue
 from core.model.users import NO_LIMITS
-from core.partition import admission, dynamic_queues, ledger, preempting, user_accounting
+from core.partition import admission, dynamic_queues, ledger, preempting, quota_timers, user_accounting
 from core.partition.state import PartitionState
 from core.partition.waiting import activate, queue_gained
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import compile_rules
+from core.policies.preemption.quota_timer import Terms, terms_of
 
 CLEANER_INTERVAL_NS: Final = 10 * 10**9
 
@@ -32,7 +33,7 @@ def build(
     *callbacks*: those of the engine; without, nobody is ever asked.
     """
     state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
-    update(state, config)
+    update(state, config, now_ns)
     _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
     return state
 
@@ -54,7 +55,7 @@ def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
     return found
 
 
-def update(state: PartitionState, config: PartitionConfig) -> None:
+def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     """Make the partition follow *config*, which :func:`obstacles` has no objection to.
 
     Only what differs from the configuration followed so far is touched: the cost is that of the change, and where
@@ -65,7 +66,7 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
         return
     if before is None or config.placement_rules != before.placement_rules:
         state.placement_rules = compile_rules(config.placement_rules)
-    state.preemption = config.preemption
+    enforced_before, state.preemption = state.preemption.quota_enabled, config.preemption
     if before is None or config.node_sort != before.node_sort:
         weights = {state.types.index(name): weight for name, weight in config.node_sort.weights.items()}
         state.node_order.rebuild(NodeScore(config.node_sort.policy, weights), list(state.node_order))
@@ -83,6 +84,7 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
     _settle(state, change)
     if before is not None and before.preemption != config.preemption:
         _watch_again(state)
+    quota_timers.reconfigured(state, enforced_before, change.quotas, now_ns)
 
 
 @dataclass(slots=True)
@@ -92,12 +94,14 @@ class _Change:
     queues     with new settings, parents before their children; those dropped since may be among them
     delayed    leaves whose asks may now preempt at another time
     limits     where other user and group limits apply now, with these
+    quotas     the maxima and delays that changed queues had; none for those that were not there or dynamic
     templates  a parent passes on something else to dynamic queues
     """
 
     queues: dict[Queue, None] = field(default_factory=dict)
     delayed: dict[Queue, None] = field(default_factory=dict)
     limits: dict[Queue, tuple[LimitConfig, ...]] = field(default_factory=dict)
+    quotas: dict[Queue, Terms] = field(default_factory=dict)
     templates: bool = False
 
 
@@ -105,11 +109,9 @@ def _follow(state: PartitionState, path: str, new: QueueConfig, old: QueueConfig
     if new is old:
         return
     if old is None or own_settings(new) != own_settings(old):
-        _apply_queue(state, path, new, change)
-        queue = state.queues[path]
-        if (new.limits or queue.limits is not NO_LIMITS) and (
-            old is None or new.limits != old.limits or queue.leaf == old.parent
-        ):
+        queue = _apply_queue(state, path, new, change)
+        known = old.limits if old is not None and old.parent == new.parent else ()
+        if new.limits != known:
             change.limits[queue] = new.limits
     gone = {child.name: child for child in old.children} if old is not None else {}
     for child in new.children:
@@ -155,7 +157,9 @@ def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: 
     if queue is None:
         parent_path, _, name = path.rpartition(".")
         queue = state.new_queue(name, state.queues[parent_path], leaf=not config.parent, properties=config.effective)
+        change.quotas[queue] = quota_timers.NO_TERMS
     change.queues[queue] = None
+    change.quotas.setdefault(queue, terms_of(queue) if queue.managed else quota_timers.NO_TERMS)
     if queue.leaf and queue.properties.preemption_delay_ns != config.effective.preemption_delay_ns:
         change.delayed[queue] = None
     queue.properties = config.effective

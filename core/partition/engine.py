@@ -259,7 +259,7 @@ class Engine:
             if running is None:
                 self._build(name, partition, now_ns)
             else:
-                configure.update(running, partition)
+                configure.update(running, partition, now_ns)
         self._in_force(configuration)
         self.extra_config = dict(command.extra_config)
 

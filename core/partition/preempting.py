@@ -6,6 +6,7 @@ touched. Rules: preemption.md B.1 (preconditions), B.7 (commit and handshake), F
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final
 
@@ -22,7 +23,7 @@ from core.partition.state import PartitionState
 from core.partition.waiting import UNSERVED, activate, look_again
 from core.policies.application_order import application_key
 from core.policies.preemption import guarantee
-from core.policies.preemption.plan import AnswerPending, PreemptionPlan, Refusal
+from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal
 
 ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
@@ -91,12 +92,15 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 
 def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Try to make room for *ask*; on success its victims are told to leave and a node is reserved for it."""
+    if state.enforcement.busy:
+        _due_at(state, ask, now_ns + PASS_NS)
+        return False
     refused = _precondition(state, ask, now_ns) if ask.dialogue is None else None
     if refused is not None:
         failing.note_preemption(ask, refused, now_ns)
         if ask.outcome is not refused:
             ask.outcome = refused
-            _record(state, ask, now_ns, refused)
+            record(state, guarantee.KIND, ask, now_ns, refused)
         return False
     leaf = ask.queue
     ask.attempt_due = False
@@ -108,7 +112,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     if result is None:
         return False
     if isinstance(result, PreemptionPlan):
-        refusal = _unlawful(state, result)
+        refusal = unlawful(state, result)
         if refusal is None:
             _apply(state, result, now_ns)
             # A result ends the pass, so the next one starts with a full budget (B.1).
@@ -118,7 +122,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     failing.note_preemption(ask, result.outcome, now_ns)
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
-        _record(state, ask, now_ns, result.outcome, result.detail)
+        record(state, guarantee.KIND, ask, now_ns, result.outcome, result.detail)
     _due_at(state, ask, now_ns + RETRY_NS)
     return False
 
@@ -165,10 +169,15 @@ def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcom
     return None
 
 
-def _unlawful(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
+def unlawful(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
     """Every plan is checked before it is applied; one that breaks a law is our bug, refused and counted."""
     if any(victim.released or victim.preempted for victim in plan.victims):
         return Refusal(Outcome.VICTIM_RELEASED)
+    return judge(state, plan)
+
+
+def judge(state: PartitionState, plan: PreemptionPlan | QuotaPlan) -> Refusal | None:
+    """What the laws say about *plan*; counted."""
     state.law_checks += 1
     violations = laws.check(state, plan)
     if not violations:
@@ -178,15 +187,29 @@ def _unlawful(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
 
 
 def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """Mark the victims, claim what the ask will use, tell the shim, hold the node (B.7)."""
-    ask = plan.ask
+    """Have the victims leave, and hold the node (B.7)."""
     for reservation in plan.cancelled:
         placement.unreserve(state, reservation, requeue=True)
+    trigger(state, plan, now_ns)
+    placement.reserve(state, plan.ask, plan.node, now_ns)
+
+
+def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
+    """Mark the victims, claim what the ask will use, tell the shim (B.7)."""
+    ask = plan.ask
+    evict(state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}")
     for victim in plan.victims:
-        ledger.mark(victim, ask)
         ask.victims[victim.key] = victim
     ledger.claim(ask)
-    message = f"preempted for ask {ask.spec.key} of application {ask.application.application_id}"
+    ask.outcome = Outcome.TRIGGERED
+    state.preemptions += 1
+    record(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, plan=plan)
+
+
+def evict(state: PartitionState, victims: Sequence[Allocation], preemptor: Allocation | None, message: str) -> None:
+    """Mark *victims* and tell the shim to end them, for *preemptor* or, without one, for their queue's sake."""
+    for victim in victims:
+        ledger.mark(victim, preemptor)
     state.effects.extend(
         Released(
             state.name,
@@ -196,12 +219,8 @@ def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
             message,
             victim.spec.instance,
         )
-        for victim in plan.victims
+        for victim in victims
     )
-    placement.reserve(state, ask, plan.node, now_ns)
-    ask.outcome = Outcome.TRIGGERED
-    state.preemptions += 1
-    _record(state, ask, now_ns, Outcome.TRIGGERED, plan=plan)
 
 
 def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
@@ -221,27 +240,34 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
 
 
 def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """*ask* lost the room it preempted for: claim and reservation go, and it may try again."""
+    """*ask* lost the room it preempted for: claim and reservation go, and it may try again.
+
+    The node that an ask must run on stays reserved for it.
+    """
     ledger.unclaim(ask)
     ask.rearms += 1
     ask.rearm_ns = 0
     if ask.reservation is not None:
-        placement.unreserve(state, ask.reservation, requeue=True)
-    _due_at(state, ask, now_ns)
+        if ask.spec.required_node:
+            look_again(state, ask.reservation)
+        else:
+            placement.unreserve(state, ask.reservation, requeue=True)
+    if may_ever_preempt(ask):
+        _due_at(state, ask, now_ns)
 
 
 def give_up_reservation(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     """*ask* has had its node kept for too long in vain: back among its equals, free to try everything again."""
     if ask.triggered:
         rearm(state, ask, now_ns)
-    elif ask.reservation is not None:
+    if ask.reservation is not None:
         placement.unreserve(state, ask.reservation, requeue=True)
 
 
 def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
     """An ask that requires *node* takes its room: whoever waits there for its victims is re-armed at once (H)."""
     for reservation in list(node.reservations.values()):
-        if reservation.ask.triggered:
+        if reservation.ask.triggered and not reservation.ask.spec.required_node:
             rearm(state, reservation.ask, now_ns)
 
 
@@ -313,34 +339,26 @@ def _net_share(queue: Queue) -> tuple[float, str]:
     return (share, queue.path)
 
 
-def _record(
+def record(
     state: PartitionState,
+    kind: str,
     ask: Allocation,
     now_ns: int,
     outcome: Outcome,
     detail: str = "",
     plan: PreemptionPlan | None = None,
 ) -> None:
+    """Put down how an attempt of *kind* for *ask* ended (preemption.md I)."""
     victims: tuple[VictimRecord, ...] = ()
     if plan is not None:
         adjusted = plan.adjusted or (0,) * len(plan.victims)
-        victims = tuple(
-            VictimRecord(
-                victim.spec.key,
-                victim.application.application_id,
-                victim.queue.path,
-                victim.node.node_id if victim.node is not None else "",
-                victim.shape.resources,
-                priority,
-            )
-            for victim, priority in zip(plan.victims, adjusted, strict=True)
-        )
+        victims = tuple(map(victim_record, plan.victims, adjusted))
         detail = f"needs {plan.needs}, fence {plan.fence.path}"
     state.effects.append(
         PreemptionDecided(
             now_ns,
             state.name,
-            "guarantee",
+            kind,
             ask.spec.key,
             ask.application.application_id,
             ask.queue.path,
@@ -349,4 +367,16 @@ def _record(
             plan.node.node_id if plan is not None else "",
             victims,
         )
+    )
+
+
+def victim_record(victim: Allocation, adjusted_priority: int) -> VictimRecord:
+    """*victim* as decisions name it."""
+    return VictimRecord(
+        victim.spec.key,
+        victim.application.application_id,
+        victim.queue.path,
+        victim.node.node_id if victim.node is not None else "",
+        victim.shape.resources,
+        adjusted_priority,
     )

@@ -17,6 +17,7 @@ from core.model.node_order import NodeOrder
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
+from core.partition.enforcement import Enforcement
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
@@ -127,9 +128,13 @@ class PartitionState:
         """How many request entries had no effect, by cause."""
         self.unreported: Final[list[tuple[Ignored, str]]] = []
         """Those of the command under way, each with the ID it named."""
+        self.enforcement: Final = Enforcement()
+        """Lowered maxima that are enforced by preemption, now or later."""
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0
+        self.required_node_attempts = 0
+        """How many of them were for asks that must run on one node."""
         self.preemptions = 0
 
     @property

@@ -15,6 +15,7 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.partition import admission, inquiries, ledger, placement, preempting, waiting
 from core.partition.failing import note
+from core.partition.gangs import approval
 from core.partition.state import PartitionState
 
 FIRST_NODES: Final = 8
@@ -52,6 +53,8 @@ def cancel(state: PartitionState, ask: Allocation) -> None:
     """Whatever was asked about *ask* does not matter any more: it is an ask like any other again."""
     if ask.inquiry is not None:
         inquiries.forget(state, ask.inquiry)
+        if ask.courts is not None:
+            approval.withdraw(state, ask)
         ask.inquiry = None
     if ask.held_on is not None:
         ledger.unhold(state, ask)

@@ -31,6 +31,7 @@ from core.partition.setting_changes import Terms
 from core.partition.state import PartitionState
 from core.policies.placement.applicant import applicant_of
 from core.policies.placement.decide import Unplaced, place
+from core.policies.preemption import quota_shares
 from core.policies.user_limits import groups_of
 
 
@@ -117,7 +118,8 @@ def _change(name: str, copy: _Copy, config: PartitionConfig, found: _Findings) -
     assert old is not None, "a partition follows a configuration from the start"
     before = {path: setting_changes.terms(queue) for path, queue in state.queues.items()}
     placed = {subject.spec.application_id for subject in copy.applications if _refusal(state, subject.spec) is None}
-    configure.update(state, config)
+    armed = dict(state.enforcement.armed)
+    configure.update(state, config, 0)
     settings = setting_changes.partition_settings(old, config)
     if settings:
         found.partitions.append(PartitionChange(name, False, False, len(copy.applications), settings))
@@ -125,8 +127,7 @@ def _change(name: str, copy: _Copy, config: PartitionConfig, found: _Findings) -
     found.quota_excesses += _quota_excesses(state, before)
     found.limit_excesses += limit_usage.excesses(name, copy.holders, old.root, config.root)
     found.unplaced += _unplaced(state, copy, placed)
-    if config.preemption.quota_enabled:
-        found.enforcements += _enforcements(state, before)
+    found.enforcements += _enforcements(state, armed)
 
 
 def _quota_excesses(state: PartitionState, before: Mapping[str, Terms]) -> Iterator[QuotaExcess]:
@@ -153,31 +154,13 @@ def _refusal(state: PartitionState, spec: ApplicationSpec) -> str | None:
     return "; ".join(found.outcomes) if isinstance(found, Unplaced) else None
 
 
-def _enforcements(state: PartitionState, before: Mapping[str, Terms]) -> Iterator[QuotaEnforcement]:
-    """Queues whose timer this change would start, with what a run would take now (preemption.md D.4, D.6)."""
-    for path, queue in state.queues.items():
-        delay_ns = queue.properties.quota_preemption_delay_ns
-        was = before.get(path)
-        if not delay_ns or not queue.managed or queue.parent is None or (was is not None and not was.managed):
-            continue
-        old_max = was.max if was is not None else {}
-        tightened = any(t not in old_max or most < old_max[t] for t, most in queue.max.items())
-        delay_changed = was is not None and was.properties.quota_preemption_delay_ns != delay_ns
-        if not tightened and not (delay_changed and queue.max == old_max):
-            continue
-        target = _target(queue)
-        if target:
-            yield QuotaEnforcement(state.name, path, state.types.resources(target), delay_ns)
-
-
-def _target(queue: Queue) -> dict[int, int]:
-    """What is above the max of *queue*, as far as no guarantee on the path stands against taking it (D.6)."""
-    target = {t: queue.used[t] - queue.preempting[t] - most for t, most in queue.max.items()}
-    for level in queue.lineage():
-        for t, guaranteed in level.guaranteed.items():
-            if t in target:
-                target[t] = min(target[t], max(0, level.used[t] - level.preempting[t] - guaranteed))
-    return {t: amount for t, amount in target.items() if amount > 0}
+def _enforcements(state: PartitionState, armed: Mapping[Queue, int]) -> Iterator[QuotaEnforcement]:
+    """Queues whose timer was started or moved, *armed* being those of before, with what a run would aim at (D.4, D.6)."""
+    for queue, start_ns in state.enforcement.armed.items():
+        target = quota_shares.target(queue, queue.max)
+        if armed.get(queue) != start_ns and target:
+            delay_ns = queue.properties.quota_preemption_delay_ns
+            yield QuotaEnforcement(state.name, queue.path, state.types.resources(target), delay_ns)
 
 
 def _limits(root: QueueConfig) -> dict[str, QueueConfig]:
@@ -192,6 +175,9 @@ def _copy(state: PartitionState) -> _Copy:
     copy.config = state.config
     _copy_settings(state.root, copy.root)
     _copy_below(copy, state.root, copy.root)
+    for queue, start_ns in state.enforcement.armed.items():
+        if state.queues.get(queue.path) is queue:
+            copy.enforcement.armed[copy.queues[queue.path]] = start_ns
     subjects = tuple(_Subject(app.spec, app.queue.path) for app in state.applications.values())
     holders = tuple(
         Holder(

@@ -98,7 +98,7 @@ def test_following_changes_leads_where_building_leads(trees: list[list[Any]], sh
     for configuration in configurations[1:]:
         before = share(configuration, before) if sharing else configuration
         assert configure.obstacles(state, _only(before)) == [], "no queue has applications"
-        configure.update(state, _only(before))
+        configure.update(state, _only(before), 0)
         fresh = configure.build("[rm]default", _only(configuration), 0, [])
         assert _terms(state) == _terms(fresh)
         assert all(queue.fair_terms == fair_terms(queue) for queue in state.queues.values())

@@ -41,7 +41,7 @@ def test_one_change_costs_one_queue(monkeypatch: pytest.MonkeyPatch, sharing: bo
     monkeypatch.setattr(ledger, "fair_terms", counted)
     queues[3]["queues"][4] = queue("q4", m={"vcore": "5"})
     new = load(partition_text(root(*queues)))
-    configure.update(state, only(share(new, old) if sharing else new))
+    configure.update(state, only(share(new, old) if sharing else new), 0)
     assert touched == ["root.p3.q4"]
     assert reckoned == ["root.p3.q4"]
 
@@ -52,16 +52,16 @@ def test_the_same_configuration_again(monkeypatch: pytest.MonkeyPatch) -> None:
     state = configure.build("[rm]default", config(*queues), 0, [])
     monkeypatch.setattr(PartitionState, "new_queue", None)
     monkeypatch.setattr(Queue, "set_limits", None)
-    configure.update(state, config(*queues))
+    configure.update(state, config(*queues), 0)
     assert [path for path, found in state.queues.items() if found.draining] == []
 
 
 def test_a_dropped_subtree_drains_whole() -> None:
     """Managed queues below a dropped one drain too, and come back with it (T47 to T49)."""
     state = configure.build("[rm]default", config(queue("a", queue("b", queue("c"))), queue("d")), 0, [])
-    configure.update(state, config(queue("d")))
+    configure.update(state, config(queue("d")), 0)
     assert [path for path, found in state.queues.items() if found.draining] == ["root.a", "root.a.b", "root.a.b.c"]
-    configure.update(state, config(queue("a", queue("b", parent=True)), queue("d")))
+    configure.update(state, config(queue("a", queue("b", parent=True)), queue("d")), 0)
     assert [path for path, found in state.queues.items() if found.draining] == ["root.a.b.c"]
 
 

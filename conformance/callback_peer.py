@@ -1,0 +1,138 @@
+"""The shim's end of ``kornel.v1.CallbackService``, scripted by a case: it answers, withholds answers, and remembers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import grpc
+import grpc.aio
+from kornel.v1 import callback_pb2
+from si.v1 import si_pb2 as si
+
+from conformance.outcome import Mismatch, Skipped, check
+
+Predicates: TypeAlias = Callable[[callback_pb2.PredicatesQuestion], Mapping[str, str] | None]
+"""Reasons by refused node; ``None`` withholds the answer."""
+
+PreemptionPredicates: TypeAlias = Callable[[callback_pb2.PreemptionPredicatesQuestion], int | None]
+"""Index of the last victim that has to go; below 0: that does not help; ``None`` withholds the answer."""
+
+AttachCall: TypeAlias = grpc.aio.StreamStreamCall[callback_pb2.AttachRequest, callback_pb2.AttachResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the shim subscribes to. ``None`` or false: not to that. *state_dump*: the text it describes itself with."""
+
+    predicates: Predicates | None = None
+    preemption_predicates: PreemptionPredicates | None = None
+    scheduling_states: bool = False
+    events: bool = False
+    state_dump: str | None = None
+
+    def subscription(self, rm: str) -> callback_pb2.Subscription:
+        """As the core wants to hear it."""
+        return callback_pb2.Subscription(
+            rm_id=rm,
+            predicates=self.predicates is not None,
+            preemption_predicates=self.preemption_predicates is not None,
+            scheduling_states=self.scheduling_states,
+            events=self.events,
+            state_dump=self.state_dump is not None,
+        )
+
+
+class CallbackPeer:
+    """One open subscription. What was asked and told is in the lists, in order."""
+
+    def __init__(self, call: AttachCall, answers: Answers, *, deadline_s: float) -> None:
+        self.questions: Final[list[callback_pb2.PredicatesQuestion]] = []
+        self.preemption_questions: Final[list[callback_pb2.PreemptionPredicatesQuestion]] = []
+        self.states: Final[list[si.UpdateContainerSchedulingStateRequest]] = []
+        self.events: Final[list[si.EventRecord]] = []
+        self._call = call
+        self._answers = answers
+        self._deadline_s = deadline_s
+        self._news = asyncio.Event()
+        self._attached = False
+        self._reader = asyncio.create_task(self._read(), name="callback reader")
+
+    async def attach(self, rm: str) -> None:
+        """Subscribe, and return when that is in force. Raises Skipped on a core that has no such service."""
+        # Why a call ended is seen by reading.
+        with suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await self._call.write(callback_pb2.AttachRequest(subscription=self._answers.subscription(rm)))
+        await self.until(lambda: self._attached or self._reader.done(), "the subscription to be confirmed")
+        if self._attached:
+            return
+        self._reader.result()
+        code = await self._call.code()
+        if code is grpc.StatusCode.UNIMPLEMENTED:
+            raise Skipped("the core does not serve kornel.v1.CallbackService")
+        raise Mismatch(f"the subscription was refused: {code.name} {await self._call.details()}")
+
+    async def until(self, condition: Callable[[], object], hope: str) -> None:
+        """Return when *condition* holds. Raises Mismatch, naming the *hope*, when it does not in time."""
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                while not condition():
+                    if self._reader.done() and not self._reader.cancelled():
+                        self._reader.result()
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise Mismatch(f"expected {hope}, but that did not come within {self._deadline_s:g} s") from None
+
+    async def close(self) -> None:
+        """Cancel the call, and leave nothing running."""
+        self._call.cancel()
+        await asyncio.wait([self._reader])
+
+    async def _read(self) -> None:
+        try:
+            async for response in self._call:
+                if not self._attached:
+                    check(response.HasField("attached"), "the first response confirms the subscription")
+                    self._attached = True
+                await self._take(response)
+        except (grpc.RpcError, asyncio.CancelledError, asyncio.InvalidStateError):
+            # The call is over.
+            pass
+        finally:
+            self._news.set()
+
+    async def _take(self, response: callback_pb2.AttachResponse) -> None:
+        self.questions.extend(response.predicates)
+        self.preemption_questions.extend(response.preemption_predicates)
+        self.states.extend(response.scheduling_states)
+        self.events.extend(response.events)
+        self._news.set()
+        answer = callback_pb2.AttachRequest(
+            predicates=[judged for each in response.predicates if (judged := self._judge(each))],
+            preemption_predicates=[planned for each in response.preemption_predicates if (planned := self._plan(each))],
+        )
+        if response.HasField("state_dump") and self._answers.state_dump is not None:
+            answer.state_dump.question_id = response.state_dump.question_id
+            answer.state_dump.json = self._answers.state_dump
+        if answer.ListFields():
+            await self._call.write(answer)
+
+    def _judge(self, question: callback_pb2.PredicatesQuestion) -> callback_pb2.PredicatesAnswer | None:
+        refused = self._answers.predicates(question) if self._answers.predicates else None
+        if refused is None:
+            return None
+        refusals = [callback_pb2.NodeRefusal(node_id=node, reason=reason) for node, reason in refused.items()]
+        return callback_pb2.PredicatesAnswer(question_id=question.question_id, refusals=refusals)
+
+    def _plan(
+        self, question: callback_pb2.PreemptionPredicatesQuestion
+    ) -> callback_pb2.PreemptionPredicatesAnswer | None:
+        index = self._answers.preemption_predicates(question) if self._answers.preemption_predicates else None
+        if index is None:
+            return None
+        response = si.PreemptionPredicatesResponse(success=index >= 0, index=index)
+        return callback_pb2.PreemptionPredicatesAnswer(question_id=question.question_id, response=response)

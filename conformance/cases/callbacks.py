@@ -1,0 +1,202 @@
+"""Callbacks: what the core asks its shim, what it tells it, and that it works without one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from kornel.v1 import callback_pb2
+from si.v1 import si_pb2 as si
+
+from conformance import configs, messages
+from conformance.bench import Bench
+from conformance.callback_peer import Answers, CallbackPeer
+from conformance.case import case
+from conformance.configs import leaf, queues
+from conformance.entries import app_accepted, new, node_accepted, released, updated
+from conformance.messages import ASK_VCORE, NODE_VCORE, allocation
+from conformance.outcome import check
+
+BIG = NODE_VCORE + 1
+NO_IMAGE = "the image is not there"
+EVENT_PUSH_S = 2.5
+"""A little more than the interval between two lots of events."""
+EVENT_PAUSE_NS = 15 * 10**9
+CAPACITY = 1000
+STATE_S = 2.0
+
+
+def refuse_n1(question: callback_pb2.PredicatesQuestion) -> Mapping[str, str]:
+    """n1 is good for nobody."""
+    return {node: NO_IMAGE for node in question.node_ids if node == "n1"}
+
+
+def refuse_all(question: callback_pb2.PredicatesQuestion) -> Mapping[str, str]:
+    """No node is good for anybody."""
+    return dict.fromkeys(question.node_ids, NO_IMAGE)
+
+
+@case(141, "a node that predicates refuse is not used, and the ask tells why", rule="protocol.md 13")
+async def refused_node(bench: Bench) -> None:
+    await bench.world()
+    peer = await bench.attach(Answers(predicates=refuse_n1))
+    await bench.send(allocation("k"))
+    await bench.expect(updated("app", "Accepted"))
+    await peer.until(lambda: peer.questions, "to be asked whether k may run on n1")
+    question = peer.questions[0]
+    asked = (question.application_id, question.allocation_key, list(question.node_ids), question.allocate)
+    check(asked == ("app", "k", ["n1"], True), f"expected to be asked whether app may place k on n1, got {asked}")
+    await bench.silence()
+    await bench.expect_failure("k", NO_IMAGE)
+    await bench.node("n2")
+    await bench.expect(updated("app", "Running"), new("k", "n2"))
+    await bench.silence()
+
+
+@case(142, "an ask that predicates keep off every node waits, with an event every 15 s at most",
+      rule="protocol.md 13", waits_s=30)  # fmt: skip
+async def refused_everywhere(bench: Bench) -> None:
+    await bench.world()
+    peer = await bench.attach(Answers(predicates=refuse_all, events=True))
+    await bench.send(allocation("k"))
+    await bench.expect(updated("app", "Accepted"))
+    for number in range(2, 14):
+        # A new node makes the core try again, however it waits for refused asks.
+        await bench.node(f"n{number}")
+        await bench.clock.advance(EVENT_PUSH_S)
+        await bench.silence()
+    events = [e for e in peer.events if e.type == si.EventRecord.REQUEST and e.objectID == "k"]
+    check(events, "expected an event that tells of the refusals")
+    check(all(e.referenceID == "app" and e.message for e in events), "the events name the application and the reason")
+    times = [event.timestampNano for event in events]
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    check(all(pause >= EVENT_PAUSE_NS for pause in pauses), f"expected 15 s between events, got {pauses} ns")
+    await bench.expect_counts(nodes=13, asks=1, allocations=0)
+
+
+@case(143, "without a shim that listens everything is allowed", rule="protocol.md 13")
+async def nobody_listens(bench: Bench) -> None:
+    await bench.world()
+    await bench.start("k", node="n1")
+    await bench.ask_and_place("k2")
+
+
+async def told(peer: CallbackPeer, *keys: str) -> None:
+    """Expect the shim to have heard FAILED for each of *keys* once, and nothing else."""
+    await peer.until(lambda: len(peer.states) >= len(keys), f"FAILED for {' and '.join(keys)}")
+    got = sorted((state.applicationID, state.allocationKey, state.state) for state in peer.states)
+    wanted = sorted(("app", key, si.UpdateContainerSchedulingStateRequest.FAILED) for key in keys)
+    check(got == wanted, f"expected FAILED for {keys}, got {got}")
+
+
+@case(
+    144,
+    "an ask that quotas allow and no node has room for is reported once",
+    rule="protocol.md 13",
+    waits_s=4 * STATE_S,
+)
+async def outstanding(bench: Bench) -> None:
+    await bench.world()
+    peer = await bench.attach(Answers(scheduling_states=True))
+    await bench.send(allocation("k", BIG))
+    await bench.expect(updated("app", "Accepted"))
+    await bench.silence()
+    await bench.clock.advance(STATE_S)
+    await told(peer, "k")
+    await bench.node("n2")
+    for _ in range(3):
+        await bench.clock.advance(STATE_S)
+        await bench.silence()
+    await told(peer, "k")
+
+
+@case(145, "an ask above the max of its queue is not reported", rule="protocol.md 13", waits_s=2 * STATE_S)
+async def above_max(bench: Bench) -> None:
+    await bench.reg(queues(leaf("a", maximum="{vcore: 1}"), leaf("b")))
+    await bench.node("n1")
+    await bench.app("limited")
+    await bench.app("app", "root.b")
+    peer = await bench.attach(Answers(scheduling_states=True))
+    await bench.send(allocation("k", ASK_VCORE + 1, app="limited"), allocation("control", BIG))
+    await bench.expect(updated("limited", "Accepted"), updated("app", "Accepted"))
+    await bench.silence()
+    for _ in range(2):
+        await bench.clock.advance(STATE_S)
+        await bench.silence()
+    # The one that only lacks room shows that reports do come.
+    await told(peer, "control")
+
+
+@case(146, "an ask for one node is not reported", rule="protocol.md 13", waits_s=2 * STATE_S)
+async def one_node_only(bench: Bench) -> None:
+    await bench.world()
+    peer = await bench.attach(Answers(scheduling_states=True))
+    required = {messages.REQUIRED_NODE_TAG: "n1"}
+    await bench.send(allocation("k", BIG, tags=required), allocation("control", BIG))
+    await bench.expect(updated("app", "Accepted"))
+    await bench.silence()
+    for _ in range(2):
+        await bench.clock.advance(STATE_S)
+        await bench.silence()
+    await told(peer, "control")
+
+
+@case(147, "of more events than fit into an interval the rest is lost", rule="protocol.md 13", waits_s=3 * EVENT_PUSH_S)
+async def event_capacity(bench: Bench) -> None:
+    await bench.close()
+    await bench.register(extra={"event.requestCapacity": str(CAPACITY), "event.trackingEnabled": "true"})
+    await bench.open_streams()
+    peer = await bench.attach(Answers(events=True))
+    # A first lot shows where an interval begins, so that what follows falls into one.
+    await bench.send_applications(messages.application("app"))
+    await bench.expect(app_accepted("app"))
+    await bench.clock.advance(EVENT_PUSH_S)
+    await peer.until(lambda: peer.events, "events of the application")
+    before = len(peer.events)
+    asks = [allocation(f"k{number}", BIG) for number in range(5 * CAPACITY)]
+    await bench.send(*asks)
+    await bench.expect(updated("app", "Accepted"))
+    await bench.silence()
+    for _ in range(2):
+        await bench.clock.advance(EVENT_PUSH_S)
+        await bench.silence()
+    got = len(peer.events) - before
+    check(got == CAPACITY, f"expected {CAPACITY} events of at least {len(asks)}, got {got}")
+
+
+def needs_two(question: callback_pb2.PreemptionPredicatesQuestion) -> int:
+    """Of three victims the first two have to go; nothing else helps."""
+    arguments = question.arguments
+    helps = len(arguments.preemptAllocationKeys) == 3 and arguments.startIndex in (0, 1)
+    return 1 if helps else -1
+
+
+@case(148, "as many victims go as preemption predicates say, and no more", rule="protocol.md 13", waits_s=1)
+async def preemption_predicates(bench: Bench) -> None:
+    await bench.reg(configs.PREEMPTION)
+    peer = await bench.attach(Answers(predicates=lambda _: {}, preemption_predicates=needs_two))
+    await bench.node("n1", 3 * ASK_VCORE)
+    await bench.app("b1", "root.b")
+    victims = ("a", "b", "c")
+    await bench.send(*(allocation(key, app="b1", priority=number) for number, key in enumerate(victims)))
+    await bench.expect(updated("b1", "Accepted"), updated("b1", "Running"))
+    await bench.expect_set(*(new(key, "n1", "b1") for key in victims))
+    await bench.app()
+    await bench.send(allocation("k", policy=(True, True), priority=10))
+    await bench.expect(updated("app", "Accepted"))
+    await bench.clock.advance(1)
+    await bench.expect_set(*(released(key, si.PREEMPTED_BY_SCHEDULER, app="b1") for key in ("a", "b")))
+    await bench.silence()
+    listed = list(peer.preemption_questions[0].arguments.preemptAllocationKeys)
+    check(listed == list(victims), f"expected to be asked about {victims} in the order of eviction, got {listed}")
+
+
+@case(149, "a shim's state that is no JSON shows as an error in the dump", rule="rest.md 8")
+async def bad_state_dump(bench: Bench) -> None:
+    await bench.reg()
+    await bench.send_nodes(messages.full_node("n1"))
+    await bench.expect(node_accepted("n1"))
+    await bench.attach(Answers(state_dump="no JSON at all"))
+    diagnostics = (await bench.state_dump()).get("rmDiagnostics")
+    found = isinstance(diagnostics, dict) and any(key.lower() == "error" and text for key, text in diagnostics.items())
+    check(found, f"expected rmDiagnostics with an error, got {diagnostics!r}")

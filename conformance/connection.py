@@ -1,0 +1,274 @@
+"""The wire to a core: streams, requests, and expectations of what comes back.
+
+Two ideas carry it. *Entries, not messages*: :meth:`Connection.expect` compares the next entries of each stream with the
+wanted ones, in order within a stream, since nothing is promised across streams. *Fences*: "no answer" is shown by
+sending requests that must be refused without any effect, and seeing nothing before the refusals
+(:meth:`Connection.silence`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Final
+
+import grpc
+import grpc.aio
+from si.v1 import si_pb2 as si
+from si.v1 import si_pb2_grpc
+
+from conformance import configs, entries, messages
+from conformance.clock import Clock
+from conformance.entries import Entry, Kind, Want
+from conformance.outcome import Mismatch, check
+from conformance.stream import AnyStream, Stream
+
+RM: Final = "conformance-1"
+"""The contract's rm-1. No real RM has this name, so a core that serves one refuses the kit and comes to no harm."""
+
+PROBE_APP: Final = "conformance-probe"
+_FENCE: Final = "conformance-fence"
+
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+CALL_TIMEOUT_S: Final = 10.0
+
+NodeStream = Stream[si.NodeRequest, si.NodeResponse]
+ApplicationStream = Stream[si.ApplicationRequest, si.ApplicationResponse]
+AllocationStream = Stream[si.AllocationRequest, si.AllocationResponse]
+
+
+class Connection:
+    """One program's connection, which speaks for *rm*."""
+
+    def __init__(
+        self, channel: grpc.aio.Channel, clock: Clock, *, rm: str = RM, deadline_s: float, settle_s: float
+    ) -> None:
+        self.clock: Final = clock
+        self.rm: Final = rm
+        self.notes: Final[list[str]] = []
+        """What could not be looked at, for the report."""
+        self._deadline_s = deadline_s
+        self._settle_s = settle_s
+        self._scheduler = si_pb2_grpc.SchedulerStub(channel)
+        self._opened: list[AnyStream] = []
+        self._nodes: NodeStream | None = None
+        self._applications: ApplicationStream | None = None
+        self._allocations: AllocationStream | None = None
+        self._fences = 0
+
+    @property
+    def nodes(self) -> NodeStream:
+        """The node stream opened last."""
+        assert self._nodes is not None, "the case has not registered"
+        return self._nodes
+
+    @property
+    def applications(self) -> ApplicationStream:
+        """The application stream opened last."""
+        assert self._applications is not None, "the case has not registered"
+        return self._applications
+
+    @property
+    def allocations(self) -> AllocationStream:
+        """The allocation stream opened last."""
+        assert self._allocations is not None, "the case has not registered"
+        return self._allocations
+
+    def open_nodes(self) -> NodeStream:
+        """Another node stream, not bound to anybody yet."""
+        self._nodes = Stream("node", self._scheduler.UpdateNode(), entries.node_entries, _of_no_probe)
+        self._opened.append(self._nodes)
+        return self._nodes
+
+    def open_applications(self) -> ApplicationStream:
+        """Another application stream, not bound to anybody yet."""
+        self._applications = Stream(
+            "application", self._scheduler.UpdateApplication(), entries.application_entries, _of_probe_app
+        )
+        self._opened.append(self._applications)
+        return self._applications
+
+    def open_allocations(self) -> AllocationStream:
+        """Another allocation stream, not bound to anybody yet."""
+        self._allocations = Stream(
+            "allocation", self._scheduler.UpdateAllocation(), entries.allocation_entries, _of_probe_allocation
+        )
+        self._opened.append(self._allocations)
+        return self._allocations
+
+    async def open_streams(self) -> None:
+        """Open the three streams and return when the core has bound them."""
+        await self.open_nodes().send(si.NodeRequest(rmID=self.rm))
+        await self.open_applications().send(si.ApplicationRequest(rmID=self.rm))
+        await self.open_allocations().send(si.AllocationRequest(rmID=self.rm))
+        strays = await self._fence()
+        expect_nothing(strays)
+
+    async def close(self) -> None:
+        """End all streams."""
+        for stream in self._opened:
+            await stream.close()
+        self._opened.clear()
+
+    async def ends(self, stream: AnyStream, code: grpc.StatusCode) -> None:
+        """Expect the core to end *stream* with *code*."""
+        got = await stream.ended(self._deadline_s)
+        check(got is code, f"expected the {stream.name} stream to end with {code.name}, got {got.name}")
+
+    async def register(
+        self, config: str = configs.BASIC, *, rm: str | None = None, extra: Mapping[str, str] | None = None
+    ) -> si.RegisterResourceManagerResponse:
+        """Register, and open no stream."""
+        request = si.RegisterResourceManagerRequest(
+            rmID=self.rm if rm is None else rm,
+            version="conformance",
+            policyGroup="queues",
+            config=config,
+            extraConfig=extra or {},
+        )
+        return await self._scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S)
+
+    async def refused(self, call: Awaitable[object], code: grpc.StatusCode) -> grpc.aio.AioRpcError:
+        """Expect *call* to fail with *code*; returns the error."""
+        try:
+            await call
+        except grpc.aio.AioRpcError as error:
+            check(error.code() is code, f"expected {code.name}, got {error.code().name}: {error.details()}")
+            return error
+        raise Mismatch(f"expected the call to fail with {code.name}, but it succeeded")
+
+    async def send_nodes(self, *nodes: si.NodeInfo) -> None:
+        await self.nodes.send(si.NodeRequest(rmID=self.rm, nodes=nodes))
+
+    async def send_applications(
+        self, *add: si.AddApplicationRequest, remove: Sequence[str] = (), partition: str = ""
+    ) -> None:
+        gone = [si.RemoveApplicationRequest(applicationID=app, partitionName=partition) for app in remove]
+        await self.applications.send(si.ApplicationRequest(rmID=self.rm, new=add, remove=gone))
+
+    async def send(self, *allocations: si.Allocation, releases: Sequence[si.AllocationRelease] = ()) -> None:
+        """Asks, allocations and releases in one request."""
+        body = si.AllocationReleasesRequest(allocationsToRelease=releases) if releases else None
+        await self.allocations.send(si.AllocationRequest(rmID=self.rm, allocations=allocations, releases=body))
+
+    async def send_asks(self, *asks: si.AllocationAsk) -> None:
+        """Asks of the older generation."""
+        await self.allocations.send(si.AllocationRequest(rmID=self.rm, asks=asks))
+
+    async def expect(self, *wants: Want) -> list[Entry]:
+        """The next entries of each stream are the ones wanted there, in this order. Returns them as wanted."""
+        found: list[Entry] = []
+        for want in wants:
+            got = await self._stream_of(want).inbox.take(self._deadline_s, str(want))
+            if not want.matches(got):
+                raise Mismatch(f"expected {want}, got {got}{why(got)}")
+            found.append(got)
+        return found
+
+    async def expect_set(self, *wants: Want) -> list[Entry]:
+        """Like :meth:`expect`, for entries whose order the contract leaves open."""
+        missing = list(wants)
+        found: list[tuple[Want, Entry]] = []
+        while missing:
+            hope = " and ".join(str(want) for want in missing)
+            got = await self._stream_of(missing[0]).inbox.take(self._deadline_s, hope)
+            match = next((want for want in missing if want.matches(got)), None)
+            if match is None:
+                raise Mismatch(f"expected {hope}, got {got}{why(got)}")
+            missing.remove(match)
+            found.append((match, got))
+        return [next(got for match, got in found if match is want) for want in wants]
+
+    async def one_of(self, *wants: Want) -> Entry:
+        """The next entry is one of these, all of one stream."""
+        hope = " or ".join(str(want) for want in wants)
+        got = await self._stream_of(wants[0]).inbox.take(self._deadline_s, hope)
+        if not any(want.matches(got) for want in wants):
+            raise Mismatch(f"expected {hope}, got {got}{why(got)}")
+        return got
+
+    async def silence(self) -> None:
+        """Expect nothing unread on any stream, and nothing to come.
+
+        A request that must be refused is sent on each of the three streams. What was sent on a stream before has been
+        handled when its refusal is here, so an answer to it would have been seen. It does not show that a scheduling
+        cycle has run since, nor what other streams have handled: for those the kit waits a moment and asks once more.
+        """
+        strays = await self._fence()
+        await asyncio.sleep(self._settle_s)
+        strays += await self._fence()
+        expect_nothing(strays)
+
+    async def silence_after(self, seconds: float) -> None:
+        """Let time pass and expect silence; with a clock that has no such patience the case gets a note instead.
+
+        For rules that only touch on time; a case that is about it has ``waits_s``.
+        """
+        if self.clock.patience_s < seconds:
+            self.notes.append(f"not looked at: what comes within {seconds:g} s")
+            return
+        await self.clock.advance(seconds)
+        await self.silence()
+
+    async def hears_nothing(self) -> None:
+        """Expect nothing unread on any stream, without asking for anything: for a program that was replaced."""
+        await asyncio.sleep(self._settle_s)
+        for stream in (self.nodes, self.applications, self.allocations):
+            check(not len(stream.inbox), f"expected nothing more on the {stream.name} stream of the first program")
+
+    async def quiet(self) -> list[Entry]:
+        """What came up to a fence, on whichever stream: for rules that leave more than one possibility."""
+        strays = await self._fence()
+        await asyncio.sleep(self._settle_s)
+        return strays + await self._fence()
+
+    def _stream_of(self, want: Want) -> AnyStream:
+        if want.kind in (Kind.NODE_ACCEPTED, Kind.NODE_REJECTED):
+            return self.nodes
+        if want.kind in (Kind.APP_ACCEPTED, Kind.APP_REJECTED, Kind.APP_UPDATED):
+            return self.applications
+        return self.allocations
+
+    async def _fence(self) -> list[Entry]:
+        """Send a request to each stream that must be refused without effect; what came before the refusals."""
+        self._fences += 1
+        mark = f"{_FENCE}-{self._fences}"
+        nowhere = {messages.PARTITION_ATTRIBUTE: _FENCE}
+        await self.send_nodes(messages.node_info(mark, attributes=nowhere))
+        await self.send_applications(messages.application(mark, partition=_FENCE))
+        await self.send(messages.allocation(mark, app=mark))
+        strays: list[Entry] = []
+        marks = (
+            (self.nodes, Want(Kind.NODE_REJECTED, mark)),
+            (self.applications, Want(Kind.APP_REJECTED, mark)),
+            (self.allocations, Want(Kind.REJECTED, mark)),
+        )
+        for stream, want in marks:
+            while True:
+                entry = await stream.inbox.take(self._deadline_s, f"the refusal of {mark} ({stream.name})")
+                if want.matches(entry):
+                    break
+                strays.append(entry)
+        return strays
+
+
+def _of_no_probe(_: Entry) -> bool:
+    return False
+
+
+def _of_probe_app(entry: Entry) -> bool:
+    return entry.key.startswith(PROBE_APP)
+
+
+def _of_probe_allocation(entry: Entry) -> bool:
+    return entry.application.startswith(PROBE_APP)
+
+
+def expect_nothing(strays: Sequence[Entry]) -> None:
+    if strays:
+        raise Mismatch("expected nothing, got " + ", ".join(f"{entry}{why(entry)}" for entry in strays))
+
+
+def why(entry: Entry) -> str:
+    reason: str = getattr(entry.message, "reason", "")
+    return f" ({reason})" if reason else ""

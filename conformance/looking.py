@@ -1,0 +1,156 @@
+"""Looking into a core: what nodes have free is measured with asks, the rest is read from ``kornel.v1``.
+
+Where the core does not serve the call, the case goes on and carries a note.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import grpc
+import grpc.aio
+from kornel.v1 import status_pb2, status_pb2_grpc
+
+from conformance import configs, messages
+from conformance.clock import Clock
+from conformance.connection import CALL_TIMEOUT_S, PROBE_APP, RM, Connection, expect_nothing, why
+from conformance.entries import Kind
+from conformance.outcome import Mismatch, Skipped, check
+
+
+class Looking(Connection):
+    """A connection with ways to look."""
+
+    def __init__(
+        self, channel: grpc.aio.Channel, clock: Clock, *, rm: str = RM, deadline_s: float, settle_s: float
+    ) -> None:
+        super().__init__(channel, clock, rm=rm, deadline_s=deadline_s, settle_s=settle_s)
+        self._status: Final = status_pb2_grpc.StatusServiceStub(channel)
+        self._probes = 0
+
+    async def expect_free(self, free: Mapping[str, int]) -> None:
+        """Expect each node to have exactly this much vcore free, by filling it up, and no node any more than that.
+
+        A value of 0 or less: nothing fits. Gives everything back. Needs nodes of unlimited other types, nobody waiting
+        for room, and a configuration with :data:`conformance.configs.PROBE_QUEUE`.
+        """
+        self._probes += 1
+        app = f"{PROBE_APP}-{self._probes}"
+        side = self.allocations.side
+        await self.send_applications(messages.application(app, configs.PROBE_QUEUE))
+        await self.applications.side.take(self._deadline_s, f"{app} to be accepted")
+        filled: list[tuple[int, str]] = []
+        for number, amount in enumerate(sorted((a for a in free.values() if a > 0), reverse=True)):
+            key = f"{app}-{number}"
+            await self.send(messages.allocation(key, amount, app=app))
+            got = await side.take(self._deadline_s, f"{amount} vcore to be free on one node of {dict(free)}")
+            check(got.kind is Kind.NEW and got.key == key, f"expected new {key}, got {got}{why(got)}")
+            filled.append((amount, got.detail))
+        expected = sorted((amount, node) for node, amount in free.items() if amount > 0)
+        check(sorted(filled) == expected, f"expected free {expected}, got {sorted(filled)}")
+        await self.send(messages.allocation(f"{app}-more", 1, app=app))
+        expect_nothing(await self.quiet())
+        check(not len(side), f"expected no more than {dict(free)} to be free, but one more vcore fits")
+        await self.send_applications(remove=[app])
+        for _ in filled:
+            await side.take(self._deadline_s, "what was measured with to be given back")
+        expect_nothing(await self._fence())
+        self.applications.side.clear()
+
+    async def expect_total(self, total: Mapping[str, int]) -> None:
+        """Expect the partition's capacity to be *total*, types of amount 0 left out."""
+        await self._expect_status(lambda core: dict(core.partitions[0].total), dict(total), "total")
+
+    async def expect_counts(self, *, nodes: int, asks: int, allocations: int) -> None:
+        """Expect the partition to hold this many of each."""
+
+        def counts(core: status_pb2.GetStatusResponse) -> object:
+            here = core.partitions[0]
+            return here.node_count, here.pending_ask_count, here.allocation_count
+
+        await self._expect_status(counts, (nodes, asks, allocations), "nodes, asks and allocations")
+
+    async def expect_used(self, queue: str, used: int) -> None:
+        """Expect the allocations of *queue* to hold this much vcore."""
+        await self._expect_status(lambda core: _queue(core, queue).used.get("vcore", 0), used, f"{queue} used")
+
+    async def expect_pending(self, queue: str, pending: int) -> None:
+        """Expect the asks of *queue* to want this much vcore."""
+        await self._expect_status(lambda core: _queue(core, queue).pending.get("vcore", 0), pending, f"{queue} pending")
+
+    async def expect_user(self, used: int, user: str = messages.USER) -> None:
+        """Expect all applications of *user* together to hold this much vcore."""
+
+        def held(core: status_pb2.GetStatusResponse) -> int:
+            return sum(each.used.get("vcore", 0) for each in core.partitions[0].users if each.user == user)
+
+        await self._expect_status(held, used, f"usage of user {user}")
+
+    async def expect_queue(self, queue: str, *, present: bool) -> None:
+        """Expect *queue* to exist, or not to."""
+        await self._expect_status(
+            lambda core: any(each.path == queue for each in core.partitions[0].queues),
+            present,
+            f"{queue} exists",
+        )
+
+    async def expect_failure(self, key: str, text: str) -> None:
+        """Expect *text* to be among the reasons why ask *key* waits. Raises Skipped on a core that does not explain."""
+        request = status_pb2.ExplainAskRequest(allocation_key=key)
+        with served("ExplainAsk of kornel.v1.StatusService"):
+            answer = await self._status.ExplainAsk(request, timeout=CALL_TIMEOUT_S)
+        counts = {failure.message: failure.count for failure in answer.failures}
+        check(counts.get(text, 0) > 0, f"expected {key} to wait because of {text!r}, got {counts}")
+
+    async def state_dump(self) -> Mapping[str, object]:
+        """The core's description of itself. Raises Skipped on a core that has none."""
+        with served("GetStateDump of kornel.v1.StatusService"):
+            answer = await self._status.GetStateDump(status_pb2.GetStateDumpRequest(), timeout=CALL_TIMEOUT_S)
+        try:
+            dump: object = json.loads(answer.json)
+        except json.JSONDecodeError as error:
+            raise Mismatch(f"the state dump is not JSON: {error}") from None
+        if not isinstance(dump, dict):
+            raise Mismatch("the state dump is no JSON object")
+        return dump
+
+    async def _expect_status(
+        self, look: Callable[[status_pb2.GetStatusResponse], object], wanted: object, what: str
+    ) -> None:
+        """Expect *look* to find *wanted* soon. A core without the call gets a note instead."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self._deadline_s
+        while True:
+            try:
+                core = await self._status.GetStatus(status_pb2.GetStatusRequest(), timeout=CALL_TIMEOUT_S)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                    raise
+                self.notes.append(f"not looked at, for want of kornel.v1.StatusService: {what}")
+                return
+            got = look(core)
+            if got == wanted:
+                return
+            if loop.time() > give_up:
+                raise Mismatch(f"expected {what} to be {wanted}, got {got}")
+            await asyncio.sleep(0.01)
+
+
+def _queue(core: status_pb2.GetStatusResponse, path: str) -> status_pb2.QueueStatus:
+    found = (queue for partition in core.partitions for queue in partition.queues if queue.path == path)
+    return next(found, status_pb2.QueueStatus())
+
+
+@contextmanager
+def served(service: str) -> Iterator[None]:
+    """Raises Skipped where the core answers a call in the block that it has none of the kind."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            raise Skipped(f"the core does not serve {service}") from None
+        raise

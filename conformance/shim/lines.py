@@ -1,0 +1,162 @@
+"""The scripted core's end of the wire: a server whose streams can be broken and whose words wait for a stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import Any, Final, Protocol, TypeAlias
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+from si.v1 import si_pb2 as si
+from si.v1 import si_pb2_grpc
+
+CUT_OFF_S: Final = 0.25
+
+Request: TypeAlias = si.NodeRequest | si.ApplicationRequest | si.AllocationRequest
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+
+class Kind(StrEnum):
+    """The three streams."""
+
+    NODE = "UpdateNode"
+    APPLICATION = "UpdateApplication"
+    ALLOCATION = "UpdateAllocation"
+
+
+class Core(Protocol):
+    """What decides."""
+
+    def registers(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse: ...
+
+    def admits(self, kind: Kind, request: Request) -> bool:
+        """Whether this RM may talk."""
+
+    def hears(self, request: Request) -> None: ...
+
+
+class Line:
+    """One open stream. Bound by its first request."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind: Final = kind
+        self.words: Final[deque[Message]] = deque()
+        self.news: Final = asyncio.Event()
+        self.end: tuple[grpc.StatusCode, str] | None = None
+        self.half_closed = False
+
+
+class Lines(si_pb2_grpc.SchedulerServicer):
+    """All streams. What is said on a kind without an open stream waits for the next one."""
+
+    def __init__(self, core: Core) -> None:
+        self.bound: Final[dict[Kind, Line]] = {}
+        self.half_closed: Final[set[Kind]] = set()
+        self._core = core
+        self._backlog: Final[dict[Kind, deque[Message]]] = {kind: deque() for kind in Kind}
+
+    def say(self, kind: Kind, message: Message) -> None:
+        """Send *message* on the stream of that kind, now or when there is one."""
+        line = self.bound.get(kind)
+        if line is None:
+            self._backlog[kind].append(message)
+        else:
+            line.words.append(message)
+            line.news.set()
+
+    def forget(self) -> None:
+        """Nothing said so far is to reach anybody."""
+        for backlog in self._backlog.values():
+            backlog.clear()
+
+    def end(self, kind: Kind, code: grpc.StatusCode, text: str) -> None:
+        """End the stream of that kind, if there is one."""
+        line = self.bound.pop(kind, None)
+        if line is not None:
+            line.end = code, text
+            line.news.set()
+
+    async def RegisterResourceManager(
+        self, request: si.RegisterResourceManagerRequest, context: Context
+    ) -> si.RegisterResourceManagerResponse:
+        return self._core.registers(request)
+
+    async def UpdateNode(
+        self, request_iterator: AsyncIterator[si.NodeRequest], context: Context
+    ) -> AsyncIterator[si.NodeResponse]:
+        async for message in self._serve(Kind.NODE, request_iterator, context):
+            yield message
+
+    async def UpdateApplication(
+        self, request_iterator: AsyncIterator[si.ApplicationRequest], context: Context
+    ) -> AsyncIterator[si.ApplicationResponse]:
+        async for message in self._serve(Kind.APPLICATION, request_iterator, context):
+            yield message
+
+    async def UpdateAllocation(
+        self, request_iterator: AsyncIterator[si.AllocationRequest], context: Context
+    ) -> AsyncIterator[si.AllocationResponse]:
+        async for message in self._serve(Kind.ALLOCATION, request_iterator, context):
+            yield message
+
+    async def _serve(self, kind: Kind, requests: AsyncIterator[Request], context: Context) -> AsyncIterator[Any]:
+        line = Line(kind)
+        reader = asyncio.create_task(self._read(line, requests), name=f"scripted core reads {kind}")
+        try:
+            while True:
+                while line.words:
+                    yield line.words[0]
+                    line.words.popleft()
+                if line.end is not None:
+                    await context.abort(*line.end)
+                if line.half_closed:
+                    return
+                await line.news.wait()
+                line.news.clear()
+        finally:
+            reader.cancel()
+            await asyncio.wait([reader])
+            if self.bound.get(kind) is line:
+                del self.bound[kind]
+            self._backlog[kind].extendleft(reversed(line.words))
+            if not reader.cancelled() and (bug := reader.exception()) is not None:
+                raise bug
+
+    async def _read(self, line: Line, requests: AsyncIterator[Request]) -> None:
+        async for request in requests:
+            if line.end is not None:
+                return
+            if not self._core.admits(line.kind, request):
+                line.end = grpc.StatusCode.FAILED_PRECONDITION, f"{request.rmID!r} is not registered"
+                line.news.set()
+                return
+            if self.bound.get(line.kind) is not line:
+                self.bound[line.kind] = line
+                line.words.extend(self._backlog[line.kind])
+                self._backlog[line.kind].clear()
+                line.news.set()
+            self._core.hears(request)
+        # The requests of a call that was cut off end too; that call is cancelled, and with it this task.
+        await asyncio.sleep(CUT_OFF_S)
+        line.half_closed = True
+        self.half_closed.add(line.kind)
+        line.news.set()
+
+
+async def serve(lines: Lines, address: str) -> tuple[grpc.aio.Server, str]:
+    """A server for *lines* and the address it got."""
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),
+        ]
+    )
+    si_pb2_grpc.add_SchedulerServicer_to_server(lines, server)
+    port = server.add_insecure_port(address)
+    await server.start()
+    return server, f"{address.rpartition(':')[0]}:{port}"

@@ -1,0 +1,79 @@
+"""The shim's program: started, watched, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+ADDRESS_VARIABLE: Final = "KORNEL_ADDRESS"
+ADDRESS_PLACEHOLDER: Final = "{address}"
+LAST_WORDS: Final = 300
+"""Most characters of its output that go into a finding."""
+
+
+class CommandFailed(Exception):
+    """The command cannot be started at all."""
+
+
+class ShimProcess:
+    """A running shim. Everything it prints goes to *log*."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    @classmethod
+    async def start(cls, command: Sequence[str], address: str, log: Path) -> ShimProcess:
+        """Start *command* with the core at *address*. Raises CommandFailed."""
+        words = [word.replace(ADDRESS_PLACEHOLDER, address) for word in command]
+        with log.open("ab") as output:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *words,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={**os.environ, ADDRESS_VARIABLE: address},
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise CommandFailed(f"cannot start {words[0]}: {error}") from None
+        return cls(process, log)
+
+    @property
+    def status(self) -> int | None:
+        """Exit status, negative for a signal; ``None`` while it runs."""
+        return self._process.returncode
+
+    @property
+    def end(self) -> str:
+        """How it ended, with its last words."""
+        status = self.status
+        how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
+        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        words = next((line.strip() for line in reversed(lines) if any(map(str.isalnum, line))), "")
+        return f"the shim ended with {how}" + (f": {words[:LAST_WORDS]}" if words else "")
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        if self.status is None:
+            self._process.terminate()
+
+    async def ended(self, within_s: float) -> bool:
+        """Whether it ends in that time."""
+        try:
+            await asyncio.wait_for(self._process.wait(), within_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def kill(self) -> None:
+        """End it and what it started, at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()

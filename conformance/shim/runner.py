@@ -1,0 +1,70 @@
+"""Runs the sessions and says what they showed."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from conformance.outcome import Result
+from conformance.shim.checks import Check, Findings
+from conformance.shim.sessions import FIRST, SESSIONS, Session
+from conformance.shim.stage import Known, Over, Patience, Stage
+
+DEFAULT_PATIENCE: Final = Patience()
+SESSIONS_AT_ONCE: Final = 4
+
+
+async def judge_shim(
+    command: Sequence[str],
+    checks: Sequence[Check],
+    patience: Patience = DEFAULT_PATIENCE,
+    log: Path | None = None,
+) -> list[Result]:
+    """What *checks* say about the shim that *command* starts.
+
+    *log*: folder, which exists, for what the shim prints, one file per session. Raises CommandFailed when the command
+    cannot be started.
+    """
+    if log is not None:
+        return await _judge(command, checks, patience, log)
+    with tempfile.TemporaryDirectory(prefix="kornel-conformance-") as scratch:
+        return await _judge(command, checks, patience, Path(scratch))
+
+
+async def _judge(command: Sequence[str], checks: Sequence[Check], patience: Patience, log: Path) -> list[Result]:
+    known = Known()
+    findings = Findings()
+    took_s: dict[str, float] = {}
+
+    async def play(session: Session) -> None:
+        begin = time.monotonic()
+        findings.add(await _play(session, command, log, known, patience))
+        took_s.update(dict.fromkeys(session.checks, time.monotonic() - begin))
+
+    await play(FIRST)
+    if not findings.failed("S1"):
+        chosen = {check.id for check in checks}
+        wanted = [each for each in SESSIONS if chosen.intersection(each.checks) and each.wanted(known)]
+        turn = asyncio.Semaphore(SESSIONS_AT_ONCE)
+
+        async def take_turn(session: Session) -> None:
+            async with turn:
+                await play(session)
+
+        async with asyncio.TaskGroup() as group:
+            for session in wanted:
+                group.create_task(take_turn(session), name=f"session {session.name}")
+    return [findings.result(check, took_s.get(check.id, 0.0)) for check in checks]
+
+
+async def _play(session: Session, command: Sequence[str], log: Path, known: Known, patience: Patience) -> Findings:
+    file = log / f"{session.name.replace(' ', '-')}.log"
+    async with Stage.open(command, file, session.manners, known, patience) as stage:
+        with suppress(Over):
+            await session.script(stage)
+        return stage.findings

@@ -1,0 +1,198 @@
+"""The sessions: in each of them the core does one thing that a shim has to cope with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import grpc
+from si.v1 import si_pb2 as si
+
+from conformance.shim.lines import Kind
+from conformance.shim.recovery import resync
+from conformance.shim.stage import Known, Over, Stage
+from conformance.shim.voice import Manners
+
+Script: TypeAlias = Callable[[Stage], Awaitable[None]]
+
+UNKNOWN_FIELD: Final = b"\xd2\xfc\x0f\x05hello"
+"""Field 32714, length-delimited: no generation of the interface has it."""
+UNKNOWN_TERMINATION: Final = 99
+ATTEMPTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One start of the shim. *checks*: what it is there for; the first one is broken if the shim does not come far."""
+
+    name: str
+    checks: tuple[str, ...]
+    script: Script
+    manners: Manners = Manners()  # noqa: RUF009 (frozen)
+    wanted: Callable[[Known], bool] = lambda _: True
+
+
+async def first(stage: Stage) -> None:
+    """A core that only does its work, and takes one allocation back."""
+    await stage.ready("S1" if not stage.core.judge.registrations else "S3", running=False)
+    stage.findings.kept("S3", "S17")
+    stage.known.runs = await stage.until(lambda: any(stage.core.books.reals()))
+    stage.known.placeholders = stage.core.saw_placeholders
+    if stage.ended and stage.process.status != 0:
+        stage.findings.broken("S3", stage.process.end)
+    await _take_back(stage)
+    if stage.core.replacing and not await stage.until(lambda: not stage.core.replacing):
+        stage.findings.broken("S9", f"the end of {', '.join(stage.core.replacing)} was not confirmed")
+
+
+async def _take_back(stage: Stage) -> None:
+    said = ""
+    for _ in range(ATTEMPTS):
+        await stage.until(stage.some_running)
+        if (run := stage.some_running()) is None:
+            return
+        stage.demand(run, si.PREEMPTED_BY_SCHEDULER)
+        answer = await stage.released(run)
+        if answer is None:
+            stage.findings.broken("S7", f"the end of {run.key} was not confirmed")
+            return
+        stage.known.confirms = True
+        if answer == si.PREEMPTED_BY_SCHEDULER:
+            stage.findings.kept("S7")
+            return
+        said = f"{run.key} was released as {_name(answer)}, not PREEMPTED_BY_SCHEDULER"
+        if answer not in (si.STOPPED_BY_RM, si.UNKNOWN_TERMINATION_TYPE):
+            break
+        # It may have ended by itself just before: another one tells.
+    stage.findings.broken("S7", said)
+
+
+async def placeholder_timeout(stage: Stage) -> None:
+    """A placeholder has waited too long."""
+    if not await stage.until(lambda: any(stage.core.books.placeholders())):
+        return
+    run = next(stage.core.books.placeholders())
+    stage.demand(run, si.TIMEOUT)
+    answer = await stage.released(run)
+    if answer == si.TIMEOUT:
+        stage.findings.kept("S8")
+    else:
+        how = "was not confirmed" if answer is None else f"was confirmed with {_name(answer)}"
+        stage.findings.broken("S8", f"the end of {run.key} {how}")
+
+
+async def new_twice(stage: Stage) -> None:
+    """The same ``new`` once more."""
+    await stage.ready("S10")
+    if (run := stage.some_running()) is not None:
+        stage.core.voice.announce(run)
+        await stage.probe("S10")
+
+
+async def released_twice(stage: Stage) -> None:
+    """The same ``released`` twice, and once more when it is confirmed."""
+    await stage.ready("S11")
+    if (run := stage.some_running()) is None:
+        return
+    stage.demand(run, si.PREEMPTED_BY_SCHEDULER)
+    stage.demand(run, si.PREEMPTED_BY_SCHEDULER)
+    if stage.known.confirms and await stage.released(run) is None:
+        stage.findings.broken("S11", f"the end of {run.key}, asked for twice, was not confirmed")
+    stage.demand(run, si.PREEMPTED_BY_SCHEDULER)
+    await stage.probe("S11")
+
+
+async def unknown_fields(stage: Stage) -> None:
+    """Every message has a field that nobody knows."""
+    await stage.ready("S12", running=stage.known.runs)
+    await stage.probe("S12")
+
+
+async def unknown_termination(stage: Stage) -> None:
+    """A release of a type that nobody knows."""
+    await stage.ready("S13")
+    if (run := stage.some_running()) is not None:
+        stage.demand(run, UNKNOWN_TERMINATION)
+        await stage.probe("S13")
+
+
+async def unknown_state(stage: Stage) -> None:
+    """An application enters a state that nobody knows."""
+    await stage.ready("S14", running=stage.known.runs)
+    if app := next(iter(stage.core.books.apps), ""):
+        stage.core.voice.update(app, "Hibernating")
+        await stage.probe("S14")
+
+
+async def broken_streams(stage: Stage) -> None:
+    """One stream after the other breaks."""
+    await stage.ready("S15", running=stage.known.runs)
+    for kind in Kind:
+        stage.core.lines.end(kind, grpc.StatusCode.UNAVAILABLE, "broken by the conformance kit")
+        if not await stage.until(stage.connected):
+            stage.findings.broken("S15", stage.process.end if stage.ended else f"{kind} was not opened again")
+            raise Over
+    await stage.probe("S15")
+
+
+async def broken_connection(stage: Stage) -> None:
+    """The core is gone for a moment, and forgets nothing."""
+    await stage.ready("S16", running=stage.known.runs)
+    await stage.vanish()
+    await stage.pause()
+    await stage.serve()
+    if not await stage.until(stage.connected, stage.patience.start_s):
+        stage.findings.broken("S16", stage.process.end if stage.ended else "the streams were not opened again")
+        raise Over
+    await stage.probe("S16")
+
+
+def refusal(check: str, kind: Kind) -> Session:
+    """A session in which the first entry of one kind is refused."""
+
+    async def script(stage: Stage) -> None:
+        await stage.ready(check, running=False)
+        if await stage.until(lambda: kind in stage.core.refused):
+            await stage.probe(check)
+
+    return Session(f"refused {kind}", (check,), script, Manners(refuse=frozenset({kind})))
+
+
+async def end(stage: Stage) -> None:
+    """The shim is asked to end."""
+    await stage.ready("S25", running=stage.known.runs)
+    stage.process.terminate()
+    if not await stage.process.ended(stage.patience.deadline_s):
+        stage.findings.broken("S25", f"the shim still runs {stage.patience.deadline_s:g} s after SIGTERM")
+        return
+    await stage.pause()
+    open_ended = [kind for kind in Kind if kind not in stage.core.lines.half_closed]
+    if stage.process.status != 0 and open_ended:
+        stage.findings.broken("S25", f"{stage.process.end}, without half-closing {', '.join(open_ended)}")
+    stage.findings.kept("S25")
+
+
+FIRST: Final = Session("first", ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S9"), first)
+
+SESSIONS: Final = (
+    Session("gang", ("S8",), placeholder_timeout, Manners(hold_gang=True), lambda known: known.placeholders),
+    Session("new twice", ("S10",), new_twice),
+    Session("released twice", ("S11",), released_twice),
+    Session("unknown fields", ("S12",), unknown_fields, Manners(extra=UNKNOWN_FIELD)),
+    Session("unknown termination", ("S13",), unknown_termination),
+    Session("unknown state", ("S14",), unknown_state),
+    Session("broken streams", ("S15", "S17"), broken_streams),
+    Session("broken connection", ("S16", "S17"), broken_connection),
+    Session("resync", ("S18", "S19", "S20", "S21"), resync),
+    refusal("S22", Kind.NODE),
+    refusal("S23", Kind.APPLICATION),
+    refusal("S24", Kind.ALLOCATION),
+    Session("end", ("S25",), end),
+)
+"""All but the first, in any order."""
+
+
+def _name(termination: int) -> str:
+    known: dict[int, str] = {number: name for name, number in si.TerminationType.items()}
+    return known.get(termination, str(termination))

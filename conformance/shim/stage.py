@@ -1,0 +1,177 @@
+"""One session: a scripted core, a shim that was started for it, and ways to see how the shim is doing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc.aio
+from si.v1 import si_pb2 as si
+
+from conformance.shim.books import Running
+from conformance.shim.checks import Findings
+from conformance.shim.core import ScriptedCore
+from conformance.shim.lines import Kind, serve
+from conformance.shim.process import ShimProcess
+from conformance.shim.voice import Manners
+
+ANY_PORT: Final = "127.0.0.1:0"
+END_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """In seconds: from start to registration, for a reaction, and for silence to count as none."""
+
+    start_s: float = 30.0
+    deadline_s: float = 10.0
+    settle_s: float = 0.5
+
+
+@dataclass(slots=True)
+class Known:
+    """What the first session showed of the shim, so that others do not wait for what it never does."""
+
+    runs: bool = False
+    confirms: bool = False
+    placeholders: bool = False
+
+
+class Over(Exception):
+    """The session cannot go on; what is to be said of that is among the findings."""
+
+
+class Stage:
+    """Where a session is played."""
+
+    def __init__(self, command: Sequence[str], log: Path, manners: Manners, known: Known, patience: Patience) -> None:
+        self.findings: Final = Findings()
+        self.core: Final = ScriptedCore(manners, self.findings)
+        self.manners: Final = manners
+        self.known: Final = known
+        self.patience: Final = patience
+        self._command: Final = command
+        self._log: Final = log
+        self._demanded: Final[set[str]] = set()
+        self._address = ANY_PORT
+        self._server: grpc.aio.Server | None = None
+        self._process: ShimProcess | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, command: Sequence[str], log: Path, manners: Manners, known: Known, patience: Patience
+    ) -> AsyncIterator[Stage]:
+        """A stage with the core serving and the shim started."""
+        stage = cls(command, log, manners, known, patience)
+        try:
+            await stage.serve()
+            await stage.start()
+            yield stage
+        finally:
+            await stage._close()
+
+    @property
+    def process(self) -> ShimProcess:
+        """The shim."""
+        assert self._process is not None, "the shim is started with the stage"
+        return self._process
+
+    @property
+    def ended(self) -> bool:
+        """Whether the shim's program has ended."""
+        return self.process.status is not None
+
+    async def serve(self) -> None:
+        """Serve, again at the same address if it is not the first time."""
+        self._server, self._address = await serve(self.core.lines, self._address)
+
+    async def vanish(self) -> None:
+        """Stop serving without a word. The core keeps what it knows."""
+        assert self._server is not None, "the core serves"
+        await self._server.stop(None)
+
+    async def start(self) -> None:
+        """Start the shim's program, another time if it has ended."""
+        self._process = await ShimProcess.start(self._command, self._address, self._log)
+        self._watch = asyncio.create_task(self._tell_end(self._process), name="shim watch")
+
+    async def until(self, condition: Callable[[], object], within_s: float | None = None) -> bool:
+        """Whether *condition* comes to hold in time. Gives up as soon as the shim has ended."""
+        limit_s = self.patience.deadline_s if within_s is None else within_s
+        await self.core.until(lambda: condition() or self.ended, limit_s)
+        return bool(condition())
+
+    async def ready(self, blame: str, *, running: bool = True) -> None:
+        """Wait until the shim has registered, opened its streams and has something running.
+
+        When it does not come that far although it did in the first session, *blame* is broken. Raises Over.
+        """
+        steps: list[tuple[Callable[[], bool], float, str]] = [
+            (lambda: self.core.judge.registrations > 0, self.patience.start_s, "did not register"),
+            (self.connected, self.patience.deadline_s, "did not open its three streams"),
+        ]
+        if running and self.known.runs:
+            steps.append((lambda: any(self.core.books.reals()), self.patience.deadline_s, "had nothing running"))
+        for condition, within_s, complaint in steps:
+            if not await self.until(condition, within_s):
+                self.findings.broken(blame, self.process.end if self.ended else f"the shim {complaint}")
+                raise Over
+        if running and not any(self.core.books.reals()):
+            raise Over
+
+    def connected(self) -> bool:
+        """Whether the three streams are open."""
+        return len(self.core.lines.bound) == len(Kind)
+
+    def some_running(self) -> Running | None:
+        """An allocation that no end was asked for; no placeholder."""
+        return next((run for run in self.core.books.reals() if run.key not in self._demanded), None)
+
+    def demand(self, run: Running, termination: int) -> None:
+        """Ask for the end of *run*."""
+        self._demanded.add(run.key)
+        self.core.voice.demand(run, termination)
+
+    async def released(self, run: Running) -> int | None:
+        """The type with which the shim releases *run*, or ``None`` if it does not in time."""
+        await self.until(lambda: run.key in self.core.releases)
+        return self.core.releases.get(run.key)
+
+    async def pause(self) -> None:
+        """Give the shim time to fall over."""
+        await self.core.until(lambda: self.ended, self.patience.settle_s)
+
+    async def probe(self, check: str) -> None:
+        """See whether the shim still does its work: otherwise *check* is broken, and kept if it does."""
+        await self.pause()
+        run = self.some_running()
+        if not self.ended and self.known.confirms and run is not None:
+            self.demand(run, si.PREEMPTED_BY_SCHEDULER)
+            if await self.released(run) is None and not self.ended:
+                self.findings.broken(check, f"the shim runs on, but does not confirm the release of {run.key} any more")
+        finished = self.ended and self.process.status == 0 and not self.core.books.running
+        if self.ended and not finished:
+            self.findings.broken(check, self.process.end)
+        elif not self.ended and not self.connected():
+            self.findings.broken(check, "the shim runs on, but closed a stream")
+        self.findings.kept(check)
+
+    async def _tell_end(self, process: ShimProcess) -> None:
+        while not await process.ended(END_S):
+            pass
+        self.core.news.set()
+
+    async def _close(self) -> None:
+        if self._process is not None:
+            await self._process.kill()
+        if self._watch is not None:
+            await asyncio.wait([self._watch])
+        if self._server is not None:
+            await self._server.stop(None)
+        await self.core.close()

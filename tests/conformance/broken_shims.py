@@ -1,0 +1,175 @@
+"""The example shim, broken in one way: ``python -m tests.conformance.broken_shims WAY --core ADDRESS``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from google.protobuf.unknown_fields import UnknownFieldSet
+from si.v1 import si_pb2 as si
+
+from shim_client import (
+    Allocated,
+    ApplicationAccepted,
+    ApplicationUpdated,
+    Released,
+    ShimClient,
+    StreamReopened,
+    example,
+    stream,
+)
+
+DEMANDS = (si.PREEMPTED_BY_SCHEDULER, si.TIMEOUT, si.PLACEHOLDER_REPLACED)
+
+
+def never_confirms() -> None:
+    """Does not answer a demand to release."""
+    send = ShimClient.release
+
+    async def release(self: ShimClient, releases: Iterable[si.AllocationRelease]) -> None:
+        await send(self, [each for each in releases if each.terminationType not in DEMANDS])
+
+    ShimClient.release = release  # type: ignore[method-assign]
+
+
+def confirms_as_stopped() -> None:
+    """Answers every demand with STOPPED_BY_RM."""
+    send = ShimClient.release
+
+    async def release(self: ShimClient, releases: Iterable[si.AllocationRelease]) -> None:
+        changed = list(releases)
+        for each in changed:
+            each.terminationType = si.STOPPED_BY_RM
+        await send(self, changed)
+
+    ShimClient.release = release  # type: ignore[method-assign]
+
+
+def asks_too_soon() -> None:
+    """Does not wait for the acceptance of its application."""
+
+    async def add(self: ShimClient, applications: Any) -> list[Any]:
+        await self.send_applications(applications)
+        return [ApplicationAccepted(each.applicationID) for each in applications]
+
+    ShimClient.add_applications = add  # type: ignore[method-assign]
+
+
+def dies_of_unknown_fields() -> None:
+    """Takes a field it does not know for a reason to end."""
+    hear = ShimClient._hear_nodes
+
+    async def strict(self: ShimClient, response: si.NodeResponse) -> None:
+        if len(UnknownFieldSet(response)):
+            os._exit(4)
+        await hear(self, response)
+
+    ShimClient._hear_nodes = strict  # type: ignore[method-assign]
+
+
+def _fails_when(bad: Callable[[Any], bool]) -> None:
+    hear = ShimClient.update_batches
+
+    async def batches(self: ShimClient) -> Any:
+        async for batch in hear(self):
+            if any(bad(update) for update in batch):
+                os._exit(5)
+            yield batch
+
+    ShimClient.update_batches = batches  # type: ignore[method-assign]
+
+
+def dies_of_a_second_new() -> None:
+    """Expects every allocation once."""
+    seen: set[str] = set()
+
+    def bad(update: Any) -> bool:
+        if not isinstance(update, Allocated):
+            return False
+        known = update.key in seen
+        seen.add(update.key)
+        return known
+
+    _fails_when(bad)
+
+
+def dies_of_unknown_types() -> None:
+    """Knows the termination types of today only."""
+    known = set(si.TerminationType.values())
+    _fails_when(lambda update: isinstance(update, Released) and update.termination not in known)
+
+
+def dies_of_unknown_states() -> None:
+    """Knows the states of today only."""
+    _fails_when(lambda update: isinstance(update, ApplicationUpdated) and update.state == "Hibernating")
+
+
+def dies_of_a_break() -> None:
+    """Gives up when a stream breaks."""
+    _fails_when(lambda update: isinstance(update, StreamReopened))
+
+
+def registers_after_a_break() -> None:
+    """Takes every break for a core that has forgotten it."""
+    stream.TRANSIENT = frozenset()  # type: ignore[misc]
+    stream.StreamRefused = stream.ResyncRequired  # type: ignore[misc,assignment]
+
+
+def forgets_what_runs() -> None:
+    """Reports no allocation when it registers again."""
+
+    async def report(self: ShimClient, allocations: Any) -> None:
+        return
+
+    ShimClient.report_allocations = report  # type: ignore[method-assign]
+
+
+def uses_two_names() -> None:
+    """Names another RM in what it sends about applications."""
+    encode = ShimClient._encode_applications
+
+    def other(self: ShimClient, batch: Any) -> si.ApplicationRequest:
+        request = encode(self, batch)
+        request.rmID = "somebody-else"
+        return request
+
+    ShimClient._encode_applications = other  # type: ignore[method-assign]
+
+
+def ends_at_once() -> None:
+    """Does not close its streams on SIGTERM."""
+    asyncio.SelectorEventLoop.add_signal_handler = lambda *_: None  # type: ignore[method-assign,assignment]
+
+
+def ignores_sigterm() -> None:
+    """Does not end on SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ends_at_once()
+
+
+WAYS: dict[str, Callable[[], None]] = {
+    way.__name__: way
+    for way in (
+        never_confirms,
+        confirms_as_stopped,
+        asks_too_soon,
+        dies_of_unknown_fields,
+        dies_of_a_second_new,
+        dies_of_unknown_types,
+        dies_of_unknown_states,
+        dies_of_a_break,
+        registers_after_a_break,
+        forgets_what_runs,
+        uses_two_names,
+        ends_at_once,
+        ignores_sigterm,
+    )
+}
+
+if __name__ == "__main__":
+    WAYS[sys.argv.pop(1)]()
+    asyncio.run(example.main())

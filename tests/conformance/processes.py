@@ -1,0 +1,66 @@
+"""Programs of this repository, started as users start them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+START_S = 20.0
+
+
+def environment() -> dict[str, str]:
+    return {"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "PATH": "", "COLUMNS": "200"}
+
+
+def finished(module: str, *arguments: str, timeout_s: float = 50.0) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+@contextmanager
+def running(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that runs meanwhile; afterwards it must end with status 0 when it is told to, unless it has ended."""
+    with log.open("wb") as output:
+        program = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments], cwd=ROOT, env=environment(), stdout=output, stderr=output
+        )
+        try:
+            yield program
+            if program.poll() is None:
+                program.send_signal(signal.SIGTERM)
+                assert program.wait(START_S) == 0, log.read_text()
+        finally:
+            program.kill()
+            program.wait()
+
+
+@contextmanager
+def served_core(folder: Path) -> Iterator[str]:
+    """``kornel serve`` in a process of its own; its address."""
+    ready = folder / "ready"
+    serve = ("serve", "--grpc", "127.0.0.1:0", "--ready-file", str(ready))
+    with running("core", *serve, log=folder / "core.log") as core:
+        wait_for(lambda: ready.exists() or core.poll() is not None, "the core to start")
+        yield ready.read_text().strip()
+
+
+def wait_for(condition: Callable[[], object], what: str, within_s: float = START_S) -> None:
+    """Return when *condition* holds. Fails, naming *what*, if that takes unreasonably long."""
+    give_up = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < give_up, f"waited {within_s:g} s for {what}"
+        time.sleep(0.02)

@@ -1,0 +1,50 @@
+"""A core with one rule broken: the kit names the cases that say so, and no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.case import all_cases
+from conformance.gaps import OWN, load_gaps
+from conformance.outcome import Verdict
+from conformance.runner import Settings, run_case
+from tests.conformance import broken_cores
+from tests.conformance.broken_cores import BrokenEngine
+from tests.conformance.targets import SETTLE_S, MovedClock
+from tests.e2e.harness import running_core
+
+DEADLINE_S = 0.5
+
+
+@pytest.mark.parametrize(
+    ("breakage", "broken"),
+    [
+        (broken_cores.DropsEcho, {88, 89, 91, 92, 93, 94, 95}),
+        (broken_cores.EchoesDuplicates, {84, 85, 86, 89}),
+        (broken_cores.IgnoresPartitions, {22, 23, 24}),
+        (broken_cores.AnswersUpdates, {33, 34, 35, 41}),
+        (broken_cores.AnswersReleasesTwice, {108, 110, 111, 112, 113, 131}),
+        (broken_cores.CompletesAtOnce, {133, 134, 136, 138}),
+        (broken_cores.WithoutDefaultPolicy, {98}),
+        (broken_cores.TimeInMilliseconds, {138}),
+        (broken_cores.StopsVictims, {111, 129, 130}),
+        (broken_cores.AcceptsAgain, {49}),
+        (broken_cores.ForgetsPriority, {83}),
+        (broken_cores.KeepsOldQueues, {16}),
+    ],
+)
+async def test_what_is_broken_is_named(breakage: type[BrokenEngine], broken: set[int]) -> None:
+    """Of all cases in the groups that are about the rule exactly these fail, one after the other on one core."""
+    gaps = load_gaps(OWN)
+    cases = [case for case in all_cases() if case.id not in gaps]
+    groups = {case.group for case in cases if case.number in broken}
+    failed: dict[int, str] = {}
+    async with running_core(breakage()) as core:
+        clock = MovedClock(core.clock)
+        for case in cases:
+            if case.group in groups:
+                result = await run_case(case, core.address, clock, Settings(DEADLINE_S, SETTLE_S))
+                if result.verdict is Verdict.FAIL:
+                    failed[case.number] = result.reason
+    assert failed.keys() == broken, failed
+    assert all(failed.values()), "each of them says what was expected and what came"

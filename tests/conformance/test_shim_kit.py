@@ -1,0 +1,137 @@
+"""The scripted core: good shims conform, and of a broken one it names what is broken and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance.outcome import Result, Verdict
+from conformance.report import verdict_line
+from conformance.shim.checks import select_checks
+from conformance.shim.process import CommandFailed
+from conformance.shim.runner import judge_shim
+from conformance.shim.stage import Patience
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = Patience(start_s=30.0, deadline_s=10.0, settle_s=0.3)
+IMPATIENT = Patience(start_s=30.0, deadline_s=4.0, settle_s=0.3)
+SCENARIO = """
+name: for-the-kit
+queues: {partitions: [{name: default, queues: [{name: root, submitacl: "*", queues: [{name: a}]}]}]}
+nodes: [{name: node, count: 3, resources: {vcore: 4}}]
+applications:
+  - {id: one, queue: root.a, tasks: [{name: worker, count: 5, resources: {vcore: 1}, restart: true}]}
+  - {id: two, queue: root.a, tasks: [{name: worker, count: 3, resources: {vcore: 1}}]}
+duration: 10m
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shims are programs of their own and find our packages by this."""
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'proto'}")
+    monkeypatch.chdir(ROOT)
+
+
+def module(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", name, *arguments, "--core", "{address}"]
+
+
+async def judge(command: Sequence[str], *checks: str, patience: Patience = PATIENCE) -> dict[str, Result]:
+    results = await judge_shim(command, select_checks(checks), patience)
+    return {result.case.id: result for result in results}
+
+
+def ids(results: dict[str, Result], verdict: Verdict) -> list[str]:
+    return [check for check, result in results.items() if result.verdict is verdict]
+
+
+def told(results: dict[str, Result]) -> str:
+    return "; ".join(f"{check}: {result.reason}" for check, result in results.items() if result.reason)
+
+
+async def test_example_conforms() -> None:
+    """The example does all that a shim without gangs and recovered nodes can do."""
+    results = await judge(module("shim_client.example"))
+    assert not ids(results, Verdict.FAIL), told(results)
+    assert ids(results, Verdict.UNSEEN) == ["S8", "S9"]
+    assert verdict_line(list(results.values()), "checks") == "25 checks: 23 pass, 2 not seen, 0 fail: conforms"
+
+
+async def test_simulated_cluster_conforms(tmp_path: Path) -> None:
+    """So does the simulated cluster, which leaves recovery to whoever starts it again."""
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text(SCENARIO)
+    results = await judge(module("shim_mock", "run", str(scenario)))
+    assert not ids(results, Verdict.FAIL), told(results)
+    assert ids(results, Verdict.UNSEEN) == ["S4", "S8", "S9", "S19", "S20", "S21"]
+
+
+@pytest.mark.parametrize(("never", "broken"), [("nothing", []), ("TIMEOUT", ["S8"]), ("PLACEHOLDER_REPLACED", ["S9"])])
+async def test_gang_is_seen(never: str, broken: list[str]) -> None:
+    """Of a shim with placeholders both of their handshakes are judged."""
+    gang = ("S3", "S5", "S8", "S9")
+    results = await judge(module("tests.conformance.gang_shim", "--never", never), *gang, patience=IMPATIENT)
+    assert ids(results, Verdict.FAIL) == broken, told(results)
+    assert not ids(results, Verdict.UNSEEN)
+
+
+@pytest.mark.parametrize(
+    ("way", "broken"),
+    [("never_confirms", ["S7"]), ("asks_too_soon", ["S5", "S20"]), ("dies_of_unknown_fields", ["S12"])],
+)
+async def test_what_is_broken_is_named(way: str, broken: list[str]) -> None:
+    """Out of all checks, only those that the shim breaks fail."""
+    results = await judge(module("tests.conformance.broken_shims", way), patience=IMPATIENT)
+    assert ids(results, Verdict.FAIL) == broken, told(results)
+
+
+@pytest.mark.parametrize(
+    ("way", "check", "broken"),
+    [
+        ("confirms_as_stopped", "S10", ["S7"]),
+        ("dies_of_a_second_new", "S10", ["S10"]),
+        ("dies_of_unknown_types", "S13", ["S13"]),
+        ("dies_of_unknown_states", "S14", ["S14"]),
+        ("dies_of_a_break", "S15", ["S15"]),
+        ("dies_of_a_break", "S16", ["S16"]),
+        ("registers_after_a_break", "S15", ["S17"]),
+        ("forgets_what_runs", "S21", ["S20", "S21"]),
+        ("uses_two_names", "S25", ["S2"]),
+        ("ends_at_once", "S25", ["S25"]),
+        ("ignores_sigterm", "S25", ["S25"]),
+    ],
+)
+async def test_each_provocation_finds_its_shim(way: str, check: str, broken: list[str]) -> None:
+    """The session of *check* and the first one show what is broken."""
+    always = [f"S{number}" for number in (1, 2, 3, 4, 5, 6, 7, 17, 18, 19, 20)]
+    chosen = [each for each in always if check in ("S15", "S21") or int(each[1:]) < 17]
+    results = await judge(module("tests.conformance.broken_shims", way), *chosen, check, patience=IMPATIENT)
+    assert ids(results, Verdict.FAIL) == broken, told(results)
+
+
+async def test_a_command_that_does_not_exist() -> None:
+    """It is not a shim that fails."""
+    with pytest.raises(CommandFailed, match="cannot start no-such-shim"):
+        await judge(["no-such-shim"])
+
+
+async def test_a_program_that_is_no_shim() -> None:
+    """It fails the first check with its last words, and nothing else is tried."""
+    results = await judge([sys.executable, "-c", "raise SystemExit('not today')"])
+    assert ids(results, Verdict.FAIL) == ["S1"]
+    assert results["S1"].reason == "the shim ended with status 1: not today"
+    assert len(asyncio.all_tasks()) == 1
+
+
+def test_the_guide_quotes_the_example() -> None:
+    """Every line of the code in docs/shim-author.md is one of the example, in its order."""
+    guide = (ROOT / "docs" / "shim-author.md").read_text()
+    quoted = [line.strip() for line in guide.split("```python\n")[1].split("```")[0].splitlines()]
+    written = iter([line.strip() for line in (ROOT / "shim_client" / "example.py").read_text().splitlines()])
+    assert len(quoted) > 10
+    assert all(line in written for line in quoted), "the guide and the example have grown apart"
