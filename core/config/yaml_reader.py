@@ -141,18 +141,18 @@ class _Composer:
         root: Node | None = None
         documents = 0
         for event in events:
-            if isinstance(event, yaml.DocumentStartEvent):
+            if isinstance(event, yaml.ScalarEvent):
+                node: Node = self._scalar(event)
+            elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+                self._open(event, stack)
+                continue
+            elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+                node = self._close(stack.pop())
+            elif isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     self._fail(event, "a second document follows", "one document")
                 continue
-            if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-                self._open(event, stack)
-                continue
-            if isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-                node = self._close(stack.pop())
-            elif isinstance(event, yaml.ScalarEvent):
-                node = self._scalar(event)
             elif isinstance(event, yaml.AliasEvent):
                 node = self._alias(event, depth=len(stack))
             else:

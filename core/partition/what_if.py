@@ -155,7 +155,7 @@ def _refusal(state: PartitionState, spec: ApplicationSpec) -> str | None:
 
 
 def _enforcements(state: PartitionState, armed: Mapping[Queue, int]) -> Iterator[QuotaEnforcement]:
-    """Queues whose timer was started or moved, *armed* being those of before, with what a run would aim at (D.4, D.6)."""
+    """Queues whose timer differs from those *armed* before, with what a run would aim at now (D.4, D.6)."""
     for queue, start_ns in state.enforcement.armed.items():
         target = quota_shares.target(queue, queue.max)
         if armed.get(queue) != start_ns and target:
