@@ -25,7 +25,7 @@ from core.policies.preemption.index import VictimIndex
 from core.policies.queue_order import queue_key
 
 if TYPE_CHECKING:
-    from core.config.model import PreemptionConfig
+    from core.config.model import PartitionConfig, PreemptionConfig
 
 
 RESERVATION_DELAY_NS: Final = 2 * 10**9
@@ -70,6 +70,8 @@ class PartitionState:
         self.name: Final = name
         self.types: Final = ResourceTypes(self._widen)
         self.preemption = preemption
+        self.config: PartitionConfig | None = None
+        """What the queues and switches follow; ``None``: nothing yet."""
         self.placement_rules: tuple[Rule, ...] = compile_rules(())
         """How applications find their queue, in order."""
         self.queues: Final[dict[str, Queue]] = {}
