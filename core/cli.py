@@ -12,6 +12,7 @@ from core.cli_config import checked, config_app, read_file
 from core.cli_options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
 from core.cli_quota import queue_app, user_app
 from core.partition.engine import Engine
+from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.service import client, entry
 from core.service.clock import SECOND_NS
 from core.service.logs import LogFormat, LogLevel, build_logger
@@ -71,6 +72,16 @@ def serve(
             help="How long a shim may take to answer a question, unless it says so itself.",
         ),
     ] = 1.0,
+    reserved_nodes: Annotated[
+        int,
+        typer.Option(
+            "--reserved-nodes",
+            metavar="PERCENT",
+            min=0,
+            max=100,
+            help="How many of a hundred nodes may be kept free at once for asks that have waited, at least one.",
+        ),
+    ] = RESERVATION_PERCENT,
     disable_reservation: Annotated[
         bool,
         typer.Option(
@@ -115,7 +126,8 @@ def serve(
     except AddressTooOpen as error:
         typer.echo(f"--test-clock: {error}", err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from error
-    engine = Engine(reservation_delay_ns=None) if disable_reservation else Engine()
+    delay_ns = None if disable_reservation else RESERVATION_DELAY_NS
+    engine = Engine(reservation_delay_ns=delay_ns, reservation_percent=reserved_nodes)
     try:
         well = entry.run(engine, settings, build_logger(log_format, log_level))
     except AddressUnavailable as error:

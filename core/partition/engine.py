@@ -48,7 +48,7 @@ from core.partition import (
     status,
     vetting,
 )
-from core.partition.state import RESERVATION_DELAY_NS, PartitionState
+from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT, PartitionState
 from core.partition.what_if import WhatIf
 
 
@@ -63,9 +63,18 @@ class CycleResult:
 class Engine:
     """All partitions of the one registered resource manager."""
 
-    def __init__(self, *, reservation_delay_ns: int | None = RESERVATION_DELAY_NS) -> None:
-        """*reservation_delay_ns*: age from which an ask without room may have a node kept free; ``None``: never."""
+    def __init__(
+        self,
+        *,
+        reservation_delay_ns: int | None = RESERVATION_DELAY_NS,
+        reservation_percent: int = RESERVATION_PERCENT,
+    ) -> None:
+        """*reservation_delay_ns*: age from which an ask without room may have a node kept free; ``None``: never.
+
+        *reservation_percent*: how many of a hundred nodes may be kept free so at once, at least one.
+        """
         self._reservation_delay_ns = reservation_delay_ns
+        self._reservation_percent = reservation_percent
         self.rm_id: str = ""
         """The registered manager; empty: nobody."""
         self.checksum: str = ""
@@ -224,6 +233,7 @@ class Engine:
     def _build(self, name: str, config: PartitionConfig, now_ns: int) -> None:
         state = self._partitions[name] = configure.build(name, config, now_ns, self._outbox, self._callbacks)
         state.reservation_delay_ns = self._reservation_delay_ns
+        state.reservation_percent = self._reservation_percent
         autoscaling.start(state, now_ns)
 
     def _unregister(self, command: UnregisterManager, _now_ns: int) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 RESERVATION_DELAY_NS: Final = 2 * 10**9
+RESERVATION_PERCENT: Final = 5
 
 
 class ReservingRound:
@@ -104,6 +105,10 @@ class PartitionState:
         """Reservations whose ask something may let be placed now."""
         self.reservation_delay_ns: int | None = RESERVATION_DELAY_NS
         """Age from which an ask without room may have a node kept free; ``None``: never."""
+        self.reservation_percent = RESERVATION_PERCENT
+        """How many of a hundred nodes may be kept free at once because asks have waited; at least one is."""
+        self.kept_by_age = 0
+        """Nodes that are."""
         self.reserving = ReservingRound()
 
         self.gangs: Final[dict[Application, None]] = {}
