@@ -90,8 +90,8 @@ def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> Non
     if ask.reservation is not None:
         unreserve(state, ask.reservation)
     ledger.unclaim(ask)
-    ledger.ask_leaves(state, ask)
-    place(state, ask, node, now_ns)
+    ledger.ask_placed(state, ask, node, now_ns)
+    announce(state, ask, node, now_ns)
 
 
 def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
