@@ -23,6 +23,9 @@ from core.policies import user_limits
 
 RESERVATION_TIMEOUT_NS: Final = 3600 * 10**9
 
+_ACCEPTED: Final = AppState.ACCEPTED
+"""Names a member once: reading it from its class costs as much as a call, and every placement asks."""
+
 
 class NotPlaced(NamedTuple):
     """Why an ask has no place now; *queue*, or *account* of a user or group, is the one whose limit keeps it back."""
@@ -40,7 +43,7 @@ class NotPlaced(NamedTuple):
 def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
     """Which limit *ask* would exceed now: applications, then user and group, then queues (scheduling.md 7.1, 7.2)."""
     application, pairs = ask.application, ask.shape.pairs
-    if application.state is AppState.ACCEPTED:
+    if application.state is _ACCEPTED:
         gate = admission.may_run(state, application)
         if gate is not None:
             if isinstance(gate, Queue):
@@ -102,15 +105,16 @@ def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int
 
 def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """*allocation* is on the books of *node*: let its application feel it, and tell the shim."""
+    application, spec = allocation.application, allocation.spec
+    application.unschedulable = 0
     allocation.missed = 0
-    allocation.application.unschedulable = 0
     allocation.dialogue = None
     allocation.refused = None
     allocation.refusals = 0
-    lifecycle.allocation_added(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
-    if allocation.application.state is AppState.ACCEPTED:
-        admission.allocating(state, allocation.application)
-    state.effects.append(Allocated(allocation.spec, node.node_id, allocation.shape.resources))
+    lifecycle.allocation_added(state, application, placeholder=spec.placeholder, now_ns=now_ns)
+    if application.state is _ACCEPTED:
+        admission.allocating(state, application)
+    state.effects.append(Allocated(spec, node.node_id, allocation.shape.resources))
 
 
 def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, by_age: bool = False) -> Reservation:
