@@ -90,10 +90,14 @@ def acceptable_nodes(state: PartitionState, ask: Allocation) -> Iterator[Node]:
 
 def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """Turn *ask* into an allocation on *node*: books, state of the application, answer to the shim."""
-    if ask.reservation is not None:
-        unreserve(state, ask.reservation)
+    reservation = ask.reservation
+    if reservation is not None:
+        _drop(state, reservation)
     ledger.unclaim(ask)
     ledger.ask_placed(state, ask, node, now_ns)
+    if reservation is not None:
+        # Only now: nobody is to be woken for room that the ask has just taken.
+        _open(state, reservation.node)
     announce(state, ask, node, now_ns)
 
 
@@ -142,18 +146,27 @@ def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, 
 
 def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool = False) -> None:
     """Give the node back; with *requeue* the ask goes back among its equals, unless it is held somewhere."""
-    ask, node = reservation.ask, reservation.node
+    _drop(state, reservation)
+    _open(state, reservation.node)
+    if requeue and reservation.ask.held_on is None:
+        enqueue(state, reservation.ask)
+
+
+def _drop(state: PartitionState, reservation: Reservation) -> None:
+    ask = reservation.ask
     forget_reservation(state, reservation)
     if reservation.by_age:
         ledger.unpromise(ask)
     ask.reservation = None
-    del node.reservations[ask.key]
+    del reservation.node.reservations[ask.key]
     del state.reservations[ask.key]
+
+
+def _open(state: PartitionState, node: Node) -> None:
+    """Let others have *node* again, unless something else keeps it closed."""
     if not node.reservations and node.schedulable and state.nodes.get(node.node_id) is node:
         state.node_order.add(node)
         node_gained(state, node)
-    if requeue and ask.held_on is None:
-        enqueue(state, ask)
 
 
 def held_for_another_required(node: Node, ask: Allocation) -> bool:

@@ -9,7 +9,7 @@ so nodes are given out in rounds, in scheduling order, instead of with every fai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from core.model.allocations import Allocation, AskGroup
@@ -54,14 +54,10 @@ def step(state: PartitionState, now_ns: int) -> int:
     if not len(state.node_order):
         round_.left.clear()
         return 1
-    group = round_.left[0]
-    cost = 1
-    if group.shape not in round_.candidates:
-        round_.candidates[group.shape] = iter(_candidates(state, group.shape))
-        cost += len(state.node_order) // NODES_PER_UNIT
-    if not _reserve_for_one(state, group, now_ns):
+    sorted_before = len(round_.candidates)
+    if not _reserve_for_one(state, round_.left[0], now_ns):
         round_.left.popleft()
-    return cost
+    return 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
 
 
 def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
@@ -70,7 +66,7 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
     assert delay_ns is not None, "a round has begun, so reservations are made"
     if not _waits_for_room(state, group):
         return False  # It was woken, and is tried like any other.
-    for ask in group.asks():
+    for ask in _in_order(group):
         if now_ns - ask.created_ns <= delay_ns:
             round_.call(ask.created_ns + delay_ns + 1)
             continue
@@ -79,7 +75,7 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
             continue
         if not ledger.promise_is_sound(ask):
             return False
-        for node in round_.candidates[group.shape]:
+        for node in _candidates(state, group.shape):
             if node in state.node_order:
                 _reserve(state, ask, node, now_ns)
                 return True
@@ -116,6 +112,12 @@ def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
     return group is not None and group.parked_at is not None and group.parked_at is state.no_room.get(group.shape)
 
 
+def _in_order(group: AskGroup) -> Iterator[Allocation]:
+    """The first is cheap and mostly enough; all are sorted only when somebody asks for the second."""
+    yield group.head()
+    yield from group.asks()[1:]
+
+
 def _waiting(state: PartitionState) -> list[AskGroup]:
     """The groups that no node has room for, in the order in which the cycle would serve them."""
     groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
@@ -132,11 +134,17 @@ def turn(ask: Allocation) -> tuple[object, ...]:
     return (path, application_key(ask.application), ask.order)
 
 
-def _candidates(state: PartitionState, shape: Shape) -> list[Node]:
-    """Open nodes that could hold *shape* if they were empty, the one that lacks least first (S-3), then in order."""
-    pairs = shape.pairs
-    able = [node for node in state.node_order if node.could_hold(pairs)]
-    return sorted(able, key=lambda node: missing_share(node, pairs))
+def _candidates(state: PartitionState, shape: Shape) -> Iterator[Node]:
+    """Open nodes that could hold *shape* if they were empty, the one that lacks least first (S-3), then in order.
+
+    They are sorted when the round first needs one for the shape: while nothing more may be promised, it needs none.
+    """
+    candidates = state.reserving.candidates
+    if shape not in candidates:
+        pairs = shape.pairs
+        able = [node for node in state.node_order if node.could_hold(pairs)]
+        candidates[shape] = iter(sorted(able, key=lambda node: missing_share(node, pairs)))
+    return candidates[shape]
 
 
 def missing_share(node: Node, pairs: Pairs) -> float:
