@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from core.model.allocations import Allocation, AskGroup
+from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import Pairs, Shape
 from core.partition import inquiries, ledger, placement
@@ -125,17 +126,24 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
 def _waiting(state: PartitionState) -> list[AskGroup]:
     """The groups that no node has room for, in the order in which the cycle would serve them."""
     groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
-    return sorted(groups, key=_turn)
+    turns = Turns()
+    return sorted(groups, key=lambda group: (*turns.of(group.head()), group.number))
 
 
-def _turn(group: AskGroup) -> tuple[object, ...]:
-    return (*turn(group.head()), group.number)
+class Turns:
+    """Places of asks among all of the partition, while nothing changes: what asks share is worked out once."""
 
+    def __init__(self) -> None:
+        self._shared: dict[Application, tuple[object, ...]] = {}
 
-def turn(ask: Allocation) -> tuple[object, ...]:
-    """Place of *ask* among all asks of the partition: its queues from the root down, its application, itself."""
-    path = tuple(queue_key(queue) for queue in reversed(ask.queue.lineage()))
-    return (path, application_key(ask.application), ask.order)
+    def of(self, ask: Allocation) -> tuple[object, ...]:
+        """To sort *ask* by: its queues from the root down, its application, itself."""
+        application = ask.application
+        shared = self._shared.get(application)
+        if shared is None:
+            path = tuple(queue_key(queue) for queue in reversed(application.queue.lineage()))
+            shared = self._shared[application] = (path, application_key(application))
+        return (*shared, ask.order)
 
 
 def _candidates(state: PartitionState, shape: Shape) -> Iterator[Node]:
