@@ -42,10 +42,15 @@ async def _address(core: asyncio.subprocess.Process, ready: Path) -> str:
     while time.monotonic() < deadline:
         if core.returncode is not None:
             raise RuntimeError(f"the core ended with status {core.returncode} before it served")
-        if ready.exists() and (address := ready.read_text().strip()):
+        if address := _written_to(ready):
             return address
         await asyncio.sleep(0.02)
     raise TimeoutError("the core did not get ready within 30 s")
+
+
+def _written_to(ready: Path) -> str:
+    """What the core wrote once it served; empty before."""
+    return ready.read_text().strip() if ready.exists() else ""
 
 
 @asynccontextmanager

@@ -90,9 +90,7 @@ async def _measure(workload: Workload) -> Measurement:
         return await _place(stub, workload, nodes_per_s, pid)
 
 
-async def _place(
-    stub: si_pb2_grpc.SchedulerStub, workload: Workload, nodes_per_s: float, pid: int
-) -> Measurement:
+async def _place(stub: si_pb2_grpc.SchedulerStub, workload: Workload, nodes_per_s: float, pid: int) -> Measurement:
     sent: dict[str, float] = {}
     requests = _ask_messages(workload)
     latencies: list[float] = []

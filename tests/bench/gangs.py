@@ -166,7 +166,7 @@ def _ask_messages(workload: Workload, kind: str) -> list[si_pb2.AllocationReques
 
 def report(runs: int, *, engine_only: bool) -> bool:
     workload = Workload()
-    title = f"gangs: {workload.gangs:,} of {workload.members} on {workload.nodes:,} nodes, members from ask to confirmed"
+    title = f"gangs: {workload.gangs:,} of {workload.members} on {workload.nodes:,} nodes, from ask to confirmed member"
     figures = [Figure("engine alone", "/s", [_engine_alone(workload) for _ in range(runs)], 7_000)]
     if not engine_only:
         rates = [asyncio.run(_over_grpc(workload)) for _ in range(runs)]

@@ -33,9 +33,7 @@ async def _recover(workload: Workload) -> tuple[float, float]:
         si_pb2.NodeInfo(nodeID=f"node-{n:05}", action=si_pb2.NodeInfo.CREATE_DRAIN, schedulableResource=capacity)
         for n in range(workload.nodes)
     ]
-    opened = [
-        si_pb2.NodeInfo(nodeID=node.nodeID, action=si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE) for node in nodes
-    ]
+    opened = [si_pb2.NodeInfo(nodeID=node.nodeID, action=si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE) for node in nodes]
     reports = _reports(workload)
     async with core_process.connected() as (stub, _, pid):
         began = time.perf_counter()
