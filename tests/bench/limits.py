@@ -59,14 +59,14 @@ def _place(*, limited: bool) -> float:
         AllocationSpec(f"ask-{n}", applications[n % len(applications)].application_id, PARTITION, size)
         for n in range(ASKS)
     )
-    began = time.perf_counter()
+    began = time.process_time()
     engine.apply(UpdateAllocations(RM, asks), 1)
     placed, more = 0, True
     while more:
         result = engine.cycle(1, 500)
         placed += sum(isinstance(effect, Allocated) for effect in result.effects)
         more = result.more
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     if placed != ASKS:
         raise AssertionError(f"{placed} of {ASKS} asks were placed")
     return placed / took
