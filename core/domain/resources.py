@@ -67,7 +67,7 @@ class Resources(Mapping[str, int]):
 
     def has_negative(self) -> bool:
         """Whether any amount is below 0."""
-        return any(amount < 0 for amount in self._amounts.values())
+        return min(self._amounts.values(), default=0) < 0
 
     def without_zeros(self) -> Resources:
         """The same amounts with the types that are 0 left out (the spec's *prune*)."""

@@ -203,6 +203,11 @@ class AskGroup:
             heappop(heap)
         return heap[0][1]
 
+    def head_order(self) -> tuple[int, int, int]:
+        """The ``order`` of :meth:`head`."""
+        self.head()
+        return self._heap[0][0]
+
     def asks(self) -> list[Allocation]:
         """All asks, in order. For reports; the hot path asks for :meth:`head` only."""
         return list(dict.fromkeys(ask for _, ask in sorted(self._heap, key=lambda e: e[0]) if ask.group is self))

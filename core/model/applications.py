@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _group_key(group: AskGroup) -> tuple[tuple[int, int, int], int]:
-    return (group.head().order, group.number)
+    return (group.head_order(), group.number)
 
 
 class Application:

@@ -8,7 +8,7 @@ few members that really changed since the last one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -77,7 +77,12 @@ class KeyedHeap(Generic[T]):
                 if keys[member] != key:
                     keys[member] = key
                     self._pushes += 1
-                    heappush(entries, (key, self._pushes, member))
+                    entry = (key, self._pushes, member)
+                    if entries and entries[0][2] is member:
+                        # Mostly it is the first that changed, because it was served.
+                        heapreplace(entries, entry)
+                    else:
+                        heappush(entries, entry)
             self._marked.clear()
             if len(entries) > 64 and len(entries) > 4 * len(keys):
                 self._entries = entries = [(key, at, member) for at, (member, key) in enumerate(keys.items())]

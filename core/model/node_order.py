@@ -118,12 +118,15 @@ class NodeOrder:
         if group is None:
             return
         place = (node.score, node.node_id)
-        at = bisect_left(self._lasts, place)
-        index = bisect_left(group.places, place)
-        del group.places[index]
+        places = group.places
+        index = bisect_left(places, place)
+        del places[index]
         del group.nodes[index]
-        if group.nodes:
-            self._lasts[at] = group.places[-1]
+        if index < len(places):
+            return
+        at = bisect_left(self._lasts, place)
+        if places:
+            self._lasts[at] = places[-1]
         else:
             del self._groups[at]
             del self._lasts[at]

@@ -39,10 +39,14 @@ def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> Allocati
 
     Returns the rejection instead of answering it: rejections leave after the request's last entry.
     """
-    refused = _refuse(state, spec) or _refuse_shape(state, spec)
+    refused = _refuse(state, spec)
     if refused is not None:
         return reject(spec, refused)
-    _take(state, spec, now_ns)
+    try:
+        shape = state.types.shape(NOTHING if spec.resources is None else spec.resources)
+    except TooManyTypes as error:
+        return reject(spec, _too_many_types(error))
+    _take(state, spec, shape, now_ns)
     return None
 
 
@@ -73,10 +77,14 @@ def recover_with_node(state: PartitionState, node: Node, existing: Iterable[Allo
 
 def _refuse_shape(state: PartitionState, spec: AllocationSpec) -> str | None:
     try:
-        state.types.shape(spec.resources or NOTHING)
+        state.types.shape(NOTHING if spec.resources is None else spec.resources)
     except TooManyTypes as error:
-        return f"{Rejection.INVALID_RESOURCE}: {error}"
+        return _too_many_types(error)
     return None
+
+
+def _too_many_types(error: TooManyTypes) -> str:
+    return f"{Rejection.INVALID_RESOURCE}: {error}"
 
 
 def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
@@ -125,9 +133,8 @@ def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
     return None
 
 
-def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
+def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
     """Apply an entry that nothing speaks against."""
-    shape = state.types.shape(spec.resources or NOTHING)
     if spec.foreign:
         _occupy(state, spec, shape)
         return

@@ -113,7 +113,7 @@ def _tried(
         rooms = (state.no_room.get(group.shape), state.root.parked.get(group.shape))
         waits = group.parked_at is not None and any(group.parked_at is room for room in rooms)
         if waits and not group.required_node:
-            yield group.head().order, group, group.shape.pairs, group.scale_ups < group.size
+            yield group.head_order(), group, group.shape.pairs, group.scale_ups < group.size
     for ask in apart:
         if not ask.spec.required_node and not ask.triggered:
             yield ask.order, ask, ask.shape.pairs, not ask.scale_up

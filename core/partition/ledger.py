@@ -37,6 +37,14 @@ def ask_leaves(state: PartitionState, ask: Allocation) -> None:
     del ask.application.asks[ask.key]
 
 
+def ask_placed(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+    """A pending ask now holds its amount on *node*, unchecked: :func:`ask_leaves` and :func:`charge` in one."""
+    dequeue(state, ask)
+    del ask.application.asks[ask.key]
+    _put_on(state, ask, node, now_ns)
+    _use_instead_of_waiting(ask)
+
+
 def _wait(ask: Allocation) -> None:
     application = ask.application
     pairs = ask.shape.pairs
@@ -67,7 +75,6 @@ def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
     To the shim it is still pending; to orders and quotas it counts as placed, so that asking changes no decision.
     """
     dequeue(state, ask)
-    _wait_no_more(ask)
     ask.held_on = node
     node.held[ask.key] = ask
     state.held_count += 1
@@ -76,7 +83,7 @@ def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
     state.node_order.refresh(node)
     if not ask.spec.placeholder:
         _book(ask.application.real, ask.shape.pairs)
-    _use(ask)
+    _use_instead_of_waiting(ask)
 
 
 def unhold(state: PartitionState, ask: Allocation) -> None:
@@ -127,6 +134,26 @@ def _use(allocation: Allocation) -> None:
             queue.parent.order.mark(queue)
 
 
+def _use_instead_of_waiting(ask: Allocation) -> None:
+    """:func:`_wait_no_more` and :func:`_use` in one walk up the queues: every placement takes it."""
+    application = ask.application
+    pairs = ask.shape.pairs
+    _unbook(application.pending, pairs)
+    if application.accounts:
+        user_accounting.charge(application, pairs)
+    leaf = application.queue
+    leaf.order.mark(application)
+    for queue in leaf.lineage():
+        pending, used = queue.pending, queue.used
+        for t, amount in pairs:
+            pending[t] -= amount
+            used[t] += amount
+        queue.waiting -= 1
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+    application.ask_leaves(ask.priority)
+
+
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
     application = allocation.application
     application.queue.order.mark(application)
@@ -141,6 +168,11 @@ def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
 
 def charge(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """*allocation* now holds its amount on *node*: node, application and every queue up to the root pay, unchecked."""
+    _put_on(state, allocation, node, now_ns)
+    _use(allocation)
+
+
+def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     application = allocation.application
     pairs = allocation.shape.pairs
     allocation.node = node
@@ -153,7 +185,6 @@ def charge(state: PartitionState, allocation: Allocation, node: Node, now_ns: in
         _hold_placeholder(state, allocation)
     else:
         _book(application.real, pairs)
-    _use(allocation)
     state.allocation_count += 1
 
 
@@ -432,7 +463,7 @@ def _refresh(queue: Queue, above: dict[int, int]) -> None:
 def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
     """The lowest queue on the path whose max does not admit *pairs*; ``None`` when all do."""
     for ancestor in queue.lineage():
-        if not ancestor.admits(pairs):
+        if ancestor.ceilings and not ancestor.admits(pairs):
             return ancestor
     return None
 

@@ -18,6 +18,8 @@ COMPLETING_TIMEOUT_NS: Final = 30 * 10**9
 TERMINATED_TIMEOUT_NS: Final = 72 * 3600 * 10**9
 
 _FINISHED = frozenset({AppState.COMPLETED, AppState.FAILED})
+_WAKES_WITH_ASK = frozenset({AppState.NEW, AppState.COMPLETING})
+_RUNNING: Final = AppState.RUNNING
 
 
 def fire(state: PartitionState, application: Application, event: AppEvent, now_ns: int, message: str = "") -> None:
@@ -50,7 +52,7 @@ def reject(state: PartitionState, application_id: str, now_ns: int) -> None:
 
 
 def ask_added(state: PartitionState, application: Application, now_ns: int) -> None:
-    if application.state in (AppState.NEW, AppState.COMPLETING):
+    if application.state in _WAKES_WITH_ASK:
         fire(state, application, AppEvent.RUN, now_ns)
 
 
@@ -62,7 +64,7 @@ def allocation_recovered(state: PartitionState, application: Application, now_ns
 def allocation_added(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
     """A real allocation always runs the application; placeholders do once they add up to what was announced."""
     if not placeholder:
-        if application.state is not AppState.RUNNING:
+        if application.state is not _RUNNING:
             fire(state, application, AppEvent.RUN, now_ns)
         return
     if application.state is AppState.ACCEPTED and application.placeholder_deadline_ns is None:

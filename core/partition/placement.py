@@ -23,6 +23,9 @@ from core.policies import user_limits
 
 RESERVATION_TIMEOUT_NS: Final = 3600 * 10**9
 
+_ACCEPTED: Final = AppState.ACCEPTED
+"""Names a member once: reading it from its class costs as much as a call, and every placement asks."""
+
 
 class NotPlaced(NamedTuple):
     """Why an ask has no place now; *queue*, or *account* of a user or group, is the one whose limit keeps it back."""
@@ -40,7 +43,7 @@ class NotPlaced(NamedTuple):
 def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
     """Which limit *ask* would exceed now: applications, then user and group, then queues (scheduling.md 7.1, 7.2)."""
     application, pairs = ask.application, ask.shape.pairs
-    if application.state is AppState.ACCEPTED:
+    if application.state is _ACCEPTED:
         gate = admission.may_run(state, application)
         if gate is not None:
             if isinstance(gate, Queue):
@@ -87,11 +90,15 @@ def acceptable_nodes(state: PartitionState, ask: Allocation) -> Iterator[Node]:
 
 def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """Turn *ask* into an allocation on *node*: books, state of the application, answer to the shim."""
-    if ask.reservation is not None:
-        unreserve(state, ask.reservation)
+    reservation = ask.reservation
+    if reservation is not None:
+        _drop(state, reservation)
     ledger.unclaim(ask)
-    ledger.ask_leaves(state, ask)
-    place(state, ask, node, now_ns)
+    ledger.ask_placed(state, ask, node, now_ns)
+    if reservation is not None:
+        # Only now: nobody is to be woken for room that the ask has just taken.
+        _open(state, reservation.node)
+    announce(state, ask, node, now_ns)
 
 
 def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
@@ -102,16 +109,17 @@ def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int
 
 def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """*allocation* is on the books of *node*: let its application feel it, and tell the shim."""
+    application, spec = allocation.application, allocation.spec
+    application.unschedulable = 0
     allocation.missed = 0
-    allocation.application.unschedulable = 0
     allocation.dialogue = None
     allocation.attempt_due = False
     allocation.refused = None
     allocation.refusals = 0
-    lifecycle.allocation_added(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
-    if allocation.application.state is AppState.ACCEPTED:
-        admission.allocating(state, allocation.application)
-    state.effects.append(Allocated(allocation.spec, node.node_id, allocation.shape.resources))
+    lifecycle.allocation_added(state, application, placeholder=spec.placeholder, now_ns=now_ns)
+    if application.state is _ACCEPTED:
+        admission.allocating(state, application)
+    state.effects.append(Allocated(spec, node.node_id, allocation.shape.resources))
 
 
 def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, by_age: bool = False) -> Reservation:
@@ -140,19 +148,28 @@ def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, 
 
 def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool = False) -> None:
     """Give the node back; with *requeue* the ask goes back among its equals, unless it is held somewhere."""
-    ask, node = reservation.ask, reservation.node
+    _drop(state, reservation)
+    _open(state, reservation.node)
+    if requeue and reservation.ask.held_on is None:
+        enqueue(state, reservation.ask)
+
+
+def _drop(state: PartitionState, reservation: Reservation) -> None:
+    ask = reservation.ask
     forget_reservation(state, reservation)
     if reservation.by_age:
         ledger.unpromise(ask)
         state.kept_by_age -= 1
     ask.reservation = None
-    del node.reservations[ask.key]
+    del reservation.node.reservations[ask.key]
     del state.reservations[ask.key]
+
+
+def _open(state: PartitionState, node: Node) -> None:
+    """Let others have *node* again, unless something else keeps it closed."""
     if not node.reservations and node.schedulable and state.nodes.get(node.node_id) is node:
         state.node_order.add(node)
         node_gained(state, node)
-    if requeue and ask.held_on is None:
-        enqueue(state, ask)
 
 
 def held_for_another_required(node: Node, ask: Allocation) -> bool:

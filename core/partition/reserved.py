@@ -12,7 +12,7 @@ from core.domain.reasons import Unschedulable
 from core.model.allocations import Allocation, Reservation
 from core.partition import placement, preempting, required_node, vetting
 from core.partition.placement import RESERVATION_TIMEOUT_NS, NotPlaced
-from core.partition.reserving import turn
+from core.partition.reserving import Turns
 from core.partition.state import PartitionState
 from core.partition.waiting import park_below_limit, park_below_quota, park_without_node
 
@@ -20,7 +20,8 @@ from core.partition.waiting import park_below_limit, park_below_quota, park_with
 def serve(state: PartitionState, now_ns: int) -> int:
     """Try every reserved ask that may be placed now. Returns how many decisions that counts for."""
     attempts, required = state.preemption_attempts, state.required_node_attempts
-    ready = sorted(state.reserved_ready, key=lambda reservation: turn(reservation.ask))
+    turns = Turns()
+    ready = sorted(state.reserved_ready, key=lambda reservation: turns.of(reservation.ask))
     state.reserved_ready.clear()
     for _, own in groupby(ready, key=lambda reservation: reservation.ask.application):
         reservations = list(own)

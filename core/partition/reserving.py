@@ -11,10 +11,11 @@ hundred are ever kept free by age.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from core.model.allocations import Allocation, AskGroup
+from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import Pairs, Shape
 from core.partition import inquiries, ledger, placement
@@ -56,14 +57,10 @@ def step(state: PartitionState, now_ns: int) -> int:
     if not len(state.node_order):
         round_.left.clear()
         return 1
-    group = round_.left[0]
-    cost = 1
-    if group.shape not in round_.candidates:
-        round_.candidates[group.shape] = iter(_candidates(state, group.shape))
-        cost += len(state.node_order) // NODES_PER_UNIT
-    if not _reserve_for_one(state, group, now_ns):
+    sorted_before = len(round_.candidates)
+    if not _reserve_for_one(state, round_.left[0], now_ns):
         round_.left.popleft()
-    return cost
+    return 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
 
 
 def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
@@ -72,7 +69,7 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
     assert delay_ns is not None, "a round has begun, so reservations are made"
     if not _waits_for_room(state, group):
         return False  # It was woken, and is tried like any other.
-    for ask in group.asks():
+    for ask in _in_order(group):
         if now_ns - ask.created_ns <= delay_ns:
             round_.call(ask.created_ns + delay_ns + 1)
             continue
@@ -81,7 +78,7 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
             continue
         if not ledger.promise_is_sound(ask) or not _more_may_be_kept(state):
             return False
-        for node in round_.candidates[group.shape]:
+        for node in _candidates(state, group.shape):
             if node in state.node_order:
                 _reserve(state, ask, node, now_ns)
                 return True
@@ -128,27 +125,46 @@ def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
     return group.parked_at is state.no_room.get(group.shape)
 
 
+def _in_order(group: AskGroup) -> Iterator[Allocation]:
+    """The first is cheap and mostly enough; all are sorted only when somebody asks for the second."""
+    yield group.head()
+    yield from group.asks()[1:]
+
+
 def _waiting(state: PartitionState) -> list[AskGroup]:
     """The groups that no node has room for, in the order in which the cycle would serve them."""
     groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
-    return sorted(groups, key=_turn)
+    turns = Turns()
+    return sorted(groups, key=lambda group: (*turns.of(group.head()), group.number))
 
 
-def _turn(group: AskGroup) -> tuple[object, ...]:
-    return (*turn(group.head()), group.number)
+class Turns:
+    """Places of asks among all of the partition, while nothing changes: what asks share is worked out once."""
+
+    def __init__(self) -> None:
+        self._shared: dict[Application, tuple[object, ...]] = {}
+
+    def of(self, ask: Allocation) -> tuple[object, ...]:
+        """To sort *ask* by: its queues from the root down, its application, itself."""
+        application = ask.application
+        shared = self._shared.get(application)
+        if shared is None:
+            path = tuple(queue_key(queue) for queue in reversed(application.queue.lineage()))
+            shared = self._shared[application] = (path, application_key(application))
+        return (*shared, ask.order)
 
 
-def turn(ask: Allocation) -> tuple[object, ...]:
-    """Place of *ask* among all asks of the partition: its queues from the root down, its application, itself."""
-    path = tuple(queue_key(queue) for queue in reversed(ask.queue.lineage()))
-    return (path, application_key(ask.application), ask.order)
+def _candidates(state: PartitionState, shape: Shape) -> Iterator[Node]:
+    """Open nodes that could hold *shape* if they were empty, the one that lacks least first (S-3), then in order.
 
-
-def _candidates(state: PartitionState, shape: Shape) -> list[Node]:
-    """Open nodes that could hold *shape* if they were empty, the one that lacks least first (S-3), then in order."""
-    pairs = shape.pairs
-    able = [node for node in state.node_order if node.could_hold(pairs)]
-    return sorted(able, key=lambda node: missing_share(node, pairs))
+    They are sorted when the round first needs one for the shape: while nothing more may be promised, it needs none.
+    """
+    candidates = state.reserving.candidates
+    if shape not in candidates:
+        pairs = shape.pairs
+        able = [node for node in state.node_order if node.could_hold(pairs)]
+        candidates[shape] = iter(sorted(able, key=lambda node: missing_share(node, pairs)))
+    return candidates[shape]
 
 
 def missing_share(node: Node, pairs: Pairs) -> float:

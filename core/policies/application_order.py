@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from core.domain.settings import SortPolicy
 from core.model.applications import Application
+
+_FAIR: Final = SortPolicy.FAIR
 
 
 def usage_shares(application: Application) -> tuple[float, ...]:
@@ -28,6 +30,6 @@ def application_key(application: Application) -> tuple[Any, ...]:
     """Sort key within the leaf, smallest first; the policy of the leaf decides."""
     properties = application.queue.properties
     priority = -application.priority if properties.sort_by_priority else 0
-    if properties.sort_policy is SortPolicy.FAIR:
+    if properties.sort_policy is _FAIR:
         return (priority, usage_shares(application), application.submitted_ns, application.application_id)
     return (priority, application.submitted_ns, application.application_id)
