@@ -13,6 +13,7 @@ from core.domain.effects import Effect
 from core.model.callbacks import Callbacks
 from core.model.queues import DynamicTerms, Queue
 from core.partition import admission, dynamic_queues, preempting, user_accounting
+from core.partition.queue_events import settings_of
 from core.partition.state import PartitionState
 from core.partition.waiting import activate, queue_gained
 from core.policies.node_score import NodeScore
@@ -29,6 +30,8 @@ def build(
     *callbacks*: those of the engine; without, nobody is ever asked.
     """
     state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
+    if state.recording:
+        state.events.queues.created(state.root)
     update(state, config)
     _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
     return state
@@ -53,6 +56,7 @@ def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
 
 def update(state: PartitionState, config: PartitionConfig) -> None:
     """Make the partition follow *config*, which :func:`obstacles` has no objection to."""
+    queues_before = {path: settings_of(queue) for path, queue in state.queues.items()} if state.recording else {}
     listed = dict(_walk(config.root, "root"))
     state.placement_rules = compile_rules(config.placement_rules)
     state.preemption = config.preemption
@@ -71,6 +75,8 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
         queue.refresh_priority()
         queue_gained(state, queue)
     _watch_again(state)
+    if state.recording:
+        state.events.queues.reconfigured(queues_before, state.queues)
 
 
 def _apply_queue(state: PartitionState, path: str, config: QueueConfig) -> None:
@@ -148,6 +154,8 @@ def _clean_below(state: PartitionState, queue: Queue) -> None:
             _clean_below(state, child)
         if (child.draining or not child.managed) and not child.applications and not child.children:
             _drop(state, child)
+            if state.recording:
+                state.events.queues.removed(child)
 
 
 def _drop(state: PartitionState, queue: Queue) -> None:

@@ -185,6 +185,8 @@ def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     for victim in plan.victims:
         ledger.mark(victim, ask)
         ask.victims[victim.key] = victim
+    if state.recording:
+        state.events.preempted(plan.victims, ask)
     ledger.claim(ask)
     message = f"preempted for ask {ask.spec.key} of application {ask.application.application_id}"
     state.effects.extend(

@@ -77,6 +77,8 @@ def forgive_all(state: PartitionState) -> None:
 
 def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     """No node with room that the shim has not refused: try again after a pause, with every node."""
+    if state.recording:
+        state.events.refused_everywhere(ask)
     if ask.reservation is None:
         waiting.park_refused(state, ask)
     if now_ns < ask.pause_until_ns:
