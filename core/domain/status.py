@@ -23,6 +23,10 @@ class QueueStatus(NamedTuple):
     preempted_allocations: int
     applications: int
     priority: int
+    quota_due_ns: int | None = None
+    """When its lowered max is to be enforced by preemption; ``None``: not at all."""
+    quota_running: bool = False
+    """It is being enforced just now."""
 
 
 class UserStatus(NamedTuple):

@@ -12,7 +12,7 @@ from core.config.model import PartitionConfig, QueueConfig
 from core.domain.effects import Effect
 from core.model.callbacks import Callbacks
 from core.model.queues import DynamicTerms, Queue
-from core.partition import admission, dynamic_queues, preempting, user_accounting
+from core.partition import admission, dynamic_queues, preempting, quota_timers, user_accounting
 from core.partition.queue_events import settings_of
 from core.partition.state import PartitionState
 from core.partition.waiting import activate, queue_gained
@@ -32,7 +32,7 @@ def build(
     state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
     if state.recording:
         state.events.queues.created(state.root)
-    update(state, config)
+    update(state, config, now_ns)
     _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
     return state
 
@@ -54,9 +54,10 @@ def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
     return found
 
 
-def update(state: PartitionState, config: PartitionConfig) -> None:
+def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     """Make the partition follow *config*, which :func:`obstacles` has no objection to."""
     queues_before = {path: settings_of(queue) for path, queue in state.queues.items()} if state.recording else {}
+    quotas_before = quota_timers.settings(state)
     listed = dict(_walk(config.root, "root"))
     state.placement_rules = compile_rules(config.placement_rules)
     state.preemption = config.preemption
@@ -77,6 +78,7 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
     _watch_again(state)
     if state.recording:
         state.events.queues.reconfigured(queues_before, state.queues)
+    quota_timers.reconfigured(state, quotas_before, now_ns)
 
 
 def _apply_queue(state: PartitionState, path: str, config: QueueConfig) -> None:

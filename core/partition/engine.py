@@ -232,12 +232,13 @@ class Engine:
                 for application in list(state.applications.values()):
                     lifecycle.fire(state, application, AppEvent.FAIL, now_ns, "PartitionRemoved")
                 del self._partitions[name]
+                inquiries.forget_partition(self._callbacks, name)
         for name, partition in listed.items():
             running = self._partitions.get(name)
             if running is None:
                 self._build(name, partition, now_ns)
             else:
-                configure.update(running, partition)
+                configure.update(running, partition, now_ns)
         self.checksum = configuration.checksum
 
     def _refuse_obstacles(self, configuration: Configuration) -> None:
@@ -255,12 +256,12 @@ class Engine:
         """Somebody answers, and goes on doing so if the manager registers again (protocol.md 13)."""
         self._require(command.rm_id, "Attach")
         callbacks = self._callbacks
-        inquiries.drop_all(callbacks)
         callbacks.predicates = command.predicates
         callbacks.preemption_predicates = command.preemption_predicates
         callbacks.scheduling_states = command.scheduling_states
         callbacks.events = command.events
         callbacks.timeout_ns = command.timeout_ns
+        inquiries.drop_all(callbacks)
         self._follow_listeners()
         for state in self._partitions.values():
             vetting.forgive_all(state)

@@ -180,8 +180,11 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     node_gained(state, node)
 
 
-def mark(victim: Allocation, preemptor: Allocation) -> None:
-    """*victim* was told to leave: its amount counts as preempting until it is gone (preemption.md B.7)."""
+def mark(victim: Allocation, preemptor: Allocation | None) -> None:
+    """*victim* was told to leave: its amount counts as preempting until it is gone (preemption.md B.7).
+
+    No *preemptor*: it leaves because its queue holds more than it may.
+    """
     victim.preempted = True
     if victim.spec.placeholder:
         keep_placeholder_from_use(victim)
@@ -258,6 +261,9 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
             if queue.parent is not None:
                 queue.parent.order.mark(queue)
         request.shape = shape
+        if request.dialogue is not None:  # It was about victims for another size.
+            request.dialogue = None
+            request.attempt_due = True
         if waits:
             enqueue(state, request)
         if reserved is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from core.domain.events import EventChange, EventDetail, EventType
 
 if TYPE_CHECKING:
+    from core.domain.reasons import Outcome
     from core.model.queues import Queue
     from core.model.shapes import ResourceTypes
     from core.model.users import QueueLimits
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 IS_LEAF: Final = "leaf queue: true"
 IS_PARENT: Final = "leaf queue: false"
+TIMER_ARMED: Final = "quota preemption timer armed"
+TIMER_MOVED: Final = "quota preemption timer moved"
+TIMER_CLEARED: Final = "quota preemption timer cleared"
 
 
 class QueueSettings(NamedTuple):
@@ -75,8 +79,20 @@ class QueueRecorder:
             amounts = self._types.resources(queue.guaranteed)
             self._say(EventType.QUEUE, queue.path, EventChange.SET, EventDetail.QUEUE_GUARANTEED, resources=amounts)
 
-    def quota_preemption(self, queue: Queue, message: str) -> None:
-        """Preemption for the max of *queue* ran, or its timer was armed, moved or cleared (preemption.md D.4, D.9)."""
+    def quota_enforced(self, queue: Queue, outcome: Outcome, detail: str) -> None:
+        """Preemption for the max of *queue* ran and ended as *outcome* says (preemption.md D.9)."""
+        self._about_quota(queue, f"{outcome}: {detail}")
+
+    def quota_timer_set(self, queue: Queue, before_ns: int | None, start_ns: int | None) -> None:
+        """Preemption for the max of *queue* was to start at *before_ns*, and is at *start_ns*; ``None``: never."""
+        if start_ns == before_ns:
+            return
+        if start_ns is None:
+            self._about_quota(queue, TIMER_CLEARED)
+        else:
+            self._about_quota(queue, TIMER_ARMED if before_ns is None else TIMER_MOVED)
+
+    def _about_quota(self, queue: Queue, message: str) -> None:
         amounts = self._types.resources(queue.max)
         self._say(
             EventType.QUEUE,

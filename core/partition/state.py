@@ -17,6 +17,7 @@ from core.model.node_order import NodeOrder
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
+from core.partition.enforcement import Enforcement
 from core.partition.event_log import EventLog
 from core.partition.events import Recorder
 from core.policies.application_order import application_key
@@ -100,8 +101,8 @@ class PartitionState:
         """Somebody is told every second which asks wait for a node."""
         self.held_count = 0
         """Asks charged on a node while the shim is asked about it."""
-        self.refused: Final[dict[Shape, dict[Allocation, None]]] = {}
-        """Asks that the shim refused on every node with room; each comes back by itself after a pause."""
+        self.refused: Final[dict[Shape, dict[frozenset[str], dict[Allocation, None]]]] = {}
+        """Asks that the shim refused on every node with room, by these nodes; each comes back after a pause."""
         self.reserved_ready: Final[dict[Reservation, None]] = {}
         """Reservations whose ask something may let be placed now."""
         self.reservation_delay_ns: int | None = RESERVATION_DELAY_NS
@@ -130,9 +131,13 @@ class PartitionState:
         """How many request entries had no effect, by cause."""
         self.unreported: Final[list[tuple[Ignored, str]]] = []
         """Those of the command under way, each with the ID it named."""
+        self.enforcement: Final = Enforcement()
+        """Lowered maxima that are enforced by preemption, now or later."""
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0
+        self.required_node_attempts = 0
+        """How many of them were for asks that must run on one node."""
         self.preemptions = 0
 
     @property

@@ -148,6 +148,8 @@ def _queue(queue: QueueStatus) -> pb.QueueStatus:
         preempted=_amounts(queue.preempted),
         application_count=queue.applications,
         priority=queue.priority,
+        quota_preemption_start_ns=queue.quota_due_ns,
+        quota_preemption_running=queue.quota_running,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.partition import inquiries
+from core.partition import inquiries, pausing
 from core.partition.failing import note
 from core.partition.gangs import replacement
 from core.partition.gangs.replacement import Pair
@@ -22,10 +22,6 @@ from core.partition.waiting import UNSERVED, look_for_pairs
 
 MOST_NODES: Final = 64
 """Nodes offered in one question."""
-
-PAUSE_NS: Final = 10**9
-LONGEST_PAUSE_NS: Final = 15 * 10**9
-"""From the shim's refusal to the next question about the same nodes; doubles up to the longest."""
 
 
 def seek(state: PartitionState, pair: Pair, now_ns: int) -> None:
@@ -36,16 +32,21 @@ def seek(state: PartitionState, pair: Pair, now_ns: int) -> None:
     ask.courts, placeholder.courted_by = placeholder, ask
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
-        _decide(state, ask, node_ids, refused, at_ns, own=own)
+        if ask.inquiry is inquiry:
+            _decide(state, ask, node_ids, refused, at_ns, own=own)
 
     def drop() -> None:
-        withdraw(state, ask)
+        if ask.inquiry is inquiry:
+            withdraw(state, ask)
 
-    ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=not own)
+    inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=not own)
+    ask.inquiry = inquiry
 
 
 def withdraw(state: PartitionState, ask: Allocation) -> None:
-    """The answer does not matter any more: the ask and its placeholder are free for others."""
+    """The answer does not matter any more: *ask*, which has asked, and its placeholder are free for others."""
+    if ask.inquiry is not None:
+        inquiries.forget(state, ask.inquiry)
     _part(ask)
     _look_again(state, ask)
 
@@ -95,7 +96,7 @@ def _decide(
             return
     if named:
         ask.refused = {**(ask.refused or {}), **named}
-        _forgive_later(state, ask, now_ns)
+        pausing.pause(state, ask, now_ns)
     _look_again(state, ask)
 
 
@@ -129,20 +130,6 @@ def _part(ask: Allocation) -> Allocation:
     assert placeholder is not None, "a question about a pair is open only while it is one"
     ask.courts = ask.inquiry = placeholder.courted_by = None
     return placeholder
-
-
-def _forgive_later(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    if now_ns < ask.pause_until_ns:
-        return
-    ask.refusals += 1
-    ask.pause_until_ns = now_ns + min(PAUSE_NS << min(ask.refusals - 1, 10), LONGEST_PAUSE_NS)
-
-    def forgive(_: int) -> None:
-        if ask.pool is not None and ask.inquiry is None:
-            ask.refused = None
-            _look_again(state, ask)
-
-    state.at(ask.pause_until_ns, forgive)
 
 
 def _look_again(state: PartitionState, ask: Allocation) -> None:

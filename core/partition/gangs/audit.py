@@ -12,7 +12,7 @@ from core.model.applications import Application
 from core.model.task_groups import TaskGroup
 from core.partition.findings import Broken
 from core.partition.state import PartitionState
-from core.partition.waiting import UNSERVED
+from core.partition.waiting import UNSERVED, refused_asks
 
 
 def check(state: PartitionState) -> Iterator[Broken]:
@@ -21,7 +21,7 @@ def check(state: PartitionState) -> Iterator[Broken]:
         for task_group in application.task_groups.values():
             yield from _check_task_group(state, application, task_group)
             looked_at = application in state.gangs or application in state.gangs_without_room
-            looked_at = looked_at or any(ask.inquiry is not None or ask.refused for ask in task_group.asks)
+            looked_at = looked_at or any(ask.inquiry is not None or ask.pause_until_ns for ask in task_group.asks)
             if task_group.asks and task_group.free and not looked_at and application.state not in UNSERVED:
                 yield Broken("10.3", application.application_id, f"nobody looks at what waits in {task_group.name}")
     for key, request in state.requests.items():
@@ -39,7 +39,7 @@ def _check_task_group(state: PartitionState, application: Application, task_grou
     free = {placeholder for placeholder in held if not placeholder.released and not placeholder.preempted}
     if free != set(task_group.free):
         yield Broken("I10", where, f"free placeholders are {free}, kept are {set(task_group.free)}")
-    refused = {ask for asks in state.refused.values() for ask in asks}
+    refused = set(refused_asks(state))
     replaceable = {
         ask
         for ask in asks

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kornel/v1/status.proto\x12\tkornel.v1\"I\n\x10GetStatusRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x13\n\x0bomit_queues\x18\x02 \x01(\x08\x12\r\n\x05\x61udit\x18\x03 \x01(\x08\"\xa2\x01\n\x11GetStatusResponse\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63ore_version\x18\x02 \x01(\t\x12\x1e\n\x16\x63onfiguration_checksum\x18\x03 \x01(\t\x12.\n\npartitions\x18\x04 \x03(\x0b\x32\x1a.kornel.v1.PartitionStatus\x12\x18\n\x10unrouted_entries\x18\x05 \x01(\x03\"\xa4\x04\n\x0fPartitionStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nnode_count\x18\x02 \x01(\x03\x12\x19\n\x11pending_ask_count\x18\x03 \x01(\x03\x12\x18\n\x10\x61llocation_count\x18\x04 \x01(\x03\x12\x19\n\x11reservation_count\x18\x05 \x01(\x03\x12\x34\n\x05total\x18\x06 \x03(\x0b\x32%.kornel.v1.PartitionStatus.TotalEntry\x12\x12\n\nlaw_checks\x18\x07 \x01(\x03\x12\x16\n\x0elaw_violations\x18\x08 \x01(\x03\x12\x1c\n\x14invariant_violations\x18\t \x01(\x03\x12\x1b\n\x13preemption_attempts\x18\n \x01(\x03\x12\x1c\n\x14preemption_triggered\x18\x0b \x01(\x03\x12&\n\x06queues\x18\x0c \x03(\x0b\x32\x16.kornel.v1.QueueStatus\x12$\n\x05users\x18\r \x03(\x0b\x32\x15.kornel.v1.UserStatus\x12\x38\n\x07ignored\x18\x0e \x03(\x0b\x32\'.kornel.v1.PartitionStatus.IgnoredEntry\x1a,\n\nTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a.\n\x0cIgnoredEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\x91\x01\n\nUserStatus\x12\x0c\n\x04user\x18\x01 \x01(\t\x12-\n\x04used\x18\x02 \x03(\x0b\x32\x1f.kornel.v1.UserStatus.UsedEntry\x12\x19\n\x11\x61pplication_count\x18\x03 \x01(\x03\x1a+\n\tUsedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xeb\x05\n\x0bQueueStatus\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04leaf\x18\x02 \x01(\x08\x12\r\n\x05state\x18\x03 \x01(\t\x12:\n\nguaranteed\x18\x04 \x03(\x0b\x32&.kornel.v1.QueueStatus.GuaranteedEntry\x12,\n\x03max\x18\x05 \x03(\x0b\x32\x1f.kornel.v1.QueueStatus.MaxEntry\x12.\n\x04used\x18\x06 \x03(\x0b\x32 .kornel.v1.QueueStatus.UsedEntry\x12\x34\n\x07pending\x18\x07 \x03(\x0b\x32#.kornel.v1.QueueStatus.PendingEntry\x12:\n\npreempting\x18\x08 \x03(\x0b\x32&.kornel.v1.QueueStatus.PreemptingEntry\x12\x1d\n\x15preempted_allocations\x18\t \x01(\x03\x12\x38\n\tpreempted\x18\n \x03(\x0b\x32%.kornel.v1.QueueStatus.PreemptedEntry\x12\x19\n\x11\x61pplication_count\x18\x0b \x01(\x03\x12\x10\n\x08priority\x18\x0c \x01(\x05\x1a\x31\n\x0fGuaranteedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a*\n\x08MaxEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a+\n\tUsedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a.\n\x0cPendingEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x31\n\x0fPreemptingEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x30\n\x0ePreemptedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\">\n\x11\x45xplainAskRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x16\n\x0e\x61llocation_key\x18\x02 \x01(\t\"\x84\x01\n\x12\x45xplainAskResponse\x12\x16\n\x0e\x61pplication_id\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\'\n\x08\x66\x61ilures\x18\x05 \x03(\x0b\x32\x15.kornel.v1.AskFailure\"=\n\nAskFailure\x12\x0f\n\x07message\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\x12\x0f\n\x07last_ns\x18\x03 \x01(\x03\"\x15\n\x13GetStateDumpRequest\"$\n\x14GetStateDumpResponse\x12\x0c\n\x04json\x18\x01 \x01(\t2\xf3\x01\n\rStatusService\x12\x46\n\tGetStatus\x12\x1b.kornel.v1.GetStatusRequest\x1a\x1c.kornel.v1.GetStatusResponse\x12I\n\nExplainAsk\x12\x1c.kornel.v1.ExplainAskRequest\x1a\x1d.kornel.v1.ExplainAskResponse\x12O\n\x0cGetStateDump\x12\x1e.kornel.v1.GetStateDumpRequest\x1a\x1f.kornel.v1.GetStateDumpResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kornel/v1/status.proto\x12\tkornel.v1\"I\n\x10GetStatusRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x13\n\x0bomit_queues\x18\x02 \x01(\x08\x12\r\n\x05\x61udit\x18\x03 \x01(\x08\"\xa2\x01\n\x11GetStatusResponse\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63ore_version\x18\x02 \x01(\t\x12\x1e\n\x16\x63onfiguration_checksum\x18\x03 \x01(\t\x12.\n\npartitions\x18\x04 \x03(\x0b\x32\x1a.kornel.v1.PartitionStatus\x12\x18\n\x10unrouted_entries\x18\x05 \x01(\x03\"\xa4\x04\n\x0fPartitionStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nnode_count\x18\x02 \x01(\x03\x12\x19\n\x11pending_ask_count\x18\x03 \x01(\x03\x12\x18\n\x10\x61llocation_count\x18\x04 \x01(\x03\x12\x19\n\x11reservation_count\x18\x05 \x01(\x03\x12\x34\n\x05total\x18\x06 \x03(\x0b\x32%.kornel.v1.PartitionStatus.TotalEntry\x12\x12\n\nlaw_checks\x18\x07 \x01(\x03\x12\x16\n\x0elaw_violations\x18\x08 \x01(\x03\x12\x1c\n\x14invariant_violations\x18\t \x01(\x03\x12\x1b\n\x13preemption_attempts\x18\n \x01(\x03\x12\x1c\n\x14preemption_triggered\x18\x0b \x01(\x03\x12&\n\x06queues\x18\x0c \x03(\x0b\x32\x16.kornel.v1.QueueStatus\x12$\n\x05users\x18\r \x03(\x0b\x32\x15.kornel.v1.UserStatus\x12\x38\n\x07ignored\x18\x0e \x03(\x0b\x32\'.kornel.v1.PartitionStatus.IgnoredEntry\x1a,\n\nTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a.\n\x0cIgnoredEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\x91\x01\n\nUserStatus\x12\x0c\n\x04user\x18\x01 \x01(\t\x12-\n\x04used\x18\x02 \x03(\x0b\x32\x1f.kornel.v1.UserStatus.UsedEntry\x12\x19\n\x11\x61pplication_count\x18\x03 \x01(\x03\x1a+\n\tUsedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xd3\x06\n\x0bQueueStatus\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04leaf\x18\x02 \x01(\x08\x12\r\n\x05state\x18\x03 \x01(\t\x12:\n\nguaranteed\x18\x04 \x03(\x0b\x32&.kornel.v1.QueueStatus.GuaranteedEntry\x12,\n\x03max\x18\x05 \x03(\x0b\x32\x1f.kornel.v1.QueueStatus.MaxEntry\x12.\n\x04used\x18\x06 \x03(\x0b\x32 .kornel.v1.QueueStatus.UsedEntry\x12\x34\n\x07pending\x18\x07 \x03(\x0b\x32#.kornel.v1.QueueStatus.PendingEntry\x12:\n\npreempting\x18\x08 \x03(\x0b\x32&.kornel.v1.QueueStatus.PreemptingEntry\x12\x1d\n\x15preempted_allocations\x18\t \x01(\x03\x12\x38\n\tpreempted\x18\n \x03(\x0b\x32%.kornel.v1.QueueStatus.PreemptedEntry\x12\x19\n\x11\x61pplication_count\x18\x0b \x01(\x03\x12\x10\n\x08priority\x18\x0c \x01(\x05\x12&\n\x19quota_preemption_start_ns\x18\r \x01(\x03H\x00\x88\x01\x01\x12 \n\x18quota_preemption_running\x18\x0e \x01(\x08\x1a\x31\n\x0fGuaranteedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a*\n\x08MaxEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a+\n\tUsedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a.\n\x0cPendingEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x31\n\x0fPreemptingEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x30\n\x0ePreemptedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x1c\n\x1a_quota_preemption_start_ns\">\n\x11\x45xplainAskRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x16\n\x0e\x61llocation_key\x18\x02 \x01(\t\"\x84\x01\n\x12\x45xplainAskResponse\x12\x16\n\x0e\x61pplication_id\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\'\n\x08\x66\x61ilures\x18\x05 \x03(\x0b\x32\x15.kornel.v1.AskFailure\"=\n\nAskFailure\x12\x0f\n\x07message\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\x12\x0f\n\x07last_ns\x18\x03 \x01(\x03\"\x15\n\x13GetStateDumpRequest\"$\n\x14GetStateDumpResponse\x12\x0c\n\x04json\x18\x01 \x01(\t2\xf3\x01\n\rStatusService\x12\x46\n\tGetStatus\x12\x1b.kornel.v1.GetStatusRequest\x1a\x1c.kornel.v1.GetStatusResponse\x12I\n\nExplainAsk\x12\x1c.kornel.v1.ExplainAskRequest\x1a\x1d.kornel.v1.ExplainAskResponse\x12O\n\x0cGetStateDump\x12\x1e.kornel.v1.GetStateDumpRequest\x1a\x1f.kornel.v1.GetStateDumpResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -64,29 +64,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_USERSTATUS_USEDENTRY']._serialized_start=931
   _globals['_USERSTATUS_USEDENTRY']._serialized_end=974
   _globals['_QUEUESTATUS']._serialized_start=977
-  _globals['_QUEUESTATUS']._serialized_end=1724
-  _globals['_QUEUESTATUS_GUARANTEEDENTRY']._serialized_start=1437
-  _globals['_QUEUESTATUS_GUARANTEEDENTRY']._serialized_end=1486
-  _globals['_QUEUESTATUS_MAXENTRY']._serialized_start=1488
-  _globals['_QUEUESTATUS_MAXENTRY']._serialized_end=1530
+  _globals['_QUEUESTATUS']._serialized_end=1828
+  _globals['_QUEUESTATUS_GUARANTEEDENTRY']._serialized_start=1511
+  _globals['_QUEUESTATUS_GUARANTEEDENTRY']._serialized_end=1560
+  _globals['_QUEUESTATUS_MAXENTRY']._serialized_start=1562
+  _globals['_QUEUESTATUS_MAXENTRY']._serialized_end=1604
   _globals['_QUEUESTATUS_USEDENTRY']._serialized_start=931
   _globals['_QUEUESTATUS_USEDENTRY']._serialized_end=974
-  _globals['_QUEUESTATUS_PENDINGENTRY']._serialized_start=1577
-  _globals['_QUEUESTATUS_PENDINGENTRY']._serialized_end=1623
-  _globals['_QUEUESTATUS_PREEMPTINGENTRY']._serialized_start=1625
-  _globals['_QUEUESTATUS_PREEMPTINGENTRY']._serialized_end=1674
-  _globals['_QUEUESTATUS_PREEMPTEDENTRY']._serialized_start=1676
-  _globals['_QUEUESTATUS_PREEMPTEDENTRY']._serialized_end=1724
-  _globals['_EXPLAINASKREQUEST']._serialized_start=1726
-  _globals['_EXPLAINASKREQUEST']._serialized_end=1788
-  _globals['_EXPLAINASKRESPONSE']._serialized_start=1791
-  _globals['_EXPLAINASKRESPONSE']._serialized_end=1923
-  _globals['_ASKFAILURE']._serialized_start=1925
-  _globals['_ASKFAILURE']._serialized_end=1986
-  _globals['_GETSTATEDUMPREQUEST']._serialized_start=1988
-  _globals['_GETSTATEDUMPREQUEST']._serialized_end=2009
-  _globals['_GETSTATEDUMPRESPONSE']._serialized_start=2011
-  _globals['_GETSTATEDUMPRESPONSE']._serialized_end=2047
-  _globals['_STATUSSERVICE']._serialized_start=2050
-  _globals['_STATUSSERVICE']._serialized_end=2293
+  _globals['_QUEUESTATUS_PENDINGENTRY']._serialized_start=1651
+  _globals['_QUEUESTATUS_PENDINGENTRY']._serialized_end=1697
+  _globals['_QUEUESTATUS_PREEMPTINGENTRY']._serialized_start=1699
+  _globals['_QUEUESTATUS_PREEMPTINGENTRY']._serialized_end=1748
+  _globals['_QUEUESTATUS_PREEMPTEDENTRY']._serialized_start=1750
+  _globals['_QUEUESTATUS_PREEMPTEDENTRY']._serialized_end=1798
+  _globals['_EXPLAINASKREQUEST']._serialized_start=1830
+  _globals['_EXPLAINASKREQUEST']._serialized_end=1892
+  _globals['_EXPLAINASKRESPONSE']._serialized_start=1895
+  _globals['_EXPLAINASKRESPONSE']._serialized_end=2027
+  _globals['_ASKFAILURE']._serialized_start=2029
+  _globals['_ASKFAILURE']._serialized_end=2090
+  _globals['_GETSTATEDUMPREQUEST']._serialized_start=2092
+  _globals['_GETSTATEDUMPREQUEST']._serialized_end=2113
+  _globals['_GETSTATEDUMPRESPONSE']._serialized_start=2115
+  _globals['_GETSTATEDUMPRESPONSE']._serialized_end=2151
+  _globals['_STATUSSERVICE']._serialized_start=2154
+  _globals['_STATUSSERVICE']._serialized_end=2397
 # @@protoc_insertion_point(module_scope)

@@ -404,6 +404,8 @@ class QueueStatus(_message.Message):
     PREEMPTED_FIELD_NUMBER: _builtins.int
     APPLICATION_COUNT_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    QUOTA_PREEMPTION_START_NS_FIELD_NUMBER: _builtins.int
+    QUOTA_PREEMPTION_RUNNING_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Full path, for instance "root.prod.reports"."""
     leaf: _builtins.bool
@@ -416,6 +418,12 @@ class QueueStatus(_message.Message):
     """Live applications in the queue and below."""
     priority: _builtins.int
     """Priority the queue schedules with, offset included. The higher one is the more important one."""
+    quota_preemption_start_ns: _builtins.int
+    """When the core begins to end allocations because the queue holds more than its lowered max, in nanoseconds since
+    the Unix epoch. Absent: not at all, as things stand.
+    """
+    quota_preemption_running: _builtins.bool
+    """Whether it is choosing and ending allocations for that reason just now."""
     @_builtins.property
     def guaranteed(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """The queue's own guarantee. A missing type has none."""
@@ -455,12 +463,16 @@ class QueueStatus(_message.Message):
         preempted: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         application_count: _builtins.int = ...,
         priority: _builtins.int = ...,
+        quota_preemption_start_ns: _builtins.int | None = ...,
+        quota_preemption_running: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_quota_preemption_start_ns", b"_quota_preemption_start_ns", "quota_preemption_start_ns", b"quota_preemption_start_ns"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_count", b"application_count", "guaranteed", b"guaranteed", "leaf", b"leaf", "max", b"max", "path", b"path", "pending", b"pending", "preempted", b"preempted", "preempted_allocations", b"preempted_allocations", "preempting", b"preempting", "priority", b"priority", "state", b"state", "used", b"used"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_quota_preemption_start_ns", b"_quota_preemption_start_ns", "application_count", b"application_count", "guaranteed", b"guaranteed", "leaf", b"leaf", "max", b"max", "path", b"path", "pending", b"pending", "preempted", b"preempted", "preempted_allocations", b"preempted_allocations", "preempting", b"preempting", "priority", b"priority", "quota_preemption_running", b"quota_preemption_running", "quota_preemption_start_ns", b"quota_preemption_start_ns", "state", b"state", "used", b"used"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__quota_preemption_start_ns: _TypeAlias = _typing.Literal["quota_preemption_start_ns"]  # noqa: Y015
+    _WhichOneofArgType__quota_preemption_start_ns: _TypeAlias = _typing.Literal["_quota_preemption_start_ns", b"_quota_preemption_start_ns"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__quota_preemption_start_ns) -> _WhichOneofReturnType__quota_preemption_start_ns | None: ...
 
 Global___QueueStatus: _TypeAlias = QueueStatus  # noqa: Y015
 
