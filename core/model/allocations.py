@@ -43,7 +43,7 @@ class Allocation:
         "application", "arrival", "attempt_due", "bound_ns", "courted_by", "courts", "created_ns", "dialogue",
         "failures", "group", "held_on", "inquiry", "key", "last_attempt_ns", "missed", "node", "outcome",
         "pause_until_ns", "pool", "preempted", "preemptor", "rearm_ns", "rearms", "refusals", "refused",
-        "refused_room", "released", "replaced_by", "replaces", "reservation", "reserve_after_ns", "scale_up",
+        "refused_on", "released", "replaced_by", "replaces", "reservation", "reserve_after_ns", "scale_up",
         "shape", "spec", "told", "triggered", "victims",
     )  # fmt: skip
 
@@ -58,8 +58,8 @@ class Allocation:
         self.arrival: Final = arrival
         self.node: Node | None = None
         self.bound_ns = 0
-        self.refused_room: dict[Allocation, None] | None = None
-        """Where it waits after a refusal by every node with room."""
+        self.refused_on: frozenset[str] | None = None
+        """The nodes on which it was refused, while it waits for another one with room."""
         self.group: AskGroup | None = None
         """Where it waits with its equals; ``None`` once placed, reserved, withdrawn, or while in a ``pool``."""
         self.pool: TaskGroup | None = None

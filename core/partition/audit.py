@@ -145,6 +145,9 @@ def _check_reservations(state: PartitionState) -> list[Broken]:
     on_nodes = {key for node in state.nodes.values() for key in node.reservations}
     if on_nodes != state.reservations.keys():
         broken.append(Broken("I7", state.name, "reservations of nodes and partition differ"))
+    by_age = sum(reservation.by_age for reservation in state.reservations.values())
+    if by_age != state.kept_by_age:
+        broken.append(Broken("I7", state.name, f"counts {state.kept_by_age} nodes kept by age, has {by_age}"))
     for key, reservation in state.reservations.items():
         ask = reservation.ask
         if ask.reservation is not reservation or not ask.pending or state.requests.get(key) is not ask:

@@ -418,11 +418,27 @@ def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None
 
 
 def refresh_fair_terms(state: PartitionState) -> None:
-    """Reckon every queue's fair-share denominators again: a max or guarantee changed somewhere."""
+    """Reckon every queue's fair-share denominators again: the size of the cluster changed."""
     state.fair_terms_stale = False
-    for queue in state.queues.values():
-        queue.fair_terms = fair_terms(queue)
-        queue.order.mark_all()
+    refresh_fair_terms_below(state.root)
+
+
+def refresh_fair_terms_below(top: Queue) -> None:
+    """Reckon the denominators of *top* and of all queues below again: a max or guarantee of *top* changed."""
+    above: dict[int, int] = {}
+    for ancestor in reversed(top.lineage()[1:]):
+        above.update(ancestor.max)
+    if top.parent is not None:
+        top.parent.order.mark(top)
+    _refresh(top, above)
+
+
+def _refresh(queue: Queue, above: dict[int, int]) -> None:
+    inherited = {**above, **queue.max} if queue.max else above
+    queue.fair_terms = fair_terms(queue, inherited)
+    queue.order.mark_all()
+    for child in queue.children.values():
+        _refresh(child, inherited)
 
 
 def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:

@@ -28,7 +28,7 @@ def forgive(state: PartitionState, ask: Allocation) -> None:
     """Nothing is refused for *ask* any more: it is tried again, wherever it waits."""
     ask.refused = None
     ask.pause_until_ns = 0
-    waited = leave_refused(ask)
+    waited = leave_refused(state, ask)
     if ask.reservation is not None:
         look_again(state, ask.reservation)
     elif ask.pool is not None:

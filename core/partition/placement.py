@@ -132,6 +132,7 @@ def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, 
     reservation = Reservation(ask, node, now_ns, by_age=by_age)
     if by_age:
         ledger.promise(ask)
+        state.kept_by_age += 1
     ask.reservation = reservation
     node.reservations[ask.key] = reservation
     state.reservations[ask.key] = reservation
@@ -155,6 +156,7 @@ def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool 
     forget_reservation(state, reservation)
     if reservation.by_age:
         ledger.unpromise(ask)
+        state.kept_by_age -= 1
     ask.reservation = None
     del node.reservations[ask.key]
     del state.reservations[ask.key]

@@ -5,44 +5,34 @@ They are kept in memory only: after a restart the full delay begins again with t
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 from core.domain.settings import QuotaTimer
 from core.model.queues import Queue
 from core.partition.state import PartitionState
-from core.policies.preemption.quota_timer import Terms, next_start, over_max, terms_of
+from core.policies.preemption.quota_timer import Terms, next_start, over_max
 
 TICK_NS: Final = 10**9
-_NO_TERMS: Final = Terms({}, 0)
+NO_TERMS: Final = Terms({}, 0)
 
 
-class Settings(NamedTuple):
-    """What a change of configuration is compared with."""
+def reconfigured(state: PartitionState, enabled_before: bool, before: Mapping[Queue, Terms], now_ns: int) -> None:
+    """The configuration changed: arm, move or clear the timers of the configured queues concerned.
 
-    enabled: bool
-    terms: dict[Queue, Terms]
-
-
-def settings(state: PartitionState) -> Settings:
-    """The settings in force, to be taken before they are changed. Dynamic queues count as without any."""
-    terms = {queue: terms_of(queue) for queue in state.queues.values() if queue.managed}
-    return Settings(state.preemption.quota_enabled, terms)
-
-
-def reconfigured(state: PartitionState, before: Settings, now_ns: int) -> None:
-    """The configuration changed: arm, move or clear the timer of every configured queue."""
+    *before*: the terms that changed queues had, ``NO_TERMS`` for new ones and those that were dynamic. Switched on by
+    this change, enforcement concerns every queue.
+    """
     enforcement = state.enforcement
     if not state.preemption.quota_enabled:
         for queue in list(enforcement.armed):
             if enforcement.run is None or queue is not enforcement.run.queue:
                 _set(state, queue, None, now_ns)
         return
-    for queue in state.queues.values():
-        if not queue.managed or queue.parent is None:
+    for queue in before if enabled_before else state.queues.values():
+        if not queue.managed or queue.parent is None or state.queues.get(queue.path) is not queue:
             continue
-        old = before.terms.get(queue, _NO_TERMS)
-        if not before.enabled:
-            old = Terms(queue.max, 0)
+        old = before[queue] if enabled_before else Terms(queue.max, 0)
         if enforcement.run is not None and queue is enforcement.run.queue:
             if queue.properties.quota_preemption_timer is QuotaTimer.RESET and enforcement.run.changed is None:
                 enforcement.run.changed = old

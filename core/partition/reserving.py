@@ -1,10 +1,12 @@
 """Nodes kept free for asks that have waited long enough (scheduling.md 7.3, 8).
 
 An ask that quota allows, that no node has room for and that is older than the reservation delay gets the unreserved
-node that lacks least. No more is promised this way than the quotas, the size of the cluster included, could grant: a
-backlog larger than the cluster would otherwise reserve every node, and a reserved node is closed to preemption. What to
-reserve changes only when an ask grows old enough or a node becomes free to be reserved,
+node that lacks least. What to reserve changes only when an ask grows old enough or a node becomes free to be reserved,
 so nodes are given out in rounds, in scheduling order, instead of with every failed search.
+
+A reserved node is closed to everybody else and, for an hour, to preemption, so a backlog must not get hold of all
+nodes: no more is promised than the quotas, the size of the cluster included, could grant, and only a few nodes in a
+hundred are ever kept free by age.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
         if now_ns < ask.reserve_after_ns:
             round_.call(ask.reserve_after_ns)
             continue
-        if not ledger.promise_is_sound(ask):
+        if not ledger.promise_is_sound(ask) or not _more_may_be_kept(state):
             return False
         for node in round_.candidates[group.shape]:
             if node in state.node_order:
@@ -85,6 +87,11 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
                 return True
         return False
     return False
+
+
+def _more_may_be_kept(state: PartitionState) -> bool:
+    """Whether another node may be kept free by age: always one, and no more than a share of all."""
+    return state.kept_by_age < max(1, len(state.nodes) * state.reservation_percent // 100)
 
 
 def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
@@ -102,7 +109,8 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
             return
         ask.reserve_after_ns = 0
         open_to_it = node in state.node_order and node.could_hold(ask.shape.pairs)
-        if open_to_it and _waits_for_room(state, ask.group) and ledger.promise_is_sound(ask):
+        sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)
+        if open_to_it and sound and _waits_for_room(state, ask.group):
             placement.reserve(state, ask, node, at_ns, by_age=True)
         else:
             state.reserving.call(at_ns)

@@ -27,10 +27,11 @@ from core.policies.preemption.index import VictimIndex
 from core.policies.queue_order import queue_key
 
 if TYPE_CHECKING:
-    from core.config.model import PreemptionConfig
+    from core.config.model import PartitionConfig, PreemptionConfig
 
 
 RESERVATION_DELAY_NS: Final = 2 * 10**9
+RESERVATION_PERCENT: Final = 5
 
 
 class ReservingRound:
@@ -72,6 +73,8 @@ class PartitionState:
         self.name: Final = name
         self.types: Final = ResourceTypes(self._widen)
         self.preemption = preemption
+        self.config: PartitionConfig | None = None
+        """What the queues and switches follow; ``None``: nothing yet."""
         self.placement_rules: tuple[Rule, ...] = compile_rules(())
         """How applications find their queue, in order."""
         self.queues: Final[dict[str, Queue]] = {}
@@ -107,6 +110,10 @@ class PartitionState:
         """Reservations whose ask something may let be placed now."""
         self.reservation_delay_ns: int | None = RESERVATION_DELAY_NS
         """Age from which an ask without room may have a node kept free; ``None``: never."""
+        self.reservation_percent = RESERVATION_PERCENT
+        """How many of a hundred nodes may be kept free at once because asks have waited; at least one is."""
+        self.kept_by_age = 0
+        """Nodes that are."""
         self.reserving = ReservingRound()
 
         self.gangs: Final[dict[Application, None]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.config.model import LimitConfig, QueueConfig
+from core.config.model import LimitConfig
 from core.domain.application_states import AppState
 from core.model.applications import Application
 from core.model.queues import Queue
@@ -59,18 +59,15 @@ def exchange(state: PartitionState, application: Application, before: Pairs, aft
         account_gained(state, account)
 
 
-def change_limits(state: PartitionState, listed: Mapping[str, QueueConfig]) -> None:
-    """The configuration now says *listed*, by path: usage stays with the applications, everybody is looked at again.
+def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> None:
+    """The queues of *changed* have other limits now: usage stays with the applications, everybody is looked at again.
 
     An application chooses its group again if it had none, has asked for nothing yet, or lost a limit of that group on
     its path; otherwise it stays with it (10.4, B23).
     """
     before = {queue: queue.limits for queue in state.queues.values() if queue.limits is not NO_LIMITS}
-    for path, queue in state.queues.items():
-        config = listed.get(path)
-        queue.limits = _limits(state, config.limits) if config is not None and config.limits else NO_LIMITS
-    if not before and all(queue.limits is NO_LIMITS for queue in state.queues.values()):
-        return
+    for queue, limits in changed.items():
+        queue.limits = _limits(state, limits) if limits else NO_LIMITS
     for queue in state.queues.values():
         queue.accounts.clear()
     for application in state.applications.values():

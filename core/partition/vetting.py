@@ -58,7 +58,7 @@ def cancel(state: PartitionState, ask: Allocation) -> None:
     if ask.held_on is not None:
         ledger.unhold(state, ask)
         _wait_again(state, ask)
-    elif waiting.leave_refused(ask) and ask.reservation is None:
+    elif waiting.leave_refused(state, ask) and ask.reservation is None:
         waiting.enqueue(state, ask)
 
 
@@ -83,7 +83,7 @@ def forget_node(state: PartitionState, node: Node) -> None:
         for ask in state.requests.values():
             if ask.refused is not None:
                 ask.refused.pop(node.node_id, None)
-                if ask.refused_room is not None:
+                if ask.refused_on is not None:
                     pausing.forgive(state, ask)
 
 

@@ -295,19 +295,24 @@ def park_refused(state: PartitionState, ask: Allocation) -> None:
 
     Asks that were refused on the same nodes wait together, since the same nodes can help them.
     """
-    leave_refused(ask)
+    leave_refused(state, ask)
     dequeue(state, ask)
-    ask.refused_room = state.refused.setdefault(ask.shape, {}).setdefault(frozenset(ask.refused or ()), {})
-    ask.refused_room[ask] = None
+    ask.refused_on = frozenset(ask.refused or ())
+    state.refused.setdefault(ask.shape, {}).setdefault(ask.refused_on, {})[ask] = None
 
 
-def leave_refused(ask: Allocation) -> bool:
+def leave_refused(state: PartitionState, ask: Allocation) -> bool:
     """Take *ask* out of those that were refused everywhere. Whether it was among them."""
-    room = ask.refused_room
-    if room is None:
+    refused_on = ask.refused_on
+    if refused_on is None:
         return False
-    ask.refused_room = None
-    del room[ask]
+    ask.refused_on = None
+    rooms = state.refused[ask.shape]
+    del rooms[refused_on][ask]
+    if not rooms[refused_on]:
+        del rooms[refused_on]
+        if not rooms:
+            del state.refused[ask.shape]
     return True
 
 
@@ -322,15 +327,13 @@ def _offer_to_refused(state: PartitionState, node: Node) -> None:
     """A node with room again: those that were not refused on it may try."""
     for shape in [shape for shape in state.refused if node.fits(shape.pairs)]:
         rooms = state.refused[shape]
-        for refused_on in [nodes for nodes, room in rooms.items() if not room or node.node_id not in nodes]:
-            for ask in list(rooms.pop(refused_on)):
-                leave_refused(ask)
+        for refused_on in [nodes for nodes in rooms if node.node_id not in nodes]:
+            for ask in list(rooms[refused_on]):
+                leave_refused(state, ask)
                 if ask.reservation is not None:
                     look_again(state, ask.reservation)
                 else:
                     enqueue(state, ask)
-        if not rooms:
-            del state.refused[shape]
 
 
 def queue_gained(state: PartitionState, queue: Queue) -> None:

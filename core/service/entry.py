@@ -58,5 +58,6 @@ async def _serve(engine: EnginePort, settings: ServerSettings, logger: Filtering
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, server.reload)
     await server.start()
     return await server.serve(stop)

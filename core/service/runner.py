@@ -18,6 +18,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from core.config.model import Configuration
 from core.config.problems import ConfigError
 from core.domain.allocation_ids import MOST_INSTANCES
 from core.domain.commands import (
@@ -35,7 +36,8 @@ from core.domain.commands import (
 from core.domain.effects import Effect, PreemptionDecided
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Outcome
-from core.domain.status import AskExplanation, EngineStatus
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
+from core.partition.what_if import WhatIf
 from core.service.callback_board import CallbackBoard, CallbackStream
 from core.service.callback_link import CallbackLink
 from core.service.callback_wire import Subscription
@@ -97,6 +99,7 @@ class ConfigurationChange:
 class _Call:
     command: CallCommand
     answer: asyncio.Future[ConfigurationChange]
+    configuration: Configuration | None = None
 
 
 _Item = _FromStream | _EndOfStream | _Turn | _Call
@@ -163,10 +166,13 @@ class PartitionRunner:
         """End *stream* once everything queued before is done."""
         await self._put(_Turn(partial(self._link.detach, stream, error)))
 
-    async def call(self, command: CallCommand) -> ConfigurationChange:
-        """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`."""
+    async def call(self, command: CallCommand, configuration: Configuration | None = None) -> ConfigurationChange:
+        """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`.
+
+        *configuration*: what its text says, if somebody has read it already.
+        """
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
-        await self._put(_Call(command, answer))
+        await self._put(_Call(command, answer, configuration))
         return await answer
 
     async def idle(self) -> None:
@@ -179,6 +185,28 @@ class PartitionRunner:
     def status(self, *, audited: bool = False) -> EngineStatus:
         """The engine as of now; no slice or command is under way when anybody else runs."""
         return self._engine.status(audited=audited)
+
+    @property
+    def rm_id(self) -> str:
+        """The registered resource manager; empty: none."""
+        return self._engine.rm_id
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """In force; ``None`` while nobody is registered."""
+        return self._engine.configuration
+
+    def what_if(self) -> WhatIf:
+        """The queues as of now, to try a configuration on."""
+        return self._engine.what_if()
+
+    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
+        """What limits a user in *partition* (bare or full name) now; ``None``: unknown."""
+        return self._engine.explain_user(full_partition_name(self._engine.rm_id, partition), user)
+
+    def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
+        """What bounds a queue of *partition* (bare or full name) now; ``None``: unknown."""
+        return self._engine.explain_queue(full_partition_name(self._engine.rm_id, partition), path)
 
     def explain(self, partition: str, key: str) -> AskExplanation | None:
         """Where an ask of *partition* (bare or full name) stands now; ``None``: unknown."""
@@ -255,6 +283,8 @@ class PartitionRunner:
 
     def _call(self, call: _Call) -> None:
         try:
+            if call.configuration is not None and not isinstance(call.command, UnregisterManager):
+                self._engine.prepare(call.command.config, call.configuration)
             before = self._engine.checksum
             effects = self._apply(call.command)
             checksum = self._engine.checksum
