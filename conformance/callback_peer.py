@@ -15,6 +15,9 @@ from si.v1 import si_pb2 as si
 
 from conformance.outcome import Mismatch, Skipped, check
 
+EVENT_PUSH_S: Final = 2.5
+"""A little more than the interval between two lots of events."""
+
 Predicates: TypeAlias = Callable[[callback_pb2.PredicatesQuestion], Mapping[str, str] | None]
 """Reasons by refused node; ``None`` withholds the answer."""
 

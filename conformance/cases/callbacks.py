@@ -10,7 +10,7 @@ from si.v1 import si_pb2 as si
 
 from conformance import configs, messages
 from conformance.bench import Bench
-from conformance.callback_peer import Answers, CallbackPeer
+from conformance.callback_peer import EVENT_PUSH_S, Answers, CallbackPeer
 from conformance.case import case
 from conformance.configs import leaf, queues
 from conformance.entries import app_accepted, new, node_accepted, released, updated
@@ -19,8 +19,6 @@ from conformance.outcome import check
 
 BIG = NODE_VCORE + 1
 NO_IMAGE = "the image is not there"
-EVENT_PUSH_S = 2.5
-"""A little more than the interval between two lots of events."""
 EVENT_PAUSE_NS = 15 * 10**9
 CAPACITY = 1000
 STATE_S = 2.0

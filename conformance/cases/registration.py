@@ -7,10 +7,11 @@ from si.v1 import si_pb2 as si
 
 from conformance import configs, messages
 from conformance.bench import OTHER_RM, PARTITION, Bench
+from conformance.callback_peer import EVENT_PUSH_S, Answers
 from conformance.case import case
 from conformance.connection import RM
 from conformance.entries import app_accepted, app_rejected, new, node_accepted, node_rejected, rejected, updated
-from conformance.outcome import check
+from conformance.outcome import Skipped, check
 
 PROBLEMS_KEY = "kornel-problems-bin"
 
@@ -174,14 +175,31 @@ async def newer_stream_hears(bench: Bench) -> None:
     check(not len(older.inbox), "the older stream hears nothing more")
 
 
-@case(15, "the configuration in force, sent again, changes no queue", rule="protocol.md 5.4")
+@case(15, "the configuration in force, sent again, changes no queue but extra settings", rule="protocol.md 5.4")
 async def same_configuration(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
-    answer = await bench.update_configuration(configs.BASIC, extra={"event.trackingEnabled": "false"})
+    answer = await bench.update_configuration(configs.BASIC, extra={"event.requestCapacity": "1"})
     check(not answer.changed, "nothing of the queues changed")
     await bench.silence()
     await bench.ask_and_place("k2")
+    await expect_events_at_most(bench, 1)
+
+
+async def expect_events_at_most(bench: Bench, capacity: int) -> None:
+    """Expect *capacity* events of an interval in which more things happen, where the core tells of events."""
+    if bench.clock.patience_s < EVENT_PUSH_S:
+        bench.notes.append(f"not looked at: the events of {EVENT_PUSH_S:g} s")
+        return
+    try:
+        peer = await bench.attach(Answers(events=True))
+    except Skipped as why:
+        bench.notes.append(f"not looked at: the capacity for events, {why}")
+        return
+    await bench.ask_and_place("k3")
+    await bench.clock.advance(EVENT_PUSH_S)
+    await peer.until(lambda: peer.events, "an event of what happened to k3")
+    check(len(peer.events) == capacity, f"expected {capacity} events in an interval, got {len(peer.events)}")
 
 
 @case(16, "a queue taken out takes no more applications, and goes when it is empty", rule="protocol.md 5.4", waits_s=11)

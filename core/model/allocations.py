@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from core.model.queues import Queue
     from core.model.shapes import Shape
     from core.model.task_groups import TaskGroup
+    from core.model.told import Told
 
 
 SEPARATOR: Final = "\uffff"
@@ -43,7 +44,7 @@ class Allocation:
         "failures", "group", "held_on", "inquiry", "key", "last_attempt_ns", "missed", "node", "outcome",
         "pause_until_ns", "pool", "preempted", "preemptor", "rearm_ns", "rearms", "refusals", "refused",
         "refused_on", "released", "replaced_by", "replaces", "reservation", "reserve_after_ns", "scale_up",
-        "shape", "spec", "triggered", "victims",
+        "shape", "spec", "told", "triggered", "victims",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +109,8 @@ class Allocation:
         """The shim was told that no node has room for it."""
         self.failures: FailureLog | None = None
         """Why it has not been placed."""
+        self.told: Told | None = None
+        """What the event history says of it at present."""
         self.missed = 0
         """How often in a row it was a candidate and was not placed (preemption.md F8)."""
 

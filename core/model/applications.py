@@ -29,7 +29,7 @@ class Application:
         "backoff_room", "backoff_until_ns", "groups", "held_at", "held_count", "held_groups", "limit_group",
         "offered_by", "order", "pending", "placeholder", "placeholder_count", "placeholder_deadline_ns",
         "preempted_count", "priority", "queue", "real", "spec", "state", "submitted_ns", "task_groups", "timer_ns",
-        "unschedulable", "user",
+        "told_held_by_queue", "told_held_by_quota", "unschedulable", "user",
     )  # fmt: skip
 
     def __init__(self, spec: ApplicationSpec, queue: Queue, user: str, now_ns: int, width: int) -> None:
@@ -79,6 +79,10 @@ class Application:
         """The waiting room of its groups in the meantime."""
         self.offered_by: Queue | Account | None = None
         """Where it was held back and is offered from again: should it not start, the next one has its turn."""
+        self.told_held_by_queue = False
+        """The event history says that a limit of applications of a queue keeps it from starting."""
+        self.told_held_by_quota = False
+        """The same of a limit of its user or group."""
         self._priorities: dict[int, int] = {}
         self._group_numbers = 0
 

@@ -49,8 +49,8 @@ class Callbacks:
     """Shared by all partitions, so that numbers of questions are unique. A new object: nobody is attached."""
 
     __slots__ = (
-        "_number", "deadlines", "events", "open", "predicates", "preemption_predicates", "scheduling_states",
-        "timeout_ns",
+        "_number", "deadlines", "events", "now_ns", "open", "predicates", "preemption_predicates", "recording",
+        "scheduling_states", "timeout_ns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -58,6 +58,10 @@ class Callbacks:
         self.preemption_predicates = False
         self.scheduling_states = False
         self.events = False
+        self.recording = False
+        """Somebody wants the event history, and it is not switched off."""
+        self.now_ns = 0
+        """Time of the command or cycle under way, which is that of everything recorded."""
         self.timeout_ns = 0
         self.open: dict[int, Inquiry] = {}
         self.deadlines: list[tuple[int, int]] = []

@@ -192,6 +192,8 @@ def _created_ns(spec: AllocationSpec, otherwise_ns: int) -> int:
 def _add_ask(state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
     request = _record(state, application, spec, shape, _created_ns(spec, now_ns))
     lifecycle.ask_added(state, application, now_ns)
+    if state.recording:
+        state.events.ask_added(request)
     ledger.ask_appears(state, request)
     preempting.watch(state, request)
 
@@ -230,6 +232,8 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
         return resized
     removal.withdraw_ask(state, ask)
     changed = _record(state, ask.application, spec, shape, _created_ns(spec, ask.created_ns))
+    if state.recording:
+        state.events.ask_added(changed)
     ledger.ask_appears(state, changed)
     preempting.watch(state, changed)
     return True
@@ -237,8 +241,10 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
 
 def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape) -> None:
     """Foreign load: booked on its node, moved when the node changed, never answered (protocol.md 9, DB-8)."""
-    _vacate(state, spec.key)
     node = state.nodes[spec.node_id]
+    if state.recording:
+        state.events.foreign_load_set(spec.key, state.foreign.get(spec.key), node, shape)
+    _vacate(state, spec.key)
     node.occupy(spec.key, shape.pairs)
     state.foreign[spec.key] = node
     state.node_order.refresh(node)
@@ -277,7 +283,10 @@ def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
 def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
     """One entry of ``allocationsToRelease``: whatever it names goes; unknown names are ignored (10.1)."""
     if not spec.application_id:
-        if not _vacate(state, spec.key or spec.allocation_id.removesuffix("-0")):
+        key = spec.key or spec.allocation_id.removesuffix("-0")
+        if state.recording:
+            state.events.foreign_load_set(key, state.foreign.get(key), None, None)
+        if not _vacate(state, key):
             state.ignore(Ignored.UNKNOWN_KEY, spec.key)
         return
     if not spec.allocation_id and spec.key not in state.instances:
@@ -324,7 +333,7 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
             state.effects.append(removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
         handshake.confirm(state, allocation, now_ns)
         return
-    removal.release_allocation(state, allocation, now_ns)
+    removal.release_allocation(state, allocation, spec.termination, now_ns)
     if _is_echoed(spec.termination):
         state.effects.append(removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
 
@@ -341,7 +350,7 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
     if not asks and not gone:
         state.ignore(Ignored.NO_CHANGE, application.application_id)
     for allocation in gone:
-        removal.remove_allocation(state, allocation, now_ns)
+        removal.remove_allocation(state, allocation, spec.termination, now_ns)
     lifecycle.allocations_removed(state, application, gone, now_ns)
     if asks and not gone:
         lifecycle.asks_withdrawn(state, application, now_ns)

@@ -25,6 +25,8 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
     if refused is not None:
         _reject(state, spec, refused, now_ns)
         return
+    if state.recording:
+        state.events.application_created(spec)
     placed = place(state.placement_rules, state.queues, applicant)
     if isinstance(placed, Unplaced):
         why = "; ".join(placed.outcomes)
@@ -40,6 +42,8 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
     leaf.applications[spec.application_id] = application
     state.applications[spec.application_id] = application
     user_accounting.open_accounts(state, application)
+    if state.recording:
+        state.events.application_added(application)
     state.effects.append(ApplicationAccepted(spec.application_id))
 
 
@@ -55,7 +59,7 @@ def remove(state: PartitionState, ref: ApplicationRef, now_ns: int) -> None:
 def _reject(state: PartitionState, spec: ApplicationSpec, reason: str, now_ns: int) -> None:
     state.effects.append(ApplicationRejected(spec.application_id, reason))
     if not reason.startswith((Rejection.APPLICATION_EXISTS, Rejection.INVALID_ID)):
-        lifecycle.reject(state, spec.application_id, now_ns)
+        lifecycle.reject(state, spec.application_id, reason, now_ns)
 
 
 def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Applicant) -> str | None:

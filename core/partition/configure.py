@@ -16,6 +16,7 @@ from core.model.callbacks import Callbacks
 from core.model.queues import DynamicTerms, Queue
 from core.model.users import NO_LIMITS
 from core.partition import admission, dynamic_queues, ledger, preempting, quota_timers, user_accounting
+from core.partition.queue_events import settings_of
 from core.partition.state import PartitionState
 from core.partition.waiting import activate, queue_gained
 from core.policies.node_score import NodeScore
@@ -33,6 +34,8 @@ def build(
     *callbacks*: those of the engine; without, nobody is ever asked.
     """
     state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
+    if state.recording:
+        state.events.queues.created(state.root)
     update(state, config, now_ns)
     _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
     return state
@@ -64,6 +67,7 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     before, state.config = state.config, config
     if before is config:
         return
+    queues_before = {path: settings_of(queue) for path, queue in state.queues.items()} if state.recording else {}
     if before is None or config.placement_rules != before.placement_rules:
         state.placement_rules = compile_rules(config.placement_rules)
     enforced_before, state.preemption = state.preemption.quota_enabled, config.preemption
@@ -84,6 +88,8 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     _settle(state, change)
     if before is not None and before.preemption != config.preemption:
         _watch_again(state)
+    if state.recording:
+        state.events.queues.reconfigured(queues_before, state.queues)
     quota_timers.reconfigured(state, enforced_before, change.quotas, now_ns)
 
 
@@ -232,6 +238,8 @@ def _clean_below(state: PartitionState, queue: Queue) -> None:
             _clean_below(state, child)
         if (child.draining or not child.managed) and not child.applications and not child.children:
             _drop(state, child)
+            if state.recording:
+                state.events.queues.removed(child)
 
 
 def _drop(state: PartitionState, queue: Queue) -> None:

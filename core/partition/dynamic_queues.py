@@ -13,6 +13,7 @@ from core.domain.resources import Resources
 from core.domain.settings import QueueProperties
 from core.model.queues import DynamicTerms, Queue
 from core.model.shapes import MAX_TYPES
+from core.partition.queue_events import settings_of
 from core.partition.state import PartitionState
 from core.partition.waiting import queue_gained
 from core.policies.placement.decide import Placed
@@ -63,7 +64,10 @@ def enter(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
     """The leaf, made if it does not exist, with the limits of *wanted*."""
     leaf = placed.above if placed.exists else _create(state, placed, wanted)
     if not leaf.managed:
+        before = settings_of(leaf) if state.recording and placed.exists else None
         _limit(state, leaf, wanted)
+        if before is not None:
+            state.events.queues.amounts_changed(before, leaf)
     return leaf
 
 
@@ -114,10 +118,14 @@ def _create(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
         queue.managed = False
         queue.dynamic_terms = terms
         queue.fair_terms = fair_terms(queue)
+        if state.recording:
+            state.events.queues.created(queue)
     leaf = state.new_queue(missing[-1], queue, leaf=True, properties=wanted.properties)
     leaf.managed = False
     leaf.dynamic_terms = _terms_below(queue) if leaf.name != RECOVERY_QUEUE else None
     leaf.fair_terms = fair_terms(leaf)
+    if state.recording:
+        state.events.queues.created(leaf)
     return leaf
 
 

@@ -6,9 +6,10 @@ Replay, what-if, recovery and a standby rest on that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from core.config.event_settings import event_settings
 from core.config.loader import load
 from core.config.model import Configuration, PartitionConfig
 from core.domain.application_states import AppEvent
@@ -110,6 +111,7 @@ class Engine:
         :class:`core.config.problems.ConfigError` for a configuration that cannot be used; nothing of the command is
         applied then, except that a failed registration of the registered manager leaves nobody registered.
         """
+        self._callbacks.now_ns = now_ns
         self._handlers[type(command)](command, now_ns)
         for state in self._partitions.values():
             if state.unreported:
@@ -146,6 +148,7 @@ class Engine:
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
         """One slice of the allocation cycle: at most about *budget* decisions per partition."""
+        self._callbacks.now_ns = now_ns
         inquiries.expire(self._callbacks, now_ns)
         more = False
         for state in self._partitions.values():
@@ -154,6 +157,7 @@ class Engine:
 
     def preempt(self, now_ns: int) -> list[Effect]:
         """One round of the periodic preemption cycle in every partition that has it enabled (preemption.md F2)."""
+        self._callbacks.now_ns = now_ns
         for state in self._partitions.values():
             if state.preemption.enabled:
                 preempting.begin_pass(state, now_ns)
@@ -213,11 +217,11 @@ class Engine:
             )
         self._forget()
         configuration = self._read(command.config)
+        self._bring_into_force(command.extra_config)
         for partition in configuration.partitions:
             name = full_partition_name(command.rm_id, partition.name)
             self._build(name, partition, now_ns)
         self._in_force(configuration)
-        self.extra_config = dict(command.extra_config)
         self.rm_id = command.rm_id
 
     def _read(self, text: str) -> Configuration:
@@ -229,6 +233,17 @@ class Engine:
     def _in_force(self, configuration: Configuration) -> None:
         self.configuration = configuration
         self.checksum = configuration.checksum
+
+    def _bring_into_force(self, extra_config: Iterable[tuple[str, str]]) -> None:
+        self.extra_config = dict(extra_config)
+        self._follow_listeners()
+
+    def _follow_listeners(self) -> None:
+        """Record events while somebody wants them."""
+        settings, _ = event_settings(self.extra_config)
+        self._callbacks.recording = self._callbacks.events and settings.tracking
+        for state in self._partitions.values():
+            state.recording = self._callbacks.recording
 
     def _build(self, name: str, config: PartitionConfig, now_ns: int) -> None:
         state = self._partitions[name] = configure.build(name, config, now_ns, self._outbox, self._callbacks)
@@ -255,10 +270,11 @@ class Engine:
         self._require(command.rm_id, "UpdateConfiguration")
         configuration = self._read(command.config)
         if configuration.checksum == self.checksum:
-            self.extra_config = dict(command.extra_config)
+            self._bring_into_force(command.extra_config)
             return
         listed = {full_partition_name(self.rm_id, p.name): p for p in configuration.partitions}
         self._refuse_obstacles(configuration)
+        self._bring_into_force(command.extra_config)
         for name, state in list(self._partitions.items()):
             if name not in listed:
                 for application in list(state.applications.values()):
@@ -272,7 +288,6 @@ class Engine:
             else:
                 configure.update(running, partition, now_ns)
         self._in_force(configuration)
-        self.extra_config = dict(command.extra_config)
 
     def _refuse_obstacles(self, configuration: Configuration) -> None:
         found = [
@@ -295,6 +310,7 @@ class Engine:
         callbacks.events = command.events
         callbacks.timeout_ns = command.timeout_ns
         inquiries.drop_all(callbacks)
+        self._follow_listeners()
         for state in self._partitions.values():
             vetting.forgive_all(state)
             autoscaling.start(state, now_ns)

@@ -11,6 +11,7 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape, Vector
 from core.partition import user_accounting
+from core.partition.queue_events import settings_of
 from core.partition.state import PartitionState
 from core.partition.waiting import (
     dequeue,
@@ -319,6 +320,8 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
             queue.parent.order.mark(queue)
         queue_gained(state, queue)
     _exchange_on(state, node, before, shape)
+    if state.recording:
+        state.events.resized(request, before)
 
 
 def _exchange_on(state: PartitionState, node: Node, before: Shape, after: Shape) -> None:
@@ -352,6 +355,8 @@ def replacement_starts(
         node.allocations[ask.key] = ask
         node.charge(ask.shape.pairs)
         state.node_order.refresh(node)
+        if state.recording:
+            state.events.node_charged(ask, node)
 
 
 def replacement_undone(state: PartitionState, ask: Allocation) -> None:
@@ -365,6 +370,8 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
         node.refund(ask.shape.pairs)
         state.node_order.refresh(node)
         node_gained(state, node)
+        if state.recording:
+            state.events.node_refunded(ask, node)
     ask_appears(state, ask)
 
 
@@ -396,6 +403,8 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
             queue.parent.order.mark(queue)
         queue_gained(state, queue)
     node_gained(state, old_node)
+    if state.recording:
+        state.events.placeholder_replaced(placeholder, ask, old_node)
     return ask
 
 
@@ -421,6 +430,7 @@ def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None
     Fair shares are reckoned from the root's max; they are refreshed once, by the next cycle.
     """
     root = state.root
+    settings = settings_of(root) if state.recording else None
     maximum = dict(root.max)
     grew = False
     for t in range(max(len(before), len(now))):
@@ -432,6 +442,8 @@ def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None
                 del maximum[t]
     root.set_limits({}, maximum)
     state.fair_terms_stale = True
+    if settings is not None:
+        state.events.queues.amounts_changed(settings, root)
     if grew:
         queue_gained(state, root)
 

@@ -32,6 +32,8 @@ def fire(state: PartitionState, application: Application, event: AppEvent, now_n
     application.timer_ns = None
     if target is not AppState.REJECTED:
         state.effects.append(ApplicationUpdated(application.application_id, target, now_ns, message or event))
+    if state.recording:
+        state.events.state_entered(application.application_id, target, message)
     if target is AppState.COMPLETING:
         _start_timer(state, application, now_ns + COMPLETING_TIMEOUT_NS)
     elif target is AppState.FAILING:
@@ -42,10 +44,14 @@ def fire(state: PartitionState, application: Application, event: AppEvent, now_n
         _start_timer(state, application, now_ns + TERMINATED_TIMEOUT_NS)
 
 
-def reject(state: PartitionState, application_id: str, now_ns: int) -> None:
+def reject(state: PartitionState, application_id: str, reason: str, now_ns: int) -> None:
     """Remember a rejected application long enough to report its expiry (protocol.md 6.2)."""
+    if state.recording:
+        state.events.state_entered(application_id, AppState.REJECTED, reason)
 
     def expire(at_ns: int) -> None:
+        if state.recording:
+            state.events.state_entered(application_id, AppState.EXPIRED, "")
         state.effects.append(ApplicationUpdated(application_id, AppState.EXPIRED, at_ns, AppEvent.EXPIRE))
 
     state.at(now_ns + TERMINATED_TIMEOUT_NS, expire)
@@ -173,4 +179,6 @@ def leave(state: PartitionState, application: Application) -> None:
         del state.applications[application.application_id]
         admission.forget(application)
         user_accounting.close_accounts(application)
+        if state.recording:
+            state.events.application_left(application)
     application.queue.applications.pop(application.application_id, None)

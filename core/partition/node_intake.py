@@ -35,14 +35,8 @@ def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
         _update(state, node, spec)
     elif action == NodeAction.DECOMISSION:
         _decommission(state, node, now_ns)
-    elif node.schedulable == (action == NodeAction.DRAIN_TO_SCHEDULABLE):
-        state.ignore(Ignored.NO_CHANGE, spec.node_id)
-    elif action == NodeAction.DRAIN_NODE:
-        node.schedulable = False
-        state.node_order.discard(node)
     else:
-        node.schedulable = True
-        _open(state, node)
+        _set_schedulable(state, node, schedulable=action == NodeAction.DRAIN_TO_SCHEDULABLE)
 
 
 def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: bool) -> None:
@@ -59,12 +53,14 @@ def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: boo
         state.effects.append(NodeRejected(spec.node_id, f"{Rejection.INVALID_RESOURCE}: {error}"))
         return
     node.schedulable = not draining
+    before = len(state.effects)
+    if state.recording:
+        state.events.node_added(node)
     state.nodes[node.node_id] = node
     ledger.capacity_changed(state, [], node.capacity)
     if occupied is not None:
         node.occupy(_whole_node_key(node), occupied.pairs)
         state.foreign[_whole_node_key(node)] = node
-    before = len(state.effects)
     refused = allocation_intake.recover_with_node(state, node, spec.existing, now_ns)
     if refused is not None:
         del state.effects[before:]
@@ -77,6 +73,18 @@ def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: boo
         _open(state, node)
     else:
         node_gained(state, node)
+
+
+def _set_schedulable(state: PartitionState, node: Node, *, schedulable: bool) -> None:
+    changed, node.schedulable = node.schedulable is not schedulable, schedulable
+    if state.recording:
+        state.events.schedulable_set(node)
+    if not changed:
+        state.ignore(Ignored.NO_CHANGE, node.node_id)
+    elif schedulable:
+        _open(state, node)
+    else:
+        state.node_order.discard(node)
 
 
 def _refuse_creation(state: PartitionState, spec: NodeSpec) -> str | None:
@@ -111,6 +119,8 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec) -> None:
     if spec.capacity is not None:
         before = node.capacity
         node.resize(capacity)
+        if state.recording and capacity != before:
+            state.events.capacity_changed(node)
         ledger.capacity_changed(state, before, capacity)
     if occupied is not None:
         node.occupy(_whole_node_key(node), occupied.pairs)
@@ -150,11 +160,15 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
         if replacement is not None and replacement.node is not node:
             confirmed.append(handshake.swap(state, allocation))
         else:
-            removal.remove_allocation(state, allocation, now_ns)
+            removal.remove_allocation(state, allocation, None, now_ns)
             lost.setdefault(allocation.application, []).append(allocation)
     for key in list(node.foreign):
+        if state.recording and key != _whole_node_key(node):
+            state.events.foreign_load_set(key, node, None, None)
         state.foreign.pop(key, None)
     ledger.capacity_changed(state, node.capacity, [])
+    if state.recording:
+        state.events.node_removed(node)
     for application, allocations in lost.items():
         lifecycle.allocations_removed(state, application, allocations, now_ns)
     message = f"node {node.node_id} was removed"

@@ -43,18 +43,24 @@ class NotPlaced(NamedTuple):
 def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
     """Which limit *ask* would exceed now: applications, then user and group, then queues (scheduling.md 7.1, 7.2)."""
     application, pairs = ask.application, ask.shape.pairs
+    limited: NotPlaced | None = None
     if application.state is _ACCEPTED:
         gate = admission.may_run(state, application)
-        if gate is not None:
-            if isinstance(gate, Queue):
-                return NotPlaced(Unschedulable.APPLICATION_LIMIT, queue=gate)
-            return NotPlaced(Unschedulable.APPLICATION_LIMIT, account=gate)
-    if application.accounts:
+        if isinstance(gate, Queue):
+            limited = NotPlaced(Unschedulable.APPLICATION_LIMIT, queue=gate)
+        elif gate is not None:
+            limited = NotPlaced(Unschedulable.APPLICATION_LIMIT, account=gate)
+    if limited is None and application.accounts:
         account = user_limits.exceeded(application.accounts, pairs)
         if account is not None:
-            return NotPlaced(Unschedulable.USER_QUOTA, account=account)
-    full = ledger.queue_path_admits(application.queue, pairs)
-    return NotPlaced(Unschedulable.QUEUE_QUOTA, full) if full is not None else None
+            limited = NotPlaced(Unschedulable.USER_QUOTA, account=account)
+    if limited is None:
+        full = ledger.queue_path_admits(application.queue, pairs)
+        if full is not None:
+            limited = NotPlaced(Unschedulable.QUEUE_QUOTA, full)
+    if state.recording:
+        state.events.limits_checked(ask, limited)
+    return limited
 
 
 def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
@@ -109,6 +115,8 @@ def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int
 
 def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """*allocation* is on the books of *node*: let its application feel it, and tell the shim."""
+    if state.recording:
+        state.events.node_charged(allocation, node)
     application, spec = allocation.application, allocation.spec
     application.unschedulable = 0
     allocation.missed = 0
@@ -119,6 +127,8 @@ def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: 
     lifecycle.allocation_added(state, application, placeholder=spec.placeholder, now_ns=now_ns)
     if application.state is _ACCEPTED:
         admission.allocating(state, application)
+    if state.recording:
+        state.events.allocation_added(allocation)
     state.effects.append(Allocated(spec, node.node_id, allocation.shape.resources))
 
 
@@ -136,6 +146,8 @@ def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, 
     state.reservations[ask.key] = reservation
     state.node_order.discard(node)
     state.reserved_ready[reservation] = None
+    if state.recording:
+        state.events.node_reserved(ask, node)
     admission.allocating(state, ask.application)
 
     def wake_if_still_there(_: int) -> None:
@@ -163,6 +175,8 @@ def _drop(state: PartitionState, reservation: Reservation) -> None:
     ask.reservation = None
     del reservation.node.reservations[ask.key]
     del state.reservations[ask.key]
+    if state.recording:
+        state.events.node_unreserved(ask, reservation.node)
 
 
 def _open(state: PartitionState, node: Node) -> None:

@@ -203,6 +203,8 @@ def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     evict(state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}")
     for victim in plan.victims:
         ask.victims[victim.key] = victim
+    if state.recording:
+        state.events.preempted(plan.victims, ask)
     ledger.claim(ask)
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1

@@ -75,6 +75,8 @@ def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -
         return refusal.detail
     message = f"preempted because queue {run.queue.path} holds more than its max"
     preempting.evict(state, part.victims, None, message)
+    if state.recording:
+        state.events.preempted_for_quota(part.victims, run.queue)
     for victim in part.victims:
         run.records.append(preempting.victim_record(victim, victim.priority))
         for t, amount in victim.shape.pairs:
@@ -107,5 +109,7 @@ def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str,
             tuple(run.records),
         )
     )
+    if state.recording and outcome is not Outcome.NOTHING_TO_DO:
+        state.events.queues.quota_enforced(run.queue, outcome, detail)
     state.enforcement.run = None
     quota_timers.run_ended(state, run.queue, run.changed, run.grew, now_ns)

@@ -72,6 +72,8 @@ def _arm_if_over(state: PartitionState, queue: Queue, now_ns: int) -> None:
 def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int) -> None:
     """*queue* becomes due at *start_ns*; ``None``: not any more."""
     enforcement = state.enforcement
+    if state.recording:
+        state.events.queues.quota_timer_set(queue, enforcement.armed.get(queue), start_ns)
     if start_ns is None:
         enforcement.armed.pop(queue, None)
     elif enforcement.armed.get(queue) != start_ns:

@@ -13,7 +13,7 @@ from core.partition.state import PartitionState
 from core.partition.waiting import stop_offering
 
 
-def withdraw_ask(state: PartitionState, ask: Allocation) -> None:
+def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = False) -> None:
     """Forget a pending *ask*, its reservation and its claim; victims it caused still leave.
 
     So does the placeholder that it was to replace (protocol.md DB-10).
@@ -26,24 +26,32 @@ def withdraw_ask(state: PartitionState, ask: Allocation) -> None:
     instances.forget(state, ask)
     if ask.spec.placeholder:
         pools.placeholder_gone(state, ask)
+    if state.recording:
+        state.events.ask_removed(ask, timed_out=timed_out)
 
 
-def remove_allocation(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
-    """Take *allocation* off every book and forget its key (protocol.md 10.1, DB-7). States are not driven here."""
+def remove_allocation(state: PartitionState, allocation: Allocation, termination: int | None, now_ns: int) -> None:
+    """Take *allocation* off every book and forget its key (protocol.md 10.1, DB-7). States are not driven here.
+
+    *termination*: why it ends; ``None``: its node was removed.
+    """
     was_victim = allocation.preempted
     if allocation.replaced_by is not None:
         handshake.undo(state, allocation.replaced_by)
+    node = allocation.node
     ledger.refund(state, allocation)
     instances.forget(state, allocation)
     if allocation.spec.placeholder:
         pools.placeholder_gone(state, allocation)
     if was_victim:
         preempting.victim_left(state, allocation, now_ns)
+    if state.recording and node is not None:
+        state.events.allocation_removed(allocation, node, termination)
 
 
-def release_allocation(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
-    """Remove *allocation* and let its application feel it."""
-    remove_allocation(state, allocation, now_ns)
+def release_allocation(state: PartitionState, allocation: Allocation, termination: int, now_ns: int) -> None:
+    """Remove *allocation*, which ends as *termination* says, and let its application feel it."""
+    remove_allocation(state, allocation, termination, now_ns)
     lifecycle.allocation_removed(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
 
 
@@ -55,6 +63,8 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     application = allocation.application
     if application.state not in (AppState.ACCEPTED, AppState.RUNNING) or allocation.preempted or allocation.released:
         return False
+    if state.recording and allocation.node is not None:
+        state.events.allocation_returned(allocation, allocation.node)
     ledger.refund(state, allocation)
     allocation.outcome = None
     allocation.last_attempt_ns = None
@@ -80,7 +90,7 @@ def remove_application(state: PartitionState, application: Application, now_ns: 
     for ask in list(application.asks.values()):
         withdraw_ask(state, ask)
     for allocation in gone:
-        remove_allocation(state, allocation, now_ns)
+        remove_allocation(state, allocation, TerminationType.STOPPED_BY_RM, now_ns)
     if application.state in (AppState.ACCEPTED, AppState.RUNNING):
         lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
         if not had_allocations:

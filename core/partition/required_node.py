@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from core.domain.reasons import Outcome
 from core.model.allocations import Reservation
 from core.model.nodes import Node
 from core.partition import failing, preempting
@@ -38,6 +39,8 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
             return True
         result = refusal
     failing.note_preemption(ask, result.outcome, now_ns)
+    if state.recording and result.outcome is Outcome.NO_VICTIM_REQUIRED_NODE:
+        state.events.no_victim_on_required_node(ask)
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
         preempting.record(state, required_node.KIND, ask, now_ns, result.outcome, result.detail)

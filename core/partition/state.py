@@ -18,6 +18,8 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
 from core.partition.enforcement import Enforcement
+from core.partition.event_log import EventLog
+from core.partition.events import Recorder
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
@@ -89,6 +91,9 @@ class PartitionState:
         self.reservations: Final[dict[str, Reservation]] = {}
         self.effects: Final = effects
         self.callbacks: Final = callbacks or Callbacks()
+        self.recording = self.callbacks.recording
+        """Whether somebody wants the event history; to be tested before anything is told to ``events``."""
+        self.events: Final = Recorder(EventLog(effects, self.callbacks), self.types)
         self.allocation_count = 0
 
         self.no_room: Final[dict[Shape, Room]] = {}

@@ -72,7 +72,10 @@ def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConf
         queue.accounts.clear()
     for application in state.applications.values():
         if application.state is AppState.NEW or _lost_its_group(application, before):
+            group_before = application.limit_group
             application.limit_group = choose_group(application.queue, groups_of(application.spec, application.user))
+            if state.recording:
+                state.events.group_chosen(application, group_before)
         application.accounts = ()
         _join(state, application)
         let_in(application)

@@ -71,6 +71,8 @@ def forgive_all(state: PartitionState) -> None:
 
 def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     """No node with room that the shim has not refused: *ask* waits for another one, or for its pause to end."""
+    if state.recording:
+        state.events.refused_everywhere(ask)
     waiting.park_refused(state, ask)
     pausing.pause(state, ask, now_ns)
 

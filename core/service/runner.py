@@ -291,6 +291,7 @@ class PartitionRunner:
             change = ConfigurationChange(checksum != before, checksum)
             if isinstance(call.command, RegisterManager | UnregisterManager):
                 self._start_afresh()  # What a registration lets go of is nobody's to hear (DB-4).
+                self._callbacks.deliver(effects)
                 if isinstance(call.command, UnregisterManager):
                     rm_id = call.command.rm_id
                     self._switchboard.dismiss(rm_id, ManagerGone(f"resource manager {rm_id!r} was unregistered"))

@@ -78,7 +78,7 @@ def _entry(limit: WrittenLimit) -> dict[str, Any]:
 class LimitedShim(Shim):
     """Its applications belong to several users, and it keeps account of the groups they count for."""
 
-    def __init__(self, variant: int) -> None:
+    def __init__(self, variant: int, *, gangs: bool = False) -> None:
         self.limits: Limits = {}
         self.applications: dict[str, int] = {}
         self.owned_by: dict[str, Owned] = {}
@@ -86,7 +86,7 @@ class LimitedShim(Shim):
         """How often an application was seen waiting for its turn to start."""
         self.parked = 0
         """How often a group of asks was seen waiting for any of these limits."""
-        super().__init__(variant)
+        super().__init__(variant, gangs=gangs)
 
     def configured(self, variant: int) -> str:
         before = self.limits

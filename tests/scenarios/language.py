@@ -25,7 +25,7 @@ starts with ``+`` belongs to the same request as the line before.
     cycle budget=N                    until nothing is left to do; ``once``: a single slice
     cycles until=60s every=1s         one cycle each so often; answers are marked with their time
     preempt-cycle                     one periodic preemption round
-    attach predicates victims scaling timeout=1s     what the shim answers or hears from now on; ``detach``
+    attach predicates victims scaling events timeout=1s   what the shim answers or hears from now on; ``detach``
     answer K refuse=N,N reason=TEXT   to the open question about ask K; without ``refuse`` yes to all nodes
     answer K last=1                   to a question about victims; ``no``: never. ``node=N`` picks one of several
     status                            the core's own totals
@@ -77,6 +77,7 @@ from core.domain.effects import (
     ApplicationUpdated,
     AskReleased,
     Effect,
+    EventRecorded,
     NodeAccepted,
     NodeRejected,
     PredicatesAsked,
@@ -85,6 +86,7 @@ from core.domain.effects import (
     Released,
     SchedulingFailed,
 )
+from core.domain.events import EventChange, EventDetail, EventType
 from core.domain.partition_names import full_partition_name
 from core.domain.priorities import PRIORITY_MIN
 from core.domain.reasons import Outcome
@@ -397,7 +399,7 @@ class Stage:
             if isinstance(effect, PredicatesAsked | PreemptionPredicatesAsked):
                 self._questions.append(effect)
         for effect in effects:
-            if isinstance(effect, ApplicationUpdated) and effect.at_ns != self.now_ns:
+            if isinstance(effect, ApplicationUpdated | EventRecorded) and effect.at_ns != self.now_ns:
                 raise Unsound(f"{effect} does not carry the time it happened at, {self.now_ns}")
         return describe(effects)
 
@@ -435,6 +437,7 @@ class Stage:
                 predicates="predicates" in line.names,
                 preemption_predicates="victims" in line.names,
                 scheduling_states="scaling" in line.names,
+                events="events" in line.names,
                 timeout_ns=time_ns(line.options.get("timeout", "1s")),
             )
         )
@@ -678,6 +681,8 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             return f"may {key} run on {node_id} without {','.join(victims)} start={start}"
         case SchedulingFailed(key=key):
             return f"scale up for {key}"
+        case EventRecorded():
+            return _event(effect)
         case PreemptionDecided(kind="quota", queue=queue, outcome=outcome, detail=detail):
             return f"enforce {queue} {outcome}: {detail}"
         case PreemptionDecided(outcome=Outcome.TRIGGERED, key=key, node_id=node_id):
@@ -685,6 +690,18 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
         case PreemptionDecided(key=key, outcome=outcome):
             return f"refuse {key} {outcome}"
     raise AssertionError(f"nobody knows how to show {effect!r}")
+
+
+def _event(event: EventRecorded) -> str:
+    what = f"{EventType(event.type).name} {event.object_id} {EventChange(event.change).name}"
+    parts = [f"event {what} {EventDetail(event.detail).name}"]
+    if event.reference_id:
+        parts.append(f"ref={event.reference_id}")
+    if event.resources is not None:
+        parts.append(shown(event.resources))
+    if event.message:
+        parts.append(f'"{event.message}"')
+    return " ".join(parts)
 
 
 def _instance(key: str, instance: int) -> str:

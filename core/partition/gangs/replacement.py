@@ -7,7 +7,7 @@ room, or failing that on another node that has room. The shim then ends the plac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -36,9 +36,12 @@ class Pair(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What one look at an application found. *too_small* are to leave, oldest first, before *pair* is served."""
+    """What one look at an application found.
 
-    too_small: tuple[Allocation, ...]
+    *too_small* are to leave, oldest first, before *pair* is served; each with the ask it is too small for.
+    """
+
+    too_small: Mapping[Allocation, Allocation]
     pair: Pair | None
     without_room: bool
     """Some ask matches a placeholder, may not run on its node, and no other node has room."""
@@ -109,10 +112,10 @@ def choose(
     elsewhere: FindOther = find_other_node,
 ) -> Choice:
     """The first ask, in order, that finds a placeholder, and the placeholders found too small on the way."""
-    too_small: dict[Allocation, None] = {}
+    too_small: dict[Allocation, Allocation] = {}
     without_room = False
     if application.state in UNSERVED:
-        return Choice((), None, without_room)
+        return Choice({}, None, without_room)
     for ask in _asks(application):
         assert ask.pool is not None, "only asks of a pool come here"
         if ask.inquiry is not None:
@@ -122,18 +125,18 @@ def choose(
             if placeholder in too_small or placeholder.courted_by is not None:
                 continue
             if is_larger(ask, placeholder):
-                too_small[placeholder] = None
+                too_small[placeholder] = ask
                 continue
             own = _node_of(placeholder)
             if stays(state, ask, own):
-                return Choice(tuple(too_small), Pair(ask, placeholder, own), without_room)
+                return Choice(too_small, Pair(ask, placeholder, own), without_room)
             matching = matching or placeholder
         if matching is not None:
             other = elsewhere(state, ask, _node_of(matching))
             if other is not None:
-                return Choice(tuple(too_small), Pair(ask, matching, other), without_room)
+                return Choice(too_small, Pair(ask, matching, other), without_room)
             without_room = True
-    return Choice(tuple(too_small), None, without_room)
+    return Choice(too_small, None, without_room)
 
 
 def commit(state: PartitionState, pair: Pair, now_ns: int) -> None:
@@ -162,6 +165,8 @@ def is_larger(ask: Allocation, placeholder: Allocation) -> bool:
 
 def _apply(state: PartitionState, choice: Choice, settle: Settle, now_ns: int) -> int:
     if choice.too_small:
+        if state.recording:
+            state.events.placeholders_too_small(choice.too_small)
         placeholders.dismiss(state, choice.too_small, "smaller than the real ask of its task group")
     if choice.pair is None:
         return len(choice.too_small)

@@ -37,7 +37,7 @@ def _give_up(state: PartitionState, application: Application, now_ns: int) -> No
     pending = [ask for ask in application.asks.values() if ask.spec.placeholder]
     message = f"placeholders of application {application.application_id} waited too long"
     for ask in pending:
-        removal.withdraw_ask(state, ask)
+        removal.withdraw_ask(state, ask, timed_out=True)
         if ask.spec.legacy:
             name = application.application_id
             state.effects.append(AskReleased(state.name, name, ask.spec.key, TerminationType.TIMEOUT, message))

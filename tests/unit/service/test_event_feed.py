@@ -7,9 +7,10 @@ import json
 
 import pytest
 
+from core.config.event_settings import EventSettings, event_settings
 from core.domain.effects import EventRecorded
 from core.service.clock import SECOND_NS, ManualClock
-from core.service.event_feed import EventFeed, EventSettings, event_settings
+from core.service.event_feed import EventFeed
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.metrics import ServiceMetrics
 
