@@ -16,6 +16,8 @@ from core.partition.engine import Engine
 from core.service import client, entry
 from core.service.clock import SECOND_NS
 from core.service.logs import LogFormat, LogLevel, build_logger
+from core.service.resolvers.ldap_settings import LdapSettingsError
+from core.service.resolvers.sources import DEFAULT_LDAP_SETTINGS, find_sources
 from core.service.server import AddressTooOpen, AddressUnavailable, ServerSettings
 from core.service.status_text import render_explanation, render_status
 
@@ -82,10 +84,18 @@ def serve(
             " sockets only.",
         ),
     ] = False,
+    ldap_settings: Annotated[
+        Path,
+        typer.Option(
+            "--ldap-settings",
+            metavar="DIR",
+            help="Directory with the settings of the ldap resolver, a file each. Needed if a configuration asks for it.",
+        ),
+    ] = DEFAULT_LDAP_SETTINGS,
 ) -> None:
     """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
 
-    Exits 2 when the configuration file or the combination of options cannot be used, 1 when the address cannot be
+    Exits 2 when the configuration file, LDAP settings or the combination of options cannot be used, 1 when the address cannot be
     listened on.
     """
     text = ""
@@ -104,8 +114,14 @@ def serve(
     except AddressTooOpen as error:
         typer.echo(f"--test-clock: {error}", err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from error
+    logger = build_logger(log_format, log_level)
     try:
-        well = entry.run(Engine(), settings, build_logger(log_format, log_level))
+        sources = find_sources(ldap_settings, logger)
+    except LdapSettingsError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    try:
+        well = entry.run(Engine(), settings, sources, logger)
     except AddressUnavailable as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error

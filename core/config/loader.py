@@ -54,8 +54,11 @@ _CHECKSUM_LENGTH: Final = 64
 V = TypeVar("V")
 
 
-def load(text: str) -> Configuration:
+def load(text: str, *, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> Configuration:
     """*text* as a configuration; empty text stands for ``DEFAULT_CONFIGURATION``.
+
+    *unavailable_resolvers*: types of resolver that are refused because they do not work here, with the reason. Whoever
+    replays what happened elsewhere needs none of them, so the engine refuses none.
 
     Raises ConfigError, and nothing else, whatever the text: it carries every problem found. Warnings alone do not
     refuse a text; they are in the result.
@@ -64,7 +67,7 @@ def load(text: str) -> Configuration:
     log = ProblemLog()
     top = Field(read(text, log), 1, 1, log)
     pending = Pending()
-    declared = read_partitions(top, pending)
+    declared = read_partitions(top, pending, unavailable_resolvers)
     if not declared and not log.has_errors:
         top.error("no partition is configured", "partitions: a list of at least one partition")
     _check_partition_names(declared)

@@ -56,6 +56,7 @@ def update(state: PartitionState, config: PartitionConfig) -> None:
     listed = dict(_walk(config.root, "root"))
     state.placement_rules = compile_rules(config.placement_rules)
     state.preemption = config.preemption
+    state.resolver = config.resolver
     weights = {state.types.index(name): weight for name, weight in config.node_sort.weights.items()}
     state.node_order.rebuild(NodeScore(config.node_sort.policy, weights), list(state.node_order))
     for path, queue_config in listed.items():

@@ -16,12 +16,13 @@ from core.model.shapes import Pairs
 from core.model.users import NO_LIMITS, Account, Limit, QueueLimits
 from core.partition.state import PartitionState
 from core.partition.waiting import account_gained, activate, let_in, slot_freed
-from core.policies.user_limits import binding, choose_group, groups_of
+from core.policies.owners import groups_of
+from core.policies.user_limits import binding, choose_group
 
 
 def open_accounts(state: PartitionState, application: Application) -> None:
     """*application* is new in its queue: choose its group, and find the limits that bind it."""
-    application.limit_group = choose_group(application.queue, groups_of(application.spec, application.user))
+    application.limit_group = choose_group(application.queue, groups_of(application.spec))
     _join(state, application)
 
 
@@ -75,7 +76,7 @@ def change_limits(state: PartitionState, listed: Mapping[str, QueueConfig]) -> N
         queue.accounts.clear()
     for application in state.applications.values():
         if application.state is AppState.NEW or _lost_its_group(application, before):
-            application.limit_group = choose_group(application.queue, groups_of(application.spec, application.user))
+            application.limit_group = choose_group(application.queue, groups_of(application.spec))
         application.accounts = ()
         _join(state, application)
         let_in(application)

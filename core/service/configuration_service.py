@@ -50,7 +50,7 @@ class ConfigurationService:
 
     async def _validate(self, request: pb.ValidateConfigurationRequest) -> pb.ValidateConfigurationResponse:
         try:
-            configuration = load(request.config or self._default_config)
+            configuration = self._runner.read_configuration(request.config or self._default_config)
         except ConfigError as error:
             return pb.ValidateConfigurationResponse(
                 valid=False, problems=[problem_message(problem) for problem in error.problems]

@@ -14,10 +14,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from core.config.loader import load
+from core.config.model import Configuration
 from core.config.problems import ConfigError
 from core.domain.allocation_ids import MOST_INSTANCES
 from core.domain.commands import (
@@ -60,6 +63,8 @@ SHORTEST_WAIT_NS: Final = 1_000_000
 
 FAULT_WAIT_NS: Final = SECOND_NS
 """After a bug in a cycle nothing is tried before new input comes, or this has passed."""
+
+_RESOLVER_KEY: Final = "usergroupresolver"
 
 StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
 CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration
@@ -105,7 +110,8 @@ _Item = _FromStream | _EndOfStream | _Turn | _Call
 class PartitionRunner:
     """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can.
 
-    ``callbacks`` absent: a board of its own, to which nobody attaches.
+    ``callbacks`` absent: a board of its own, to which nobody attaches. ``unavailable_resolvers``: types of user and group
+    resolver that no configuration may ask for here, with the reason.
     """
 
     def __init__(
@@ -119,6 +125,7 @@ class PartitionRunner:
         garbage: GarbageKeeper,
         callbacks: CallbackBoard | None = None,
         on_damage: Callable[[bool], None] = lambda damaged: None,
+        unavailable_resolvers: Mapping[str, str] = MappingProxyType({}),
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -131,6 +138,7 @@ class PartitionRunner:
         self._logger = logger
         self._garbage = garbage
         self._on_damage = on_damage
+        self._unavailable_resolvers = unavailable_resolvers
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._wake = asyncio.Event()
@@ -184,9 +192,17 @@ class PartitionRunner:
         """Where an ask of *partition* (bare or full name) stands now; ``None``: unknown."""
         return self._engine.explain(full_partition_name(self._engine.rm_id, partition), key)
 
+    def resolver_of(self, partition: str) -> str:
+        """Who is to be asked for the groups of users of *partition* (full name) as configured now; empty: nobody."""
+        return self._engine.resolver_of(partition)
+
     def extra_config(self) -> Mapping[str, str]:
         """Extra settings in force."""
         return self._engine.extra_config
+
+    def read_configuration(self, text: str) -> Configuration:
+        """*text*, if it can be put into force here. Raises ``ConfigError``."""
+        return load(text, unavailable_resolvers=self._unavailable_resolvers)
 
     def stop(self) -> None:
         """Take nothing more, finish what is queued, and let :meth:`run` return."""
@@ -256,6 +272,7 @@ class PartitionRunner:
     def _call(self, call: _Call) -> None:
         try:
             before = self._engine.checksum
+            self._refuse_unavailable(call.command)
             effects = self._apply(call.command)
             checksum = self._engine.checksum
             change = ConfigurationChange(checksum != before, checksum)
@@ -277,6 +294,11 @@ class PartitionRunner:
                 call.answer.set_result(change)
         self._callbacks.settled(self._engine.rm_id, self._engine.extra_config)
         self._link.follow()
+
+    def _refuse_unavailable(self, command: CallCommand) -> None:
+        """The engine takes any resolver, so that it can replay what others did; what does not work is refused here."""
+        if not isinstance(command, UnregisterManager) and _RESOLVER_KEY in command.config:
+            self.read_configuration(command.config)
 
     def _start_afresh(self) -> None:
         self._switchboard.registered(self._engine.rm_id)

@@ -32,6 +32,8 @@ from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
+from core.service.resolvers.lookups import GroupLookups
+from core.service.resolvers.sources import Sources
 from core.service.rpc import Handler
 from core.service.runner import PartitionRunner
 from core.service.scheduler_service import MESSAGE_LIMIT, SchedulerService
@@ -110,7 +112,10 @@ class KornelServer:
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
         garbage: GarbageKeeper,
+        sources: Sources | None = None,
     ) -> None:
+        """*sources*: the resolvers that work here; absent: those that need no settings."""
+        sources = sources or Sources.without_settings()
         self._settings = settings
         self._clock = clock
         self._logger = logger
@@ -127,6 +132,10 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
+            unavailable_resolvers=sources.unavailable,
+        )
+        self._lookups = GroupLookups(
+            sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
         )
         self._health = health_aio.HealthServicer()
         self._services: tuple[str, ...] = ()
@@ -183,6 +192,7 @@ class KornelServer:
         await self._server.stop(None)
         await down
         await asyncio.gather(*self._health_changes, return_exceptions=True)
+        await self._lookups.close()
         self._log_summary()
 
     def _add_services(self, server: grpc.aio.Server) -> None:
@@ -191,6 +201,7 @@ class KornelServer:
             _SCHEDULER: SchedulerService(
                 self._runner,
                 self._switchboard,
+                lookups=self._lookups,
                 metrics=self._metrics,
                 logger=self._logger,
                 default_config=config,
