@@ -89,14 +89,14 @@ def serve(
         typer.Option(
             "--ldap-settings",
             metavar="DIR",
-            help="Directory with the settings of the ldap resolver, a file each. Needed if a configuration asks for it.",
+            help="Directory with the settings of the ldap resolver, a file each; needed where one asks for it.",
         ),
     ] = DEFAULT_LDAP_SETTINGS,
 ) -> None:
     """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
 
-    Exits 2 when the configuration file, LDAP settings or the combination of options cannot be used, 1 when the address cannot be
-    listened on.
+    Exits 2 when the configuration file, the LDAP settings or the combination of options cannot be used, 1 when the
+    address cannot be listened on.
     """
     text = ""
     if config is not None:

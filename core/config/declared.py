@@ -142,9 +142,7 @@ class DeclaredPartition:
     resolver: str
 
 
-def read_partitions(
-    top: Field, pending: Pending, unavailable_resolvers: Mapping[str, str]
-) -> list[DeclaredPartition]:
+def read_partitions(top: Field, pending: Pending, unavailable_resolvers: Mapping[str, str]) -> list[DeclaredPartition]:
     """The partitions of a document; problems go to the log of *top*."""
     keys = top.mapping(("partitions", "checksum"))
     keys["checksum"].text()

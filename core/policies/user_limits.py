@@ -9,6 +9,7 @@ from core.model.queues import Queue
 from core.model.shapes import Pairs
 from core.model.users import WILDCARD, Account, AccountKind, Limit
 
+
 def choose_group(leaf: Queue, groups: Iterable[str]) -> str | None:
     """The one group an application counts for: decided by the lowest queue whose limits know a group of its owner.
 

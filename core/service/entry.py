@@ -46,9 +46,7 @@ def run(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: 
         return runner.run(_serve(engine, settings, sources, logger))
 
 
-async def _serve(
-    engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger
-) -> bool:
+async def _serve(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger) -> bool:
     server = KornelServer(
         engine,
         settings,

@@ -110,8 +110,8 @@ _Item = _FromStream | _EndOfStream | _Turn | _Call
 class PartitionRunner:
     """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can.
 
-    ``callbacks`` absent: a board of its own, to which nobody attaches. ``unavailable_resolvers``: types of user and group
-    resolver that no configuration may ask for here, with the reason.
+    ``callbacks`` absent: a board of its own, to which nobody attaches. ``unavailable_resolvers``: types of resolver
+    that no configuration may ask for here, with the reason.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Resolver ``os``: accounts and groups as this machine knows them, be it by files or by a name service (config.md 11)."""
+"""Resolver ``os``: accounts and groups as this machine knows them, by files or a name service (config.md 11)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SystemAccounts:
 
 
 def _group_numbers(user: str, primary: int) -> list[int]:
-    """getgrouplist(3) by way of ctypes: ``os.getgrouplist`` keeps every other thread waiting for a slow name service."""
+    """getgrouplist(3) through ctypes: ``os.getgrouplist`` makes every other thread wait for a slow name service."""
     library = ctypes.CDLL(None, use_errno=True)
     room = 64
     while room <= MOST_GROUPS:

@@ -25,22 +25,33 @@ RECEIVE_S: Final = 5
 _ESCAPED: Final = re.compile(r"((?:\\[0-9a-fA-F]{2})+)|\\(.)", re.DOTALL)
 
 
+class _Tls(Tls):
+    """TLS by the standard library's rules. ldap3's own way to compare host names needs what Python 3.12 took out."""
+
+    def __init__(self, settings: LdapSettings) -> None:
+        super().__init__()
+        self._context = ssl.create_default_context(cadata=settings.ca_certificates or None)
+        if not settings.verify:
+            self._context.check_hostname = False
+            self._context.verify_mode = ssl.CERT_NONE
+
+    def wrap_socket(self, connection: Connection, do_handshake: bool = False) -> None:
+        host = connection.server.host
+        connection.socket = self._context.wrap_socket(
+            connection.socket, server_hostname=host, do_handshake_on_connect=do_handshake
+        )
+
+
 class LdapDirectory:
     """One directory server. Reads only, follows no referrals."""
 
     def __init__(self, settings: LdapSettings) -> None:
         self._settings = settings
-        tls = None
-        if settings.tls:
-            tls = Tls(
-                validate=ssl.CERT_REQUIRED if settings.verify else ssl.CERT_NONE,
-                ca_certs_data=settings.ca_certificates or None,
-            )
         self._server = Server(
             settings.host,
             settings.port,
             use_ssl=settings.tls,
-            tls=tls,
+            tls=_Tls(settings) if settings.tls else None,
             get_info=NONE,
             connect_timeout=CONNECT_S,
         )
@@ -77,6 +88,8 @@ class LdapDirectory:
             raise Unresolved(f"{settings.address}: {type(error).__name__}: {error}") from error
         finally:
             connection.unbind()
+            if connection.socket is not None:
+                connection.socket.close()  # ldap3 leaves it open where opening the connection went wrong
 
     def _values(self, user: str, result: dict[str, Any], response: list[dict[str, Any]]) -> list[str]:
         settings = self._settings

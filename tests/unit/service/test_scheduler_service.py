@@ -17,6 +17,7 @@ from core.service.clock import ManualClock
 from core.service.garbage import GarbageKeeper
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.metrics import ServiceMetrics
+from core.service.resolvers.lookups import GroupLookups
 from core.service.runner import PartitionRunner
 from core.service.scheduler_service import SchedulerService
 from core.service.streams import Kind, Switchboard
@@ -51,7 +52,8 @@ class Served:
             logger=logger,
             garbage=GarbageKeeper(enabled=False),
         )
-        service = SchedulerService(self.runner, self.board, metrics=self.metrics, logger=logger)
+        lookups = GroupLookups({}, self.runner.resolver_of, clock=ManualClock(), metrics=self.metrics, logger=logger)
+        service = SchedulerService(self.runner, self.board, lookups=lookups, metrics=self.metrics, logger=logger)
         self.update_node: Any = service.handlers()["UpdateNode"].stream_stream
 
 
