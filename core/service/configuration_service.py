@@ -5,9 +5,9 @@ from __future__ import annotations
 from kornel.v1 import configuration_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.config.loader import load
 from core.config.problems import ConfigError
 from core.domain.commands import UpdateConfiguration
+from core.service.logs import log_warnings
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
 from core.service.status_codes import problem_message
@@ -42,10 +42,12 @@ class ConfigurationService:
         self._logger.info(
             "configuration updated", rm_id=request.rm_id, changed=change.changed, checksum=change.checksum
         )
+        warnings = self._runner.read_configuration(text).warnings
+        log_warnings(self._logger, warnings)
         return pb.UpdateConfigurationResponse(
             changed=change.changed,
             checksum=change.checksum,
-            warnings=[problem_message(warning) for warning in load(text).warnings],
+            warnings=[problem_message(warning) for warning in warnings],
         )
 
     async def _validate(self, request: pb.ValidateConfigurationRequest) -> pb.ValidateConfigurationResponse:

@@ -19,6 +19,7 @@ from si.v1 import si_pb2 as si
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.commands import UpdateApplications
+from core.service.logs import log_warnings
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.lookups import GroupLookups
 from core.service.rpc import Context, Handler, Requests, bidirectional, end, parse, unary
@@ -85,6 +86,7 @@ class SchedulerService:
             policy_group=request.policyGroup,
             checksum=change.checksum,
         )
+        log_warnings(self._logger, self._runner.read_configuration(request.config).warnings)
         return si.RegisterResourceManagerResponse()
 
     def _stream_of(self, kind: Kind) -> Callable[[Requests, Context], Any]:
