@@ -47,14 +47,7 @@ class LdapDirectory:
 
     def __init__(self, settings: LdapSettings) -> None:
         self._settings = settings
-        self._server = Server(
-            settings.host,
-            settings.port,
-            use_ssl=settings.tls,
-            tls=_Tls(settings) if settings.tls else None,
-            get_info=NONE,
-            connect_timeout=CONNECT_S,
-        )
+        self._tls = _Tls(settings) if settings.tls else None
         self._attributes = list(dict.fromkeys((*settings.return_attributes, settings.group_attribute)))
 
     def groups_of(self, user: str) -> tuple[str, ...]:
@@ -66,7 +59,15 @@ class LdapDirectory:
         """The values of the group attribute of the one entry that is *user*'s."""
         settings = self._settings
         connection = Connection(
-            self._server,
+            # One that was reached before goes on as if it still were.
+            Server(
+                settings.host,
+                settings.port,
+                use_ssl=settings.tls,
+                tls=self._tls,
+                get_info=NONE,
+                connect_timeout=CONNECT_S,
+            ),
             user=settings.bind_user,
             password=settings.bind_password,
             auto_referrals=False,

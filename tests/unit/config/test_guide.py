@@ -140,6 +140,15 @@ def test_groups_that_were_looked_up_decide_like_given_ones() -> None:
         assert isinstance(effect, ApplicationRejected) is refused
 
 
+def test_limits_know_groups_that_were_looked_up() -> None:
+    """A developer by look-up is held to the limit of the developers."""
+    cluster = Cluster("limits")
+    spec = ApplicationSpec("app", "root.large", PARTITION, "batch", looked_up=("batch", "developers"))
+    cluster.engine.apply(UpdateApplications("rm", (spec,)), 0)
+    cluster.ask("app", *[f"k{n}" for n in range(20)])
+    assert len(cluster.placed()) == 6
+
+
 def test_a_namespace_is_bound_by_the_template_its_tags_and_the_queue_above() -> None:
     """4 vcores from the template, 6 where a tag says so, 20 for all namespaces together."""
     cluster = Cluster("namespace_quotas")

@@ -111,6 +111,21 @@ def test_nobody_listens(tmp_path: Path) -> None:
         source(settings).groups_of("bob")
 
 
+def test_server_goes_down(tmp_path: Path) -> None:
+    """One that was there before is missed like any other."""
+    missing = why_missing()
+    if missing:
+        pytest.skip(f"no directory server to test with, {missing}")
+    home, settings = tmp_path / "home", tmp_path / "settings"
+    home.mkdir()
+    settings.mkdir()
+    with directory(home) as served:
+        people = source(served.settings(settings, Host="127.0.0.1"))
+        assert people.groups_of("loner") == ("loner",)
+    with pytest.raises(Unresolved, match=r"ldap://127\.0\.0\.1"):
+        people.groups_of("loner")
+
+
 def test_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who takes the connection and is silent is given up on."""
     monkeypatch.setattr(ldap, "RECEIVE_S", 1)
