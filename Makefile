@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TRACE  ?=
 TESTS  ?=
+FUZZ   ?= 50000
 STEPS  ?= 1000000
 SEED   ?= 0
 
@@ -13,7 +14,7 @@ PACKAGES := core shim_client shim_mock conformance
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak bench lint format types proto proto-check proto-image lock ci clean
+.PHONY: help venv demo test soak fuzz bench lint format types proto proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +36,9 @@ test: $(STAMP) ## run the test suite (TESTS=path for a part of it)
 
 soak: $(STAMP) ## do a million random steps and check each (STEPS=, SEED=); failures go to build/
 	$(BIN)/python -m tests.properties.machine --steps $(STEPS) --seed $(SEED)
+
+fuzz: $(STAMP) ## throw texts at the configuration loader (FUZZ=number of each kind)
+	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/config/test_any_text.py
 
 bench: $(STAMP) ## run the benchmarks
 	$(BIN)/python -m tests.bench

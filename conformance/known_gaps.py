@@ -16,8 +16,6 @@ _EVENTS = "the engine records no events yet"
 
 GAPS: Final = MappingProxyType(
     {
-        43: _IN_PLACE,
-        45: _IN_PLACE,
         142: _EVENTS,
         147: _EVENTS,
     }

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from google.protobuf.json_format import MessageToJson
 
-from core.config.loader import load
-from core.config.model import Configuration
-from core.config.problems import ConfigError, Problem
+from core.cli_config import checked, config_app, read_file
+from core.cli_options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
+from core.cli_quota import queue_app, user_app
 from core.partition.engine import Engine
 from core.service import client, entry
 from core.service.clock import SECOND_NS
@@ -21,10 +20,6 @@ from core.service.resolvers.sources import DEFAULT_LDAP_SETTINGS, find_sources
 from core.service.server import AddressTooOpen, AddressUnavailable, ServerSettings
 from core.service.status_text import render_explanation, render_status
 
-DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
-EXIT_FAILED: Final = 1
-EXIT_BAD_INPUT: Final = 2
-
 app = typer.Typer(
     name="kornel",
     help="Kornel, a cluster-scheduler core served over gRPC.",
@@ -32,13 +27,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-config_app = typer.Typer(help="Work with queue configurations.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+app.add_typer(queue_app, name="queue")
+app.add_typer(user_app, name="user")
 ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)
 app.add_typer(ask_app, name="ask")
-
-Address = Annotated[str, typer.Option("--grpc", metavar="ADDR", help="Where the core listens: host:port or unix:path.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
 
 
 @app.command()
@@ -56,6 +49,10 @@ def serve(
             " wins; without either, the built-in default holds.",
         ),
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Follow --config FILE when it changes. SIGHUP has it read again in any case."),
+    ] = False,
     log_format: Annotated[LogFormat, typer.Option("--log-format", help="How a log line looks.")] = LogFormat.CONSOLE,
     log_level: Annotated[LogLevel, typer.Option("--log-level", help="Least severity to log.")] = LogLevel.INFO,
     ready_file: Annotated[
@@ -76,6 +73,15 @@ def serve(
             help="How long a shim may take to answer a question, unless it says so itself.",
         ),
     ] = 1.0,
+    disable_reservation: Annotated[
+        bool,
+        typer.Option(
+            "--disable-reservation",
+            envvar="DISABLE_RESERVATION",
+            help="Never keep a node free for an ask because it has waited. Nodes are still kept for asks that preempted"
+            " and for those that must run there.",
+        ),
+    ] = False,
     test_clock: Annotated[
         bool,
         typer.Option(
@@ -98,15 +104,20 @@ def serve(
     Exits 2 when the configuration file, the LDAP settings or the combination of options cannot be used, 1 when the
     address cannot be listened on.
     """
+    if watch and config is None:
+        typer.echo("--watch takes a file to watch: --config FILE", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT)
     text = ""
     if config is not None:
-        text = _read(config)
-        _check(config, text)
+        text = read_file(config)
+        checked(config, text)
     try:
         settings = ServerSettings(
             address=grpc,
             version=entry.core_version(),
             default_config=text,
+            config_file=config,
+            watch=watch,
             ready_file=ready_file,
             callback_timeout_ns=int(callback_timeout * SECOND_NS),
             test_clock=test_clock,
@@ -120,8 +131,9 @@ def serve(
     except LdapSettingsError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from error
+    engine = Engine(reservation_delay_ns=None) if disable_reservation else Engine()
     try:
-        well = entry.run(Engine(), settings, sources, logger)
+        well = entry.run(engine, settings, sources, logger)
     except AddressUnavailable as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error
@@ -211,21 +223,6 @@ def unregister(
         raise typer.Exit(EXIT_FAILED) from error
 
 
-@config_app.command("check")
-def config_check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Queue configuration to read.")],
-) -> None:
-    """Tell what is wrong with a queue configuration. Exits 0 for nothing, 1 for warnings only, 2 for errors."""
-    text = _read(file)
-    if not text:
-        typer.echo(f"{file}: empty, so the built-in default holds")
-        return
-    configuration = _check(file, text)
-    typer.echo(f"{file}: checksum {configuration.checksum}")
-    if configuration.warnings:
-        raise typer.Exit(EXIT_FAILED)
-
-
 @app.command()
 def version() -> None:
     """Print the version."""
@@ -235,31 +232,3 @@ def version() -> None:
 def main() -> None:
     """Entry point of the ``kornel`` command."""
     app()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        typer.echo(f"{path}: {error}", err=True)
-        raise typer.Exit(EXIT_BAD_INPUT) from error
-
-
-def _check(path: Path, text: str) -> Configuration:
-    """Print every problem of *text* and return what it means. Exits if it means nothing."""
-    try:
-        configuration = load(text)
-    except ConfigError as error:
-        _print_problems(path, error.problems)
-        raise typer.Exit(EXIT_BAD_INPUT) from error
-    _print_problems(path, configuration.warnings)
-    return configuration
-
-
-def _print_problems(path: Path, problems: tuple[Problem, ...]) -> None:
-    """One line each, in the form that editors understand: file, line, column, severity."""
-    for problem in problems:
-        place = f":{problem.line}:{problem.column}" if problem.line else ""
-        where = f"{problem.path}: " if problem.path else ""
-        expected = f" (expected {problem.expected})" if problem.expected else ""
-        print(f"{path}{place}: {problem.severity}: {where}{problem.message}{expected}", file=sys.stderr)

@@ -12,11 +12,17 @@ A file holds cases; a case is a line ``case NAME`` or ``case NAME like OTHER`` a
     ask      p.a: 5 p1
     call     v1 v2 @0                                         the first question put to the predicate
     expect   n1 ← v2, w1                                      or ``none``, or ``none: REASON``
+    before   p{M=20}                                          the max that p had before it was lowered
+    enforce  p miss=15                                        instead of an ask: bring p down to its max
+    target   m:20,c:30                                        what has to be freed
+    shares   p.a=m:12 · p.b=m:8,c:30                          and by which leaf
+    expect   PARTIAL ← v1, v2 unmet 3                         or ``NONE unmet 40``
 
 A queue's braces take G and M (guaranteed, max), a preemption policy (``fence``, ``disabled``, ``default``),
 ``pfence`` and ``off=`` (priority fence and offset), ``app=`` (the ID of its one application, else its own path).
 Amounts without a type are of type ``f``. ``t`` is the tick of creation (higher: younger), ``p`` the priority, ``X``
-opted out, ``O`` originator, ``ds`` bound to its required node. Each ``ask`` is followed by what is expected of it;
+opted out, ``O`` originator, ``ds`` bound to its required node (an ask: must run on ``n1``), ``leaving`` a victim
+already. Each ``ask`` is followed by what is expected of it;
 asks run one after the other while the victims of the earlier ones are still leaving. ``like`` takes over all lines of
 another case whose first word does not occur in the new one; ``ask``, ``call`` and ``expect`` belong together.
 """
@@ -29,7 +35,7 @@ from dataclasses import dataclass, field, replace
 
 Amounts = dict[str, int]
 
-STEP_LINES = ("ask", "call", "expect")
+STEP_LINES = ("ask", "call", "enforce", "target", "shares", "expect")
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ class TaskCase:
     originator: bool = False
     required_node: bool = False
     triggered: bool = False
+    leaving: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,19 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Enforced:
+    """A max that is enforced, and what comes of it. ``target``, ``shares``: ``None`` where the case does not say."""
+
+    queue: str
+    miss: int = 0
+    target: Amounts | None = None
+    shares: dict[str, Amounts] | None = None
+    outcome: str = ""
+    victims: frozenset[str] = frozenset()
+    unmet: Amounts = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Case:
     name: str
     queues: tuple[QueueCase, ...] = ()
@@ -93,11 +113,13 @@ class Case:
     steps: tuple[Step, ...] = ()
     strict: bool = False
     predicate: frozenset[str] = frozenset()
+    enforced: Enforced | None = None
+    before: tuple[QueueCase, ...] = ()
 
     def types(self) -> list[str]:
         """All resource types the case mentions."""
         amounts: list[Amounts] = [capacity for _, capacity in self.nodes]
-        for queue in self.queues:
+        for queue in (*self.queues, *self.before):
             amounts += [queue.guaranteed, queue.maximum]
         amounts += [task.amounts for task in self.running]
         amounts += [step.ask.amounts for step in self.steps]
@@ -149,9 +171,9 @@ def _merged(inherited: Lines, own: Lines) -> Lines:
     kept = [(word, rest) for word, rest in inherited if word not in words]
     if "queues" in words:
         kept = [(word, rest) for word, rest in kept if word != "change"]
-    if "ask" not in {word for word, _ in own}:
+    if words & set(STEP_LINES) and not {"ask", "enforce"} & {word for word, _ in own}:
         # Only another result: the question is the same.
-        kept += [(word, rest) for word, rest in inherited if word == "ask"]
+        kept += [(word, rest) for word, rest in inherited if word in ("ask", "enforce")]
     return kept + own
 
 
@@ -186,6 +208,12 @@ def _case(name: str, lines: Lines) -> Case:
                 keys, _, start = rest.partition("@")
                 last = replace(case.steps[-1], call=(tuple(keys.split()), int(start)))
                 case = replace(case, steps=(*case.steps[:-1], last))
+            case "before":
+                case = replace(case, before=tuple(_queues(rest)))
+            case "enforce":
+                case = replace(case, enforced=_enforced(rest))
+            case "target" | "shares" | "expect" if case.enforced is not None:
+                case = replace(case, enforced=_come_of(case.enforced, word, rest))
             case "expect":
                 last = replace(case.steps[-1], expected=_expected(rest))
                 case = replace(case, steps=(*case.steps[:-1], last))
@@ -273,6 +301,8 @@ def _marked(task: TaskCase, marks: list[str]) -> TaskCase:
                 task = replace(task, required_node=True)
             case "triggered":
                 task = replace(task, triggered=True)
+            case "leaving":
+                task = replace(task, leaving=True)
             case _ if re.fullmatch(r"p-?\d+", mark):
                 task = replace(task, priority=int(mark[1:]))
             case _:
@@ -299,3 +329,21 @@ def _expected(text: str) -> Expected:
         return Expected(reason=text.partition(":")[2].strip())
     node, _, victims = text.partition("←")
     return Expected(node.strip(), frozenset(victim.strip() for victim in victims.split(",")))
+
+
+def _enforced(text: str) -> Enforced:
+    queue, *options = text.split()
+    miss = next((int(option.removeprefix("miss=")) for option in options), 0)
+    return Enforced(queue, miss)
+
+
+def _come_of(enforced: Enforced, word: str, text: str) -> Enforced:
+    if word == "target":
+        return replace(enforced, target=_amounts(text))
+    if word == "shares":
+        shares = (part.strip().split("=") for part in text.split("·"))
+        return replace(enforced, shares={path: _amounts(amounts) for path, amounts in shares})
+    said, _, unmet = text.partition(" unmet ")
+    outcome, _, victims = said.partition("←")
+    keys = frozenset(key for part in victims.split(",") if part.strip() for key in _range(part.strip()))
+    return replace(enforced, outcome=outcome.strip(), victims=keys, unmet=_amounts(unmet) if unmet else {})

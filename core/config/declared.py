@@ -279,15 +279,12 @@ class _Reader:
         keys = at.mapping(_PREEMPTION_KEYS)
         cycle = keys["cycle"].mapping(("interval_ms", "limit", "batch"))
         defaults = PreemptionConfig()
-        quota_enabled = keys["quotapreemptionenabled"].boolean()
-        if quota_enabled:
-            self._pending.note("quotapreemptionenabled", keys["quotapreemptionenabled"])
         if keys["governor"].given:
             self._pending.note("governor", keys["governor"])
             keys["governor"].mapping(_GOVERNOR_KEYS)
         return PreemptionConfig(
             enabled=keys["enabled"].boolean(default=True),
-            quota_enabled=quota_enabled,
+            quota_enabled=keys["quotapreemptionenabled"].boolean(),
             guarantee_mode=GuaranteeMode(keys["guaranteemode"].choice(GuaranteeMode, GuaranteeMode.REACH)),
             coexist=keys["coexist"].boolean(),
             policies=_policies(keys["policies"]),

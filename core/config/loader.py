@@ -32,7 +32,7 @@ from core.config.placement_rules import check_rules
 from core.config.problems import ProblemLog
 from core.config.resource_rules import check_resources
 from core.config.tree import build_tree
-from core.config.yaml_reader import read, shortened
+from core.config.yaml_reader import collections_of, read, shortened
 from core.domain.settings import PlacementRuleConfig
 
 DEFAULT_CONFIGURATION: Final = """\
@@ -63,7 +63,15 @@ def load(text: str, *, unavailable_resolvers: Mapping[str, str] = MappingProxyTy
     Raises ConfigError, and nothing else, whatever the text: it carries every problem found. Warnings alone do not
     refuse a text; they are in the result.
     """
-    text = text or DEFAULT_CONFIGURATION
+    configuration, pieces = _load(text or DEFAULT_CONFIGURATION, unavailable_resolvers)
+    # Let go of at once, a large tree would keep every other thread waiting until all of it is gone.
+    for at in range(len(pieces)):
+        pieces[at] = None
+    return configuration
+
+
+def _load(text: str, unavailable_resolvers: Mapping[str, str]) -> tuple[Configuration, list[object]]:
+    """The configuration, and everything it was made from, parents before what they hold."""
     log = ProblemLog()
     top = Field(read(text, log), 1, 1, log)
     pending = Pending()
@@ -79,7 +87,9 @@ def load(text: str, *, unavailable_resolvers: Mapping[str, str] = MappingProxyTy
     log.raise_if_errors()
     pending.report()
     partitions = tuple(_partition(partition, root) for partition, root in trees)
-    return Configuration(partitions, checksum(text), log.in_order())
+    pieces: list[object] = [queue for _, root in trees for queue in root.walk()]
+    pieces += collections_of(top.node)
+    return Configuration(partitions, checksum(text), log.in_order()), pieces
 
 
 def checksum(text: str) -> str:

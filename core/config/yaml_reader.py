@@ -103,6 +103,15 @@ def read(text: str, log: ProblemLog) -> Node | None:
         _fail(log, 0, 0, f"not valid YAML: {error}")
 
 
+def collections_of(root: Node | None) -> list[Node]:
+    """All lists and mappings at and below *root*, parents before what they hold, aliases as often as they are used."""
+    found = [root] if isinstance(root, (MappingNode, SequenceNode)) else []
+    for node in found:
+        below = node.items if isinstance(node, SequenceNode) else [entry.value for entry in node.entries]
+        found += [child for child in below if not isinstance(child, ScalarNode)]
+    return list(found)
+
+
 def _fail(log: ProblemLog, line: int, column: int, message: str, expected: str = "") -> NoReturn:
     log.add(Problem(Severity.ERROR, line, column, "", message, expected))
     raise ConfigError(log.in_order())
@@ -132,18 +141,18 @@ class _Composer:
         root: Node | None = None
         documents = 0
         for event in events:
-            if isinstance(event, yaml.DocumentStartEvent):
+            if isinstance(event, yaml.ScalarEvent):
+                node: Node = self._scalar(event)
+            elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+                self._open(event, stack)
+                continue
+            elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+                node = self._close(stack.pop())
+            elif isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     self._fail(event, "a second document follows", "one document")
                 continue
-            if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-                self._open(event, stack)
-                continue
-            if isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-                node = self._close(stack.pop())
-            elif isinstance(event, yaml.ScalarEvent):
-                node = self._scalar(event)
             elif isinstance(event, yaml.AliasEvent):
                 node = self._alias(event, depth=len(stack))
             else:

@@ -23,6 +23,10 @@ class QueueStatus(NamedTuple):
     preempted_allocations: int
     applications: int
     priority: int
+    quota_due_ns: int | None = None
+    """When its lowered max is to be enforced by preemption; ``None``: not at all."""
+    quota_running: bool = False
+    """It is being enforced just now."""
 
 
 class UserStatus(NamedTuple):
@@ -62,6 +66,75 @@ class EngineStatus(NamedTuple):
     partitions: tuple[PartitionStatus, ...]
     unrouted: int = 0
     """Unanswered request entries that named no partition there is."""
+
+
+class QueueLevel(NamedTuple):
+    """One queue on the way from a queue to the root. ``headroom``: its own max less what is used, types in max only."""
+
+    path: str
+    guaranteed: Resources
+    max: Resources
+    used: Resources
+    pending: Resources
+    preempting: Resources
+    headroom: Resources
+
+
+class Bound(NamedTuple):
+    """The level that leaves least of one type: ``left`` of its ``max``, negative above it."""
+
+    type: str
+    path: str
+    left: int
+    max: int
+
+
+class LimitLevel(NamedTuple):
+    """A limit that binds a user, or a group it counts for, in one queue and below.
+
+    ``kind`` is ``user`` or ``group``. ``applications``: that hold something; ``max_applications`` 0: any number.
+    ``headroom``: ``max`` less ``used``, types in ``max`` only.
+    """
+
+    path: str
+    kind: str
+    name: str
+    max: Resources
+    used: Resources
+    headroom: Resources
+    applications: int
+    max_applications: int
+
+
+class UserExplanation(NamedTuple):
+    """What a user holds, and the limits that bind it: the root's first, the user's before its groups'.
+
+    ``tightest``: the level and type with the smallest part of a limit left; ``None``: no amount is limited.
+    """
+
+    user: str
+    used: Resources
+    applications: int
+    levels: tuple[LimitLevel, ...]
+    tightest: Bound | None
+
+
+class QueueExplanation(NamedTuple):
+    """What a queue may still take, and why no more (config.md 7.3).
+
+    levels      the queue first, the root last
+    headroom    the least over all levels; an absent type is not bounded, except that the root offers none of it
+    bounds      what sets it, one for each type in ``headroom``, by type
+    tightest    the bound with the smallest part of its max left; ``None``: nothing bounds
+    """
+
+    path: str
+    leaf: bool
+    draining: bool
+    levels: tuple[QueueLevel, ...]
+    headroom: Resources
+    bounds: tuple[Bound, ...]
+    tightest: Bound | None
 
 
 class AskFailure(NamedTuple):

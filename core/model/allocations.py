@@ -39,10 +39,11 @@ class Allocation:
     """
 
     __slots__ = (
-        "application", "arrival", "attempt_due", "bound_ns", "created_ns", "dialogue", "failures", "group",
-        "held_on", "inquiry", "key", "last_attempt_ns", "missed", "node", "outcome", "pause_until_ns", "pool",
-        "preempted", "preemptor", "rearm_ns", "rearms", "refusals", "refused", "released", "replaced_by",
-        "replaces", "reservation", "reserve_after_ns", "scale_up", "shape", "spec", "triggered", "victims",
+        "application", "arrival", "attempt_due", "bound_ns", "courted_by", "courts", "created_ns", "dialogue",
+        "failures", "group", "held_on", "inquiry", "key", "last_attempt_ns", "missed", "node", "outcome",
+        "pause_until_ns", "pool", "preempted", "preemptor", "rearm_ns", "rearms", "refusals", "refused",
+        "refused_on", "released", "replaced_by", "replaces", "reservation", "reserve_after_ns", "scale_up",
+        "shape", "spec", "triggered", "victims",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +57,8 @@ class Allocation:
         self.arrival: Final = arrival
         self.node: Node | None = None
         self.bound_ns = 0
+        self.refused_on: frozenset[str] | None = None
+        """The nodes on which it was refused, while it waits for another one with room."""
         self.group: AskGroup | None = None
         """Where it waits with its equals; ``None`` once placed, reserved, withdrawn, or while in a ``pool``."""
         self.pool: TaskGroup | None = None
@@ -80,13 +83,17 @@ class Allocation:
         self.rearms = 0
         self.last_attempt_ns: int | None = None
         self.attempt_due = False
-        """As a reserved ask that has not preempted: its next attempt to is due. Others are noted in their group."""
+        """Its next attempt to preempt is due, and it waits in no group, which would know."""
         self.outcome: Outcome | None = None
         """How the last attempt to preempt for this ask ended."""
         self.held_on: Node | None = None
         """Where its amount is charged while the shim is asked whether it may run there; still pending to everybody."""
         self.inquiry: Inquiry | None = None
         """The open question whether and where it may run."""
+        self.courts: Allocation | None = None
+        """As a real ask: the placeholder whose place it takes if the shim agrees."""
+        self.courted_by: Allocation | None = None
+        """As a placeholder: the ask that it waits for in the same way."""
         self.refused: dict[str, str] | None = None
         """Nodes the shim refused for it lately, with the reason."""
         self.refusals = 0
@@ -171,11 +178,16 @@ class AskGroup:
         self.size += 1
         if ask.scale_up:
             self.scale_ups += 1
+        if ask.attempt_due:
+            ask.attempt_due = False
+            self.due[ask] = None
 
     def remove(self, ask: Allocation) -> None:
         """Take out *ask*; its heap entry is dropped when it surfaces, or when most entries are such."""
         ask.group = None
-        self.due.pop(ask, None)
+        if ask in self.due:
+            del self.due[ask]
+            ask.attempt_due = True
         self.size -= 1
         if ask.scale_up:
             self.scale_ups -= 1

@@ -24,11 +24,12 @@ class Inquiry:
     *drop*: what to do when nobody will answer, or nobody wants the answer any more.
     """
 
-    __slots__ = ("ask", "decide", "decide_victims", "drop", "node_ids", "number")
+    __slots__ = ("ask", "decide", "decide_victims", "drop", "node_ids", "number", "partition")
 
     def __init__(
         self,
         number: int,
+        partition: str,
         ask: Allocation,
         node_ids: tuple[str, ...],
         drop: Callable[[], None],
@@ -36,6 +37,7 @@ class Inquiry:
         decide_victims: DecideVictims | None = None,
     ) -> None:
         self.number: Final = number
+        self.partition: Final = partition
         self.ask: Final = ask
         self.node_ids: Final = node_ids
         self.drop: Final = drop

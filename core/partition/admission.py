@@ -41,6 +41,18 @@ def allocating(_state: PartitionState, application: Application) -> None:
         let_in(application)
 
 
+def allocating_no_more(_state: PartitionState, application: Application) -> None:
+    """*application* may have lost the only thing it was given, a place that the shim did not agree to."""
+    if not application.allocating or application.state is not AppState.ACCEPTED:
+        return
+    if application.allocations or application.held_count:
+        return
+    if any(ask.reservation is not None for ask in application.asks.values()):
+        return
+    _stop_allocating(application)
+    _free_slots(application)
+
+
 def state_changed(application: Application, before: AppState) -> None:
     """*application*, whose state was *before*, entered another one: count it where it counts now."""
     now = application.state

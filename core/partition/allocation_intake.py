@@ -15,7 +15,17 @@ from core.model.allocations import SEPARATOR, Allocation, identity
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import Shape, TooManyTypes
-from core.partition import instances, ledger, lifecycle, placement, preempting, removal, vetting
+from core.partition import (
+    instances,
+    ledger,
+    lifecycle,
+    placement,
+    preempting,
+    quota_timers,
+    removal,
+    required_node,
+    vetting,
+)
 from core.partition.gangs import handshake, pools
 from core.partition.state import PartitionState
 from core.partition.waiting import node_gained
@@ -131,6 +141,7 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
             request = _record(state, application, spec, shape, _created_ns(spec, now_ns))
             lifecycle.allocation_recovered(state, application, now_ns)
             placement.place(state, request, state.nodes[spec.node_id], now_ns)
+            _unchecked(state, request, now_ns)
         else:
             _add_ask(state, application, spec, shape, now_ns)
         return
@@ -139,11 +150,21 @@ def _take(state: PartitionState, spec: AllocationSpec, now_ns: int) -> None:
     resized = request.shape is not shape
     if resized:
         ledger.reshape(state, request, shape)
-    if spec.node_id and request.pending:
+    placed = bool(spec.node_id) and request.pending
+    if placed:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
-    elif not resized:
+    if resized or placed:
+        _unchecked(state, request, now_ns)
+    else:
         elsewhere = spec.node_id and request.node is not state.nodes[spec.node_id]
         state.ignore(Ignored.OTHER_NODE if elsewhere else Ignored.NO_CHANGE, spec.key)
+
+
+def _unchecked(state: PartitionState, request: Allocation, now_ns: int) -> None:
+    """*request* may hold an amount on a node that nobody checked: others have to cope with that."""
+    if request.node is not None:
+        required_node.newcomer(state, request.node)
+        quota_timers.grew(state, request.queue, now_ns)
 
 
 def _record(

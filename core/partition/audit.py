@@ -18,7 +18,7 @@ from core.model.users import WILDCARD, AccountKind, Limit
 from core.partition.findings import Broken
 from core.partition.gangs import audit as gangs_audit
 from core.partition.state import PartitionState
-from core.partition.waiting import Gate
+from core.partition.waiting import Gate, refused_asks
 
 
 def check(state: PartitionState) -> list[Broken]:
@@ -94,7 +94,7 @@ def _check_applications(state: PartitionState) -> list[Broken]:
             broken.append(Broken("I9", name, f"priority is {application.priority}, asks give {highest}"))
         waiting = [ask.key for group in application.groups.values() for ask in group.asks()]
         waiting += [ask.key for task_group in application.task_groups.values() for ask in task_group.asks]
-        waiting += [a.key for refused in state.refused.values() for a in refused if a.application is application]
+        waiting += [a.key for a in refused_asks(state) if a.application is application and a.reservation is None]
         unreserved = sorted(key for key, ask in pending.items() if ask.reservation is None)
         if sorted(waiting) != unreserved:
             odd = sorted(set(waiting) ^ set(unreserved))

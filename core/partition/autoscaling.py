@@ -17,6 +17,7 @@ from core.model.queues import Queue
 from core.model.shapes import Pairs
 from core.partition.failing import TEXTS
 from core.partition.state import PartitionState
+from core.partition.waiting import refused_asks
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
 
@@ -49,8 +50,8 @@ def report(state: PartitionState) -> None:
     for reservation in state.reservations.values():
         if reservation.by_age:
             reserved.setdefault(reservation.ask.application, []).append(reservation.ask)
-    for asks in state.refused.values():
-        for ask in asks:
+    for ask in refused_asks(state):
+        if ask.reservation is None:
             reserved.setdefault(ask.application, []).append(ask)
     _walk(state, state.root, [], reserved)
 
@@ -68,7 +69,7 @@ def _walk(
                 _walk(state, child, path, apart)
         return
     for application in sorted(queue.applications.values(), key=application_key):
-        if application.asks and not application.backoff_until_ns:
+        if application.asks:
             _look_at(state, application, path, apart.get(application, []))
 
 

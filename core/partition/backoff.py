@@ -29,5 +29,6 @@ def count(state: PartitionState, group: AskGroup, now_ns: int) -> None:
             application.backoff_until_ns = 0
             application.unschedulable = 0
             waiting.end_back_off(application)
+            state.reserving.call()
 
     state.at(until_ns, begin_anew)

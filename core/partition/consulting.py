@@ -96,5 +96,5 @@ class Dialogue:
         elif ask.reservation is not None:
             ask.attempt_due = True
             look_again(self._state, ask.reservation)
-        else:  # Held meanwhile: there is a node with room.
-            ask.dialogue = None
+        else:  # Held meanwhile on a node with room; should that come to nothing, the attempt goes on.
+            ask.attempt_due = True

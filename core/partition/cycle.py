@@ -12,8 +12,18 @@ from heapq import heappop
 from core.domain.reasons import Unschedulable
 from core.model.allocations import AskGroup
 from core.model.queues import Queue
-from core.partition import backoff, failing, ledger, placement, preempting, reserved, reserving, vetting
-from core.partition.gangs import replacement, timeouts
+from core.partition import (
+    backoff,
+    failing,
+    ledger,
+    placement,
+    preempting,
+    quota_preemption,
+    reserved,
+    reserving,
+    vetting,
+)
+from core.partition.gangs import approval, replacement, timeouts
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.partition.waiting import hold_back, park_below_limit, park_below_quota, park_for_node, park_without_node
@@ -27,11 +37,22 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     preempting.collect_due(state, now_ns)
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
-    while budget > 0 and not state.callbacks.full:
+    if not state.enforcement.busy:
+        return _decide(state, now_ns, budget)
+    # Whoever must run on a node preempts first, for a guarantee nobody does until this is over (preemption.md H).
+    half = max(1, budget // 2)
+    more = _decide(state, now_ns, half)
+    quota_preemption.advance(state, now_ns, half)
+    return more or state.enforcement.busy
+
+
+def _decide(state: PartitionState, now_ns: int, budget: int) -> bool:
+    while budget > 0 and not (state.callbacks.full and state.callbacks.predicates):
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
         elif state.gangs:
-            budget -= replacement.serve(state, now_ns, budget)
+            settle = approval.seek if state.callbacks.predicates else None
+            budget -= replacement.serve(state, now_ns, budget, settle=settle)
         elif (group := first_group(state.root)) is not None:
             budget -= _serve(state, group, now_ns)
         elif reserving.is_due(state, now_ns):

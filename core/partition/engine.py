@@ -31,7 +31,7 @@ from core.domain.commands import (
 from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Rejection
-from core.domain.status import AskExplanation, EngineStatus
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.model.callbacks import Callbacks
 from core.partition import (
     allocation_intake,
@@ -40,6 +40,7 @@ from core.partition import (
     configure,
     cycle,
     explaining,
+    explaining_quota,
     inquiries,
     lifecycle,
     node_intake,
@@ -48,6 +49,7 @@ from core.partition import (
     vetting,
 )
 from core.partition.state import RESERVATION_DELAY_NS, PartitionState
+from core.partition.what_if import WhatIf
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,9 @@ class Engine:
         """The registered manager; empty: nobody."""
         self.checksum: str = ""
         """Of the configuration in force; empty while nobody is registered."""
+        self.configuration: Configuration | None = None
+        """The configuration in force, with its warnings; ``None`` while nobody is registered."""
+        self._prepared: tuple[str, Configuration] | None = None
         self.extra_config: Mapping[str, str] = {}
         """Extra settings in force. A command that is refused leaves them alone, or takes them with everything else."""
         self._outbox: list[Effect] = []
@@ -103,6 +108,28 @@ class Engine:
                     self._observer(cause, item)
                 state.unreported.clear()
         return self._take_effects()
+
+    def prepare(self, text: str, configuration: Configuration) -> None:
+        """*configuration* is what *text* says: the next command with that text need not read it again.
+
+        A hint, and no command: without it the same happens, only later.
+        """
+        self._prepared = (text, configuration)
+
+    def what_if(self) -> WhatIf:
+        """A copy of what configurations shape, to try one on. Cost: linear in queues and applications."""
+        return WhatIf(self.rm_id, self.configuration, self._partitions)
+
+    def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
+        """What bounds the queue at *path* in *partition* (full name), level by level; ``None``: there is none."""
+        state = self._partitions.get(partition)
+        queue = state.queues.get(path.lower()) if state is not None else None
+        return explaining_quota.explain(state, queue) if state is not None and queue is not None else None
+
+    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
+        """What *user* holds in *partition* (full name), and what limits it; ``None``: it is not known there."""
+        state = self._partitions.get(partition)
+        return explaining_quota.explain_user(state, user) if state is not None else None
 
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
         """Have *observer* told of every request entry without effect: cause, and the ID it named."""
@@ -181,13 +208,23 @@ class Engine:
                 Fault.OTHER_MANAGER, f"resource manager {self.rm_id!r} is registered; only one is served"
             )
         self._forget()
-        configuration = load(command.config)
+        configuration = self._read(command.config)
         for partition in configuration.partitions:
             name = full_partition_name(command.rm_id, partition.name)
             self._build(name, partition, now_ns)
-        self.checksum = configuration.checksum
+        self._in_force(configuration)
         self.extra_config = dict(command.extra_config)
         self.rm_id = command.rm_id
+
+    def _read(self, text: str) -> Configuration:
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0] == text:
+            return prepared[1]
+        return load(text)
+
+    def _in_force(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.checksum = configuration.checksum
 
     def _build(self, name: str, config: PartitionConfig, now_ns: int) -> None:
         state = self._partitions[name] = configure.build(name, config, now_ns, self._outbox, self._callbacks)
@@ -201,6 +238,7 @@ class Engine:
     def _forget(self) -> None:
         self.rm_id = ""
         self.checksum = ""
+        self.configuration = None
         self.extra_config = {}
         self._partitions = {}
         self.unrouted = 0
@@ -210,7 +248,7 @@ class Engine:
     def _configure(self, command: UpdateConfiguration, now_ns: int) -> None:
         """Replace the queue configuration, whole or not at all (protocol.md 5.4)."""
         self._require(command.rm_id, "UpdateConfiguration")
-        configuration = load(command.config)
+        configuration = self._read(command.config)
         if configuration.checksum == self.checksum:
             self.extra_config = dict(command.extra_config)
             return
@@ -221,13 +259,14 @@ class Engine:
                 for application in list(state.applications.values()):
                     lifecycle.fire(state, application, AppEvent.FAIL, now_ns, "PartitionRemoved")
                 del self._partitions[name]
+                inquiries.forget_partition(self._callbacks, name)
         for name, partition in listed.items():
             running = self._partitions.get(name)
             if running is None:
                 self._build(name, partition, now_ns)
             else:
-                configure.update(running, partition)
-        self.checksum = configuration.checksum
+                configure.update(running, partition, now_ns)
+        self._in_force(configuration)
         self.extra_config = dict(command.extra_config)
 
     def _refuse_obstacles(self, configuration: Configuration) -> None:
@@ -245,12 +284,12 @@ class Engine:
         """Somebody answers, and goes on doing so if the manager registers again (protocol.md 13)."""
         self._require(command.rm_id, "Attach")
         callbacks = self._callbacks
-        inquiries.drop_all(callbacks)
         callbacks.predicates = command.predicates
         callbacks.preemption_predicates = command.preemption_predicates
         callbacks.scheduling_states = command.scheduling_states
         callbacks.events = command.events
         callbacks.timeout_ns = command.timeout_ns
+        inquiries.drop_all(callbacks)
         for state in self._partitions.values():
             vetting.forgive_all(state)
             autoscaling.start(state, now_ns)

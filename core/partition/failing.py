@@ -35,6 +35,7 @@ _PREEMPTION: Final[Mapping[Outcome, str]] = MappingProxyType(
         Outcome.NO_CANDIDATES: "preempt-no-help",
         Outcome.NO_NODE: "preempt-no-help",
         Outcome.PREDICATE_REFUSED: "preempt-no-help",
+        Outcome.NO_VICTIM_REQUIRED_NODE: "required-node-no-victim",
     }
 )
 

@@ -32,7 +32,7 @@ def ask_predicates(
     number = state.callbacks.next_number()
     application_id = ask.application.application_id
     state.effects.append(PredicatesAsked(number, state.name, application_id, ask.spec.key, node_ids, allocate))
-    return _open(state, Inquiry(number, ask, node_ids, drop, decide=decide), now_ns)
+    return _open(state, Inquiry(number, state.name, ask, node_ids, drop, decide=decide), now_ns)
 
 
 def ask_preemption(
@@ -51,7 +51,7 @@ def ask_preemption(
     state.effects.append(
         PreemptionPredicatesAsked(number, state.name, application_id, ask.spec.key, node_id, victims, start)
     )
-    return _open(state, Inquiry(number, ask, (node_id,), drop, decide_victims=decide), now_ns)
+    return _open(state, Inquiry(number, state.name, ask, (node_id,), drop, decide_victims=decide), now_ns)
 
 
 def _open(state: PartitionState, inquiry: Inquiry, now_ns: int) -> Inquiry:
@@ -80,6 +80,12 @@ def preemption_answered(callbacks: Callbacks, number: int, last: int | None, now
     if inquiry is not None and inquiry.decide_victims is not None:
         del callbacks.open[number]
         inquiry.decide_victims(last, now_ns)
+
+
+def forget_partition(callbacks: Callbacks, partition: str) -> None:
+    """*partition* is gone with everything that was asked about."""
+    for number in [number for number, inquiry in callbacks.open.items() if inquiry.partition == partition]:
+        del callbacks.open[number]
 
 
 def drop_all(callbacks: Callbacks) -> None:

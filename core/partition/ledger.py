@@ -179,8 +179,11 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     node_gained(state, node)
 
 
-def mark(victim: Allocation, preemptor: Allocation) -> None:
-    """*victim* was told to leave: its amount counts as preempting until it is gone (preemption.md B.7)."""
+def mark(victim: Allocation, preemptor: Allocation | None) -> None:
+    """*victim* was told to leave: its amount counts as preempting until it is gone (preemption.md B.7).
+
+    No *preemptor*: it leaves because its queue holds more than it may.
+    """
     victim.preempted = True
     if victim.spec.placeholder:
         keep_placeholder_from_use(victim)
@@ -257,6 +260,9 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
             if queue.parent is not None:
                 queue.parent.order.mark(queue)
         request.shape = shape
+        if request.dialogue is not None:  # It was about victims for another size.
+            request.dialogue = None
+            request.attempt_due = True
         if waits:
             enqueue(state, request)
         if reserved is not None:
@@ -400,11 +406,27 @@ def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None
 
 
 def refresh_fair_terms(state: PartitionState) -> None:
-    """Reckon every queue's fair-share denominators again: a max or guarantee changed somewhere."""
+    """Reckon every queue's fair-share denominators again: the size of the cluster changed."""
     state.fair_terms_stale = False
-    for queue in state.queues.values():
-        queue.fair_terms = fair_terms(queue)
-        queue.order.mark_all()
+    refresh_fair_terms_below(state.root)
+
+
+def refresh_fair_terms_below(top: Queue) -> None:
+    """Reckon the denominators of *top* and of all queues below again: a max or guarantee of *top* changed."""
+    above: dict[int, int] = {}
+    for ancestor in reversed(top.lineage()[1:]):
+        above.update(ancestor.max)
+    if top.parent is not None:
+        top.parent.order.mark(top)
+    _refresh(top, above)
+
+
+def _refresh(queue: Queue, above: dict[int, int]) -> None:
+    inherited = {**above, **queue.max} if queue.max else above
+    queue.fair_terms = fair_terms(queue, inherited)
+    queue.order.mark_all()
+    for child in queue.children.values():
+        _refresh(child, inherited)
 
 
 def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:

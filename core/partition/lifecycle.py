@@ -9,7 +9,7 @@ from core.domain.application_states import TRANSITIONS, AppEvent, AppState
 from core.domain.effects import ApplicationUpdated
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.partition import admission, instances, ledger, user_accounting
+from core.partition import admission, user_accounting
 from core.partition.gangs import placeholders
 from core.partition.state import PartitionState
 from core.partition.waiting import stop_offering
@@ -158,9 +158,10 @@ def _start_timer(state: PartitionState, application: Application, at_ns: int) ->
 
 
 def _drop_asks(state: PartitionState, application: Application) -> None:
+    from core.partition import removal  # noqa: PLC0415 - what leaves moves states, and here a state makes asks leave
+
     for ask in list(application.asks.values()):
-        ledger.ask_leaves(state, ask)
-        instances.forget(state, ask)
+        removal.withdraw_ask(state, ask)
 
 
 def leave(state: PartitionState, application: Application) -> None:

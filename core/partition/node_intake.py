@@ -140,6 +140,7 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
     arriving = [a for a in node.allocations.values() if a.replaces is not None]
     gone = [a for a in node.allocations.values() if a.replaces is None]
     del state.nodes[node.node_id]
+    vetting.forget_node(state, node)
     for real in arriving:
         handshake.undo(state, real)
     confirmed: list[Allocation] = []

@@ -105,6 +105,7 @@ def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: 
     allocation.missed = 0
     allocation.application.unschedulable = 0
     allocation.dialogue = None
+    allocation.attempt_due = False
     allocation.refused = None
     allocation.refusals = 0
     lifecycle.allocation_added(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)

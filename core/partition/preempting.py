@@ -6,6 +6,7 @@ touched. Rules: preemption.md B.1 (preconditions), B.7 (commit and handshake), F
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final
 
@@ -22,7 +23,7 @@ from core.partition.state import PartitionState
 from core.partition.waiting import UNSERVED, activate, look_again
 from core.policies.application_order import application_key
 from core.policies.preemption import guarantee
-from core.policies.preemption.plan import AnswerPending, PreemptionPlan, Refusal
+from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal
 
 ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
@@ -63,8 +64,8 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
         elif ask.reservation is not None:
             ask.attempt_due = True
             look_again(state, ask.reservation)
-        else:  # The shim is being asked about it, or has just refused it.
-            _due_at(state, ask, now_ns + PASS_NS)
+        else:  # The shim is being asked about it, or has just refused it: noted until it is back.
+            ask.attempt_due = True
 
 
 def begin_pass(state: PartitionState, now_ns: int) -> None:
@@ -91,12 +92,18 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 
 def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Try to make room for *ask*; on success its victims are told to leave and a node is reserved for it."""
+    if state.enforcement.busy:
+        _due_at(state, ask, now_ns + PASS_NS)
+        return False
     refused = _precondition(state, ask, now_ns) if ask.dialogue is None else None
     if refused is not None:
         failing.note_preemption(ask, refused, now_ns)
         if ask.outcome is not refused:
             ask.outcome = refused
-            _record(state, ask, now_ns, refused)
+            record(state, guarantee.KIND, ask, now_ns, refused)
+        return False
+    if state.callbacks.full and ask.dialogue is None:
+        _due_at(state, ask, now_ns + PASS_NS)
         return False
     leaf = ask.queue
     ask.attempt_due = False
@@ -108,7 +115,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     if result is None:
         return False
     if isinstance(result, PreemptionPlan):
-        refusal = _unlawful(state, result)
+        refusal = unlawful(state, result)
         if refusal is None:
             _apply(state, result, now_ns)
             # A result ends the pass, so the next one starts with a full budget (B.1).
@@ -118,7 +125,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     failing.note_preemption(ask, result.outcome, now_ns)
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
-        _record(state, ask, now_ns, result.outcome, result.detail)
+        record(state, guarantee.KIND, ask, now_ns, result.outcome, result.detail)
     _due_at(state, ask, now_ns + RETRY_NS)
     return False
 
@@ -165,10 +172,15 @@ def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcom
     return None
 
 
-def _unlawful(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
+def unlawful(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
     """Every plan is checked before it is applied; one that breaks a law is our bug, refused and counted."""
     if any(victim.released or victim.preempted for victim in plan.victims):
         return Refusal(Outcome.VICTIM_RELEASED)
+    return judge(state, plan)
+
+
+def judge(state: PartitionState, plan: PreemptionPlan | QuotaPlan) -> Refusal | None:
+    """What the laws say about *plan*; counted."""
     state.law_checks += 1
     violations = laws.check(state, plan)
     if not violations:
@@ -178,15 +190,29 @@ def _unlawful(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
 
 
 def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """Mark the victims, claim what the ask will use, tell the shim, hold the node (B.7)."""
-    ask = plan.ask
+    """Have the victims leave, and hold the node (B.7)."""
     for reservation in plan.cancelled:
         placement.unreserve(state, reservation, requeue=True)
+    trigger(state, plan, now_ns)
+    placement.reserve(state, plan.ask, plan.node, now_ns)
+
+
+def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
+    """Mark the victims, claim what the ask will use, tell the shim (B.7)."""
+    ask = plan.ask
+    evict(state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}")
     for victim in plan.victims:
-        ledger.mark(victim, ask)
         ask.victims[victim.key] = victim
     ledger.claim(ask)
-    message = f"preempted for ask {ask.spec.key} of application {ask.application.application_id}"
+    ask.outcome = Outcome.TRIGGERED
+    state.preemptions += 1
+    record(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, plan=plan)
+
+
+def evict(state: PartitionState, victims: Sequence[Allocation], preemptor: Allocation | None, message: str) -> None:
+    """Mark *victims* and tell the shim to end them, for *preemptor* or, without one, for their queue's sake."""
+    for victim in victims:
+        ledger.mark(victim, preemptor)
     state.effects.extend(
         Released(
             state.name,
@@ -196,12 +222,8 @@ def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
             message,
             victim.spec.instance,
         )
-        for victim in plan.victims
+        for victim in victims
     )
-    placement.reserve(state, ask, plan.node, now_ns)
-    ask.outcome = Outcome.TRIGGERED
-    state.preemptions += 1
-    _record(state, ask, now_ns, Outcome.TRIGGERED, plan=plan)
 
 
 def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
@@ -221,27 +243,34 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
 
 
 def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """*ask* lost the room it preempted for: claim and reservation go, and it may try again."""
+    """*ask* lost the room it preempted for: claim and reservation go, and it may try again.
+
+    The node that an ask must run on stays reserved for it.
+    """
     ledger.unclaim(ask)
     ask.rearms += 1
     ask.rearm_ns = 0
     if ask.reservation is not None:
-        placement.unreserve(state, ask.reservation, requeue=True)
-    _due_at(state, ask, now_ns)
+        if ask.spec.required_node:
+            look_again(state, ask.reservation)
+        else:
+            placement.unreserve(state, ask.reservation, requeue=True)
+    if may_ever_preempt(ask):
+        _due_at(state, ask, now_ns)
 
 
 def give_up_reservation(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     """*ask* has had its node kept for too long in vain: back among its equals, free to try everything again."""
     if ask.triggered:
         rearm(state, ask, now_ns)
-    elif ask.reservation is not None:
+    if ask.reservation is not None:
         placement.unreserve(state, ask.reservation, requeue=True)
 
 
 def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
     """An ask that requires *node* takes its room: whoever waits there for its victims is re-armed at once (H)."""
     for reservation in list(node.reservations.values()):
-        if reservation.ask.triggered:
+        if reservation.ask.triggered and not reservation.ask.spec.required_node:
             rearm(state, reservation.ask, now_ns)
 
 
@@ -249,6 +278,7 @@ def forget(state: PartitionState, ask: Allocation) -> None:
     """*ask* is withdrawn: its claim and reservation go, its victims still leave (B.7)."""
     ledger.unclaim(ask)
     ask.dialogue = None
+    ask.attempt_due = False
     for victim in ask.victims.values():
         victim.preemptor = None
     ask.victims.clear()
@@ -294,7 +324,7 @@ def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> lis
     found: list[Allocation] = []
     leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting]
     for leaf in sorted(leaves, key=_net_share):
-        served = [a for a in leaf.applications.values() if a.state not in UNSERVED]
+        served = [a for a in leaf.applications.values() if a.state not in UNSERVED and not a.backoff_until_ns]
         for application in sorted(served, key=application_key):
             groups = [group for group in application.groups.values() if not group.kept_back]
             due = [ask for group in groups for ask in group.due if ask not in tried]
@@ -313,34 +343,26 @@ def _net_share(queue: Queue) -> tuple[float, str]:
     return (share, queue.path)
 
 
-def _record(
+def record(
     state: PartitionState,
+    kind: str,
     ask: Allocation,
     now_ns: int,
     outcome: Outcome,
     detail: str = "",
     plan: PreemptionPlan | None = None,
 ) -> None:
+    """Put down how an attempt of *kind* for *ask* ended (preemption.md I)."""
     victims: tuple[VictimRecord, ...] = ()
     if plan is not None:
         adjusted = plan.adjusted or (0,) * len(plan.victims)
-        victims = tuple(
-            VictimRecord(
-                victim.spec.key,
-                victim.application.application_id,
-                victim.queue.path,
-                victim.node.node_id if victim.node is not None else "",
-                victim.shape.resources,
-                priority,
-            )
-            for victim, priority in zip(plan.victims, adjusted, strict=True)
-        )
+        victims = tuple(map(victim_record, plan.victims, adjusted))
         detail = f"needs {plan.needs}, fence {plan.fence.path}"
     state.effects.append(
         PreemptionDecided(
             now_ns,
             state.name,
-            "guarantee",
+            kind,
             ask.spec.key,
             ask.application.application_id,
             ask.queue.path,
@@ -349,4 +371,16 @@ def _record(
             plan.node.node_id if plan is not None else "",
             victims,
         )
+    )
+
+
+def victim_record(victim: Allocation, adjusted_priority: int) -> VictimRecord:
+    """*victim* as decisions name it."""
+    return VictimRecord(
+        victim.spec.key,
+        victim.application.application_id,
+        victim.queue.path,
+        victim.node.node_id if victim.node is not None else "",
+        victim.shape.resources,
+        adjusted_priority,
     )

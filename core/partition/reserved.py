@@ -10,7 +10,7 @@ from itertools import groupby
 
 from core.domain.reasons import Unschedulable
 from core.model.allocations import Allocation, Reservation
-from core.partition import placement, preempting, vetting
+from core.partition import placement, preempting, required_node, vetting
 from core.partition.placement import RESERVATION_TIMEOUT_NS, NotPlaced
 from core.partition.reserving import turn
 from core.partition.state import PartitionState
@@ -19,7 +19,7 @@ from core.partition.waiting import park_below_limit, park_below_quota, park_with
 
 def serve(state: PartitionState, now_ns: int) -> int:
     """Try every reserved ask that may be placed now. Returns how many decisions that counts for."""
-    attempts = state.preemption_attempts
+    attempts, required = state.preemption_attempts, state.required_node_attempts
     ready = sorted(state.reserved_ready, key=lambda reservation: turn(reservation.ask))
     state.reserved_ready.clear()
     for _, own in groupby(ready, key=lambda reservation: reservation.ask.application):
@@ -28,7 +28,8 @@ def serve(state: PartitionState, now_ns: int) -> int:
             _try_own_node(state, reservation, now_ns)
         for reservation in reservations:
             _try_elsewhere(state, reservation, now_ns)
-    return len(ready) + preempting.ATTEMPT_COST * (state.preemption_attempts - attempts)
+    attempts, required = state.preemption_attempts - attempts, state.required_node_attempts - required
+    return len(ready) + preempting.ATTEMPT_COST * (attempts - required) + required_node.ATTEMPT_COST * required
 
 
 def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
@@ -40,9 +41,11 @@ def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     if node is None or not node.could_hold(ask.shape.pairs):
         return False
     for reservation in list(node.reservations.values()):
+        if reservation.ask.spec.required_node:
+            continue
         if reservation.ask.triggered:
             preempting.rearm(state, reservation.ask, now_ns)
-        elif not reservation.ask.spec.required_node:
+        else:
             placement.unreserve(state, reservation, requeue=True)
     placement.reserve(state, ask, node, now_ns)
     return True
@@ -72,16 +75,18 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         if not isinstance(other, NotPlaced):
             vetting.place(state, ask, other, now_ns)
             return
+    if limited is None and ask.spec.required_node and required_node.attempt(state, reservation, now_ns):
+        return
     helps = limited is None or limited.preemption_may_help
     if ask.attempt_due and helps and state.preemption.enabled and preempting.attempt(state, ask, now_ns):
         return
     if now_ns - reservation.made_ns >= RESERVATION_TIMEOUT_NS and not ask.victims:
         preempting.give_up_reservation(state, ask, now_ns)
-    elif ask.refused is not None:
-        vetting.refused_everywhere(state, ask, now_ns)
     elif limited is not None and limited.account is not None:
         park_below_limit(reservation, ask.shape, limited.account)
     elif limited is not None and limited.queue is not None:
         park_below_quota(reservation, ask.shape, limited.queue)
+    elif ask.refused is not None:
+        vetting.refused_everywhere(state, ask, now_ns)
     elif not ask.spec.required_node:
         park_without_node(state, reservation, ask.shape)

@@ -104,6 +104,8 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
         open_to_it = node in state.node_order and node.could_hold(ask.shape.pairs)
         if open_to_it and _waits_for_room(state, ask.group) and ledger.promise_is_sound(ask):
             placement.reserve(state, ask, node, at_ns, by_age=True)
+        else:
+            state.reserving.call(at_ns)
 
     def drop() -> None:
         ask.reserve_after_ns = 0
@@ -113,7 +115,9 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
 
 def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
     """Whether no node has room for the asks of *group*, which is all that keeps them waiting."""
-    return group is not None and group.parked_at is not None and group.parked_at is state.no_room.get(group.shape)
+    if group is None or group.parked_at is None or group.application.backoff_until_ns:
+        return False
+    return group.parked_at is state.no_room.get(group.shape)
 
 
 def _waiting(state: PartitionState) -> list[AskGroup]:

@@ -17,6 +17,7 @@ from core.model.node_order import NodeOrder
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
+from core.partition.enforcement import Enforcement
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
@@ -24,7 +25,7 @@ from core.policies.preemption.index import VictimIndex
 from core.policies.queue_order import queue_key
 
 if TYPE_CHECKING:
-    from core.config.model import PreemptionConfig
+    from core.config.model import PartitionConfig, PreemptionConfig
 
 
 RESERVATION_DELAY_NS: Final = 2 * 10**9
@@ -69,6 +70,8 @@ class PartitionState:
         self.name: Final = name
         self.types: Final = ResourceTypes(self._widen)
         self.preemption = preemption
+        self.config: PartitionConfig | None = None
+        """What the queues and switches follow; ``None``: nothing yet."""
         self.placement_rules: tuple[Rule, ...] = compile_rules(())
         """How applications find their queue, in order."""
         self.resolver = ""
@@ -97,8 +100,8 @@ class PartitionState:
         """Somebody is told every second which asks wait for a node."""
         self.held_count = 0
         """Asks charged on a node while the shim is asked about it."""
-        self.refused: Final[dict[Shape, dict[Allocation, None]]] = {}
-        """Asks that the shim refused on every node with room; each comes back by itself after a pause."""
+        self.refused: Final[dict[Shape, dict[frozenset[str], dict[Allocation, None]]]] = {}
+        """Asks that the shim refused on every node with room, by these nodes; each comes back after a pause."""
         self.reserved_ready: Final[dict[Reservation, None]] = {}
         """Reservations whose ask something may let be placed now."""
         self.reservation_delay_ns: int | None = RESERVATION_DELAY_NS
@@ -127,9 +130,13 @@ class PartitionState:
         """How many request entries had no effect, by cause."""
         self.unreported: Final[list[tuple[Ignored, str]]] = []
         """Those of the command under way, each with the ID it named."""
+        self.enforcement: Final = Enforcement()
+        """Lowered maxima that are enforced by preemption, now or later."""
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0
+        self.required_node_attempts = 0
+        """How many of them were for asks that must run on one node."""
         self.preemptions = 0
 
     @property

@@ -69,4 +69,6 @@ def _describe(state: PartitionState, queue: Queue) -> QueueStatus:
         preempted_allocations=queue.preempted_count,
         applications=len(queue.applications),
         priority=queue.priority,
+        quota_due_ns=state.enforcement.armed.get(queue),
+        quota_running=state.enforcement.run is not None and state.enforcement.run.queue is queue,
     )

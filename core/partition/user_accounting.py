@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.config.model import LimitConfig, QueueConfig
+from core.config.model import LimitConfig
 from core.domain.application_states import AppState
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import Pairs
 from core.model.users import NO_LIMITS, Account, Limit, QueueLimits
 from core.partition.state import PartitionState
-from core.partition.waiting import account_gained, activate, let_in, slot_freed
+from core.partition.waiting import account_gained, activate, let_in, look_again, slot_freed
 from core.policies.owners import groups_of
 from core.policies.user_limits import binding, choose_group
 
@@ -60,18 +60,15 @@ def exchange(state: PartitionState, application: Application, before: Pairs, aft
         account_gained(state, account)
 
 
-def change_limits(state: PartitionState, listed: Mapping[str, QueueConfig]) -> None:
-    """The configuration now says *listed*, by path: usage stays with the applications, everybody is looked at again.
+def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> None:
+    """The queues of *changed* have other limits now: usage stays with the applications, everybody is looked at again.
 
     An application chooses its group again if it had none, has asked for nothing yet, or lost a limit of that group on
     its path; otherwise it stays with it (10.4, B23).
     """
     before = {queue: queue.limits for queue in state.queues.values() if queue.limits is not NO_LIMITS}
-    for path, queue in state.queues.items():
-        config = listed.get(path)
-        queue.limits = _limits(state, config.limits) if config is not None and config.limits else NO_LIMITS
-    if not before and all(queue.limits is NO_LIMITS for queue in state.queues.values()):
-        return
+    for queue, limits in changed.items():
+        queue.limits = _limits(state, limits) if limits else NO_LIMITS
     for queue in state.queues.values():
         queue.accounts.clear()
     for application in state.applications.values():
@@ -83,6 +80,8 @@ def change_limits(state: PartitionState, listed: Mapping[str, QueueConfig]) -> N
         for group in application.groups.values():
             if group.kept_back:
                 activate(group)
+    for reservation in state.reservations.values():
+        look_again(state, reservation)
 
 
 def _lost_its_group(application: Application, before: Mapping[Queue, QueueLimits]) -> bool:

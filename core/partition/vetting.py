@@ -13,17 +13,14 @@ from typing import Final
 from core.domain.application_states import AppState
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.partition import admission, inquiries, ledger, placement, preempting, waiting
+from core.partition import admission, inquiries, ledger, pausing, placement, preempting, waiting
 from core.partition.failing import note
+from core.partition.gangs import approval
 from core.partition.state import PartitionState
 
 FIRST_NODES: Final = 8
 MORE_NODES: Final = 64
 """Nodes offered in one question: few at first, since the first one mostly does."""
-
-PAUSE_NS: Final = 10**9
-LONGEST_PAUSE_NS: Final = 15 * 10**9
-"""From a refusal by every node to the next try; doubles up to the longest. Another node with room ends it early."""
 
 _SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.COMPLETING, AppState.RESUMING})
 
@@ -40,57 +37,52 @@ def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> No
     admission.allocating(state, ask.application)
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
-        _decide(state, ask, node_ids, refused, at_ns)
+        if ask.inquiry is inquiry:
+            _decide(state, ask, node_ids, refused, at_ns)
 
     def drop() -> None:
-        cancel(state, ask)
+        if ask.inquiry is inquiry:
+            cancel(state, ask)
 
-    ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=True)
+    inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=True)
+    ask.inquiry = inquiry
 
 
 def cancel(state: PartitionState, ask: Allocation) -> None:
     """Whatever was asked about *ask* does not matter any more: it is an ask like any other again."""
     if ask.inquiry is not None:
         inquiries.forget(state, ask.inquiry)
+        if ask.courts is not None:
+            approval.withdraw(state, ask)
         ask.inquiry = None
     if ask.held_on is not None:
         ledger.unhold(state, ask)
         _wait_again(state, ask)
-    elif waiting.leave_refused(state, ask):
+    elif waiting.leave_refused(state, ask) and ask.reservation is None:
         waiting.enqueue(state, ask)
 
 
 def forgive_all(state: PartitionState) -> None:
     """Somebody else answers from now on, or nobody: what was refused may be asked again."""
-    for asks in list(state.refused.values()):
-        for ask in list(asks):
-            cancel(state, ask)
     for ask in state.requests.values():
-        ask.refused = None
-        ask.pause_until_ns = 0
-    for reservation in state.reservations.values():
-        waiting.look_again(state, reservation)
+        if ask.refused is not None and ask.pending:
+            pausing.forgive(state, ask)
 
 
 def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """No node with room that the shim has not refused: try again after a pause, with every node."""
-    if ask.reservation is None:
-        waiting.park_refused(state, ask)
-    if now_ns < ask.pause_until_ns:
-        return
-    ask.refusals += 1
-    ask.pause_until_ns = until_ns = now_ns + min(PAUSE_NS << min(ask.refusals - 1, 10), LONGEST_PAUSE_NS)
+    """No node with room that the shim has not refused: *ask* waits for another one, or for its pause to end."""
+    waiting.park_refused(state, ask)
+    pausing.pause(state, ask, now_ns)
 
-    def try_again(_: int) -> None:
-        if not ask.pending or state.requests.get(ask.key) is not ask or ask.held_on is not None:
-            return
-        ask.refused = None
-        if ask.reservation is not None:
-            waiting.look_again(state, ask.reservation)
-        elif waiting.leave_refused(state, ask):
-            waiting.enqueue(state, ask)
 
-    state.at(until_ns, try_again)
+def forget_node(state: PartitionState, node: Node) -> None:
+    """*node* is gone: what was refused there says nothing about one that may come under its name."""
+    if state.callbacks.predicates:
+        for ask in state.requests.values():
+            if ask.refused is not None:
+                ask.refused.pop(node.node_id, None)
+                if ask.refused_on is not None:
+                    pausing.forgive(state, ask)
 
 
 def _offered(state: PartitionState, ask: Allocation, node: Node) -> tuple[str, ...]:
@@ -174,3 +166,4 @@ def _wait_again(state: PartitionState, ask: Allocation) -> None:
         waiting.look_again(state, ask.reservation)
     else:
         waiting.enqueue(state, ask)
+    admission.allocating_no_more(state, ask.application)

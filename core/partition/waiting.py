@@ -12,6 +12,7 @@ offer on to the next.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from core.domain.application_states import AppState
@@ -50,7 +51,7 @@ def enqueue(state: PartitionState, ask: Allocation) -> None:
         number = application.next_group_number()
         group = application.groups[key] = AskGroup(application, ask.shape, ask.spec.required_node, number)
     group.add(ask)
-    if group.parked_at is None:
+    if group.parked_at is None or ask in group.due:
         activate(group)
     gate = application.held_at
     if gate is None:
@@ -214,7 +215,7 @@ def park_for_node(state: PartitionState, group: AskGroup) -> None:
 
 
 def back_off(application: Application) -> None:
-    """Nothing of *application* is offered until :func:`end_back_off`."""
+    """Nothing of *application* is offered until :func:`end_back_off`; what wakes meanwhile waits for that as well."""
     for group in list(application.groups.values()):
         if group.parked_at is None:
             _park(group, application.backoff_room)
@@ -290,29 +291,49 @@ def node_gained(state: PartitionState, node: Node) -> None:
 
 
 def park_refused(state: PartitionState, ask: Allocation) -> None:
-    """The shim refused *ask* on every node with room: it waits for another node, or for its pause to end."""
+    """The shim refused *ask* on every node with room: it waits for one on which it was not.
+
+    Asks that were refused on the same nodes wait together, since the same nodes can help them.
+    """
+    leave_refused(state, ask)
     dequeue(state, ask)
-    state.refused.setdefault(ask.shape, {})[ask] = None
+    ask.refused_on = frozenset(ask.refused or ())
+    state.refused.setdefault(ask.shape, {}).setdefault(ask.refused_on, {})[ask] = None
 
 
 def leave_refused(state: PartitionState, ask: Allocation) -> bool:
     """Take *ask* out of those that were refused everywhere. Whether it was among them."""
-    asks = state.refused.get(ask.shape)
-    if asks is None or ask not in asks:
+    refused_on = ask.refused_on
+    if refused_on is None:
         return False
-    del asks[ask]
-    if not asks:
-        del state.refused[ask.shape]
+    ask.refused_on = None
+    rooms = state.refused[ask.shape]
+    del rooms[refused_on][ask]
+    if not rooms[refused_on]:
+        del rooms[refused_on]
+        if not rooms:
+            del state.refused[ask.shape]
     return True
+
+
+def refused_asks(state: PartitionState) -> Iterator[Allocation]:
+    """All asks that were refused everywhere."""
+    for rooms in state.refused.values():
+        for room in rooms.values():
+            yield from room
 
 
 def _offer_to_refused(state: PartitionState, node: Node) -> None:
     """A node with room again: those that were not refused on it may try."""
     for shape in [shape for shape in state.refused if node.fits(shape.pairs)]:
-        for ask in list(state.refused[shape]):
-            if ask.refused is None or node.node_id not in ask.refused:
+        rooms = state.refused[shape]
+        for refused_on in [nodes for nodes in rooms if node.node_id not in nodes]:
+            for ask in list(rooms[refused_on]):
                 leave_refused(state, ask)
-                enqueue(state, ask)
+                if ask.reservation is not None:
+                    look_again(state, ask.reservation)
+                else:
+                    enqueue(state, ask)
 
 
 def queue_gained(state: PartitionState, queue: Queue) -> None:

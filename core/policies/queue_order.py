@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from core.model.queues import Queue
 
 QueueKey = tuple[int, float, int, str]
@@ -35,12 +37,15 @@ def queue_key(queue: Queue) -> QueueKey:
     return (-queue.priority if by_priority else 0, fair_share(queue), -sum(queue.pending), queue.name)
 
 
-def fair_terms(queue: Queue) -> tuple[tuple[int, int], ...]:
+def fair_terms(queue: Queue, inherited: Mapping[int, int] | None = None) -> tuple[tuple[int, int], ...]:
     """(type, denominator) of the fair share: own guarantee, else the maximum inherited and overwritten downwards.
 
-    The root's own maximum is what the cluster offers.
+    The root's own maximum is what the cluster offers. *inherited*: that maximum, *queue*'s own included, for whoever
+    goes down the tree anyway.
     """
-    fair_max: dict[int, int] = {}
-    for ancestor in reversed(queue.lineage()):
-        fair_max.update(ancestor.max)
-    return tuple(sorted({**fair_max, **queue.guaranteed}.items()))
+    if inherited is None:
+        fair_max: dict[int, int] = {}
+        for ancestor in reversed(queue.lineage()):
+            fair_max.update(ancestor.max)
+        inherited = fair_max
+    return tuple(sorted({**inherited, **queue.guaranteed}.items()))

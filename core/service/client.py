@@ -12,6 +12,10 @@ from kornel.v1.manager_pb2_grpc import ManagerServiceStub
 from kornel.v1.status_pb2 import (
     ExplainAskRequest,
     ExplainAskResponse,
+    ExplainQueueRequest,
+    ExplainQueueResponse,
+    ExplainUserRequest,
+    ExplainUserResponse,
     GetStateDumpRequest,
     GetStatusRequest,
     GetStatusResponse,
@@ -36,7 +40,7 @@ def check_health(address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
                 health_pb2.HealthCheckRequest(), timeout=timeout_s
             )
         except grpc.RpcError as error:
-            raise _unreachable(address, error) from error
+            raise unreachable(address, error) from error
     return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 
 
@@ -50,7 +54,19 @@ def fetch_status(
             request = GetStatusRequest(partition=partition, audit=audit)
             return StatusServiceStub(channel).GetStatus(request, timeout=timeout_s)
         except grpc.RpcError as error:
-            raise _unreachable(address, error) from error
+            raise unreachable(address, error) from error
+
+
+def explain_queue(
+    address: str, path: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
+) -> ExplainQueueResponse:
+    """What bounds the queue at *path*. Raises :class:`CoreUnreachable`, also for a queue that does not exist."""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            request = ExplainQueueRequest(partition=partition, path=path)
+            return StatusServiceStub(channel).ExplainQueue(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise unreachable(address, error) from error
 
 
 def fetch_dump(address: str, timeout_s: float = DUMP_TIMEOUT_S) -> str:
@@ -60,7 +76,7 @@ def fetch_dump(address: str, timeout_s: float = DUMP_TIMEOUT_S) -> str:
         try:
             return StatusServiceStub(channel).GetStateDump(GetStateDumpRequest(), timeout=timeout_s).json
         except grpc.RpcError as error:
-            raise _unreachable(address, error) from error
+            raise unreachable(address, error) from error
 
 
 def explain_ask(
@@ -72,7 +88,7 @@ def explain_ask(
             request = ExplainAskRequest(partition=partition, allocation_key=key)
             return StatusServiceStub(channel).ExplainAsk(request, timeout=timeout_s)
         except grpc.RpcError as error:
-            raise _unreachable(address, error) from error
+            raise unreachable(address, error) from error
 
 
 def unregister(address: str, rm_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
@@ -82,9 +98,22 @@ def unregister(address: str, rm_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -
             request = UnregisterResourceManagerRequest(rm_id=rm_id)
             ManagerServiceStub(channel).UnregisterResourceManager(request, timeout=timeout_s)
         except grpc.RpcError as error:
-            raise _unreachable(address, error) from error
+            raise unreachable(address, error) from error
 
 
-def _unreachable(address: str, error: grpc.RpcError) -> CoreUnreachable:
+def explain_user(
+    address: str, user: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
+) -> ExplainUserResponse:
+    """What limits *user*. Raises :class:`CoreUnreachable`, also for one that the core does not know."""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            request = ExplainUserRequest(partition=partition, user=user)
+            return StatusServiceStub(channel).ExplainUser(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise unreachable(address, error) from error
+
+
+def unreachable(address: str, error: grpc.RpcError) -> CoreUnreachable:
+    """*error* of a call to *address* in words."""
     assert isinstance(error, grpc.Call)
     return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}")

@@ -7,52 +7,50 @@ from structlog.typing import FilteringBoundLogger
 
 from core.config.problems import ConfigError
 from core.domain.commands import UpdateConfiguration
-from core.service.logs import log_warnings
+from core.service.configuration_wire import impact_message, version_message
+from core.service.configuring import Configurator
 from core.service.rpc import Handler, unary
-from core.service.runner import PartitionRunner
 from core.service.status_codes import problem_message
 from core.service.wire import sorted_items
 
 
 class ConfigurationService:
-    """``default_config``: what an empty text stands for, itself empty for the built-in default."""
+    """The calls around configurations; what they do is the *configurator*'s."""
 
-    def __init__(self, runner: PartitionRunner, *, logger: FilteringBoundLogger, default_config: str = "") -> None:
-        self._runner = runner
+    def __init__(self, configurator: Configurator, *, logger: FilteringBoundLogger) -> None:
+        self._configurator = configurator
         self._logger = logger
-        self._default_config = default_config
 
     def handlers(self) -> dict[str, Handler]:
         """The calls by method name."""
         return {
             "UpdateConfiguration": unary(pb.UpdateConfigurationRequest, self._update, self._logger),
             "ValidateConfiguration": unary(pb.ValidateConfigurationRequest, self._validate, self._logger),
+            "PreviewConfiguration": unary(pb.PreviewConfigurationRequest, self._preview, self._logger),
+            "GetConfigurationHistory": unary(pb.GetConfigurationHistoryRequest, self._history, self._logger),
+            "GetConfiguration": unary(pb.GetConfigurationRequest, self._get, self._logger),
+            "RollbackConfiguration": unary(pb.RollbackConfigurationRequest, self._rollback, self._logger),
         }
 
     async def _update(self, request: pb.UpdateConfigurationRequest) -> pb.UpdateConfigurationResponse:
-        text = request.config or self._default_config
-        change = await self._runner.call(
+        outcome = await self._configurator.update(
             UpdateConfiguration(
                 rm_id=request.rm_id,
-                config=text,
+                config=request.config,
                 policy_group=request.policy_group,
                 extra_config=sorted_items(request.extra_config),
             )
         )
-        self._logger.info(
-            "configuration updated", rm_id=request.rm_id, changed=change.changed, checksum=change.checksum
-        )
-        warnings = self._runner.read_configuration(text).warnings
-        log_warnings(self._logger, warnings)
         return pb.UpdateConfigurationResponse(
-            changed=change.changed,
-            checksum=change.checksum,
-            warnings=[problem_message(warning) for warning in warnings],
+            changed=outcome.changed,
+            checksum=outcome.checksum,
+            warnings=[problem_message(warning) for warning in outcome.warnings],
+            version=outcome.version,
         )
 
     async def _validate(self, request: pb.ValidateConfigurationRequest) -> pb.ValidateConfigurationResponse:
         try:
-            configuration = self._runner.read_configuration(request.config or self._default_config)
+            configuration = await self._configurator.judge(request.config)
         except ConfigError as error:
             return pb.ValidateConfigurationResponse(
                 valid=False, problems=[problem_message(problem) for problem in error.problems]
@@ -61,4 +59,26 @@ class ConfigurationService:
             valid=True,
             checksum=configuration.checksum,
             problems=[problem_message(warning) for warning in configuration.warnings],
+        )
+
+    async def _preview(self, request: pb.PreviewConfigurationRequest) -> pb.PreviewConfigurationResponse:
+        impact, warnings = await self._configurator.preview(request.config)
+        return impact_message(impact, warnings)
+
+    async def _history(self, _request: pb.GetConfigurationHistoryRequest) -> pb.GetConfigurationHistoryResponse:
+        in_force = self._configurator.in_force
+        return pb.GetConfigurationHistoryResponse(
+            versions=[version_message(version, in_force) for version in self._configurator.history.versions()]
+        )
+
+    async def _get(self, request: pb.GetConfigurationRequest) -> pb.GetConfigurationResponse:
+        version = self._configurator.version(request.version)
+        return pb.GetConfigurationResponse(
+            version=version_message(version, self._configurator.in_force), config=version.text
+        )
+
+    async def _rollback(self, request: pb.RollbackConfigurationRequest) -> pb.RollbackConfigurationResponse:
+        outcome = await self._configurator.rollback(request.version)
+        return pb.RollbackConfigurationResponse(
+            changed=outcome.changed, checksum=outcome.checksum, version=outcome.version
         )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from core.config.model import Configuration
 from core.domain.commands import Command
 from core.domain.effects import Effect
 from core.domain.reasons import Ignored
-from core.domain.status import AskExplanation, EngineStatus
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
+from core.partition.what_if import WhatIf
 
 
 class Slice(Protocol):
@@ -35,6 +37,10 @@ class EnginePort(Protocol):
         """Of the configuration in force; empty while nobody is registered."""
 
     @property
+    def configuration(self) -> Configuration | None:
+        """In force; ``None`` while nobody is registered."""
+
+    @property
     def extra_config(self) -> Mapping[str, str]:
         """Extra settings in force, as the last accepted registration or configuration update gave them."""
 
@@ -44,6 +50,18 @@ class EnginePort(Protocol):
 
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
         """Raises ``CommandRefused``, or ``ConfigError`` for a configuration that cannot be used."""
+
+    def prepare(self, text: str, configuration: Configuration) -> None:
+        """A hint: *configuration* is what *text* says, so a command with it need not be read again."""
+
+    def what_if(self) -> WhatIf:
+        """A copy of what configurations shape, to try one on."""
+
+    def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
+        """What bounds a queue. *partition*: full name. ``None``: unknown."""
+
+    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
+        """What limits a user. *partition*: full name. ``None``: unknown."""
 
     def cycle(self, now_ns: int, budget: int) -> Slice:
         """One slice of at most about *budget* decisions."""

@@ -60,5 +60,6 @@ async def _serve(engine: EnginePort, settings: ServerSettings, sources: Sources,
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, server.reload)
     await server.start()
     return await server.serve(stop)

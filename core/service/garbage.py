@@ -8,6 +8,8 @@ The price is that a cycle which dies after that is never found; the engine build
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 YOUNG_THRESHOLD: Final = 50_000
@@ -20,6 +22,7 @@ class GarbageKeeper:
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
         self._since = 0
+        self._building = 0
 
     def start(self) -> None:
         """Set everything loaded so far aside, and let young objects grow a little older than by default."""
@@ -27,6 +30,25 @@ class GarbageKeeper:
             gc.collect()
             gc.freeze()
             gc.set_threshold(YOUNG_THRESHOLD, 20, 1_000)
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """While something large that will live long is made in another thread: nobody looks at it half done.
+
+        Afterwards it is set aside at once.
+        """
+        if not self._enabled:
+            yield
+            return
+        self._building += 1
+        gc.disable()
+        try:
+            yield
+        finally:
+            self._building -= 1
+            gc.freeze()
+            if not self._building:
+                gc.enable()
 
     def grown(self, entries: int) -> None:
         """*entries* were taken in; after enough of them, set aside what survived."""

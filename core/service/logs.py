@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final, TextIO
+from typing import TextIO
 
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
-
-from core.config.problems import Problem
-
-MOST_WARNINGS: Final = 50
-"""Of one configuration that are logged; all of them are in the answer to whoever validates it."""
 
 
 class LogFormat(StrEnum):
@@ -53,12 +47,3 @@ def build_logger(log_format: LogFormat, level: LogLevel, output: TextIO | None =
         wrapper_class=structlog.make_filtering_bound_logger(severity),
     )
     return logger
-
-
-def log_warnings(logger: FilteringBoundLogger, warnings: Sequence[Problem]) -> None:
-    """What a configuration that was put into force will not do although it seems to (B8)."""
-    for warning in warnings[:MOST_WARNINGS]:
-        logger.warning("queue configuration", problem=str(warning))
-    left_out = len(warnings) - MOST_WARNINGS
-    if left_out > 0:
-        logger.warning("queue configuration", problem=f"{left_out} more warnings")

@@ -14,12 +14,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.config.loader import load
 from core.config.model import Configuration
 from core.config.problems import ConfigError
 from core.domain.allocation_ids import MOST_INSTANCES
@@ -38,7 +36,8 @@ from core.domain.commands import (
 from core.domain.effects import Effect, PreemptionDecided
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Outcome
-from core.domain.status import AskExplanation, EngineStatus
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
+from core.partition.what_if import WhatIf
 from core.service.callback_board import CallbackBoard, CallbackStream
 from core.service.callback_link import CallbackLink
 from core.service.callback_wire import Subscription
@@ -63,8 +62,6 @@ SHORTEST_WAIT_NS: Final = 1_000_000
 
 FAULT_WAIT_NS: Final = SECOND_NS
 """After a bug in a cycle nothing is tried before new input comes, or this has passed."""
-
-_RESOLVER_KEY: Final = "usergroupresolver"
 
 StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
 CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration
@@ -102,6 +99,7 @@ class ConfigurationChange:
 class _Call:
     command: CallCommand
     answer: asyncio.Future[ConfigurationChange]
+    configuration: Configuration | None = None
 
 
 _Item = _FromStream | _EndOfStream | _Turn | _Call
@@ -110,8 +108,7 @@ _Item = _FromStream | _EndOfStream | _Turn | _Call
 class PartitionRunner:
     """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can.
 
-    ``callbacks`` absent: a board of its own, to which nobody attaches. ``unavailable_resolvers``: types of resolver
-    that no configuration may ask for here, with the reason.
+    ``callbacks`` absent: a board of its own, to which nobody attaches.
     """
 
     def __init__(
@@ -125,7 +122,6 @@ class PartitionRunner:
         garbage: GarbageKeeper,
         callbacks: CallbackBoard | None = None,
         on_damage: Callable[[bool], None] = lambda damaged: None,
-        unavailable_resolvers: Mapping[str, str] = MappingProxyType({}),
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -138,7 +134,6 @@ class PartitionRunner:
         self._logger = logger
         self._garbage = garbage
         self._on_damage = on_damage
-        self._unavailable_resolvers = unavailable_resolvers
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._wake = asyncio.Event()
@@ -171,10 +166,13 @@ class PartitionRunner:
         """End *stream* once everything queued before is done."""
         await self._put(_Turn(partial(self._link.detach, stream, error)))
 
-    async def call(self, command: CallCommand) -> ConfigurationChange:
-        """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`."""
+    async def call(self, command: CallCommand, configuration: Configuration | None = None) -> ConfigurationChange:
+        """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`.
+
+        *configuration*: what its text says, if somebody has read it already.
+        """
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
-        await self._put(_Call(command, answer))
+        await self._put(_Call(command, answer, configuration))
         return await answer
 
     async def idle(self) -> None:
@@ -188,6 +186,28 @@ class PartitionRunner:
         """The engine as of now; no slice or command is under way when anybody else runs."""
         return self._engine.status(audited=audited)
 
+    @property
+    def rm_id(self) -> str:
+        """The registered resource manager; empty: none."""
+        return self._engine.rm_id
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """In force; ``None`` while nobody is registered."""
+        return self._engine.configuration
+
+    def what_if(self) -> WhatIf:
+        """The queues as of now, to try a configuration on."""
+        return self._engine.what_if()
+
+    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
+        """What limits a user in *partition* (bare or full name) now; ``None``: unknown."""
+        return self._engine.explain_user(full_partition_name(self._engine.rm_id, partition), user)
+
+    def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
+        """What bounds a queue of *partition* (bare or full name) now; ``None``: unknown."""
+        return self._engine.explain_queue(full_partition_name(self._engine.rm_id, partition), path)
+
     def explain(self, partition: str, key: str) -> AskExplanation | None:
         """Where an ask of *partition* (bare or full name) stands now; ``None``: unknown."""
         return self._engine.explain(full_partition_name(self._engine.rm_id, partition), key)
@@ -199,10 +219,6 @@ class PartitionRunner:
     def extra_config(self) -> Mapping[str, str]:
         """Extra settings in force."""
         return self._engine.extra_config
-
-    def read_configuration(self, text: str) -> Configuration:
-        """*text*, if it can be put into force here. Raises ``ConfigError``."""
-        return load(text, unavailable_resolvers=self._unavailable_resolvers)
 
     def stop(self) -> None:
         """Take nothing more, finish what is queued, and let :meth:`run` return."""
@@ -271,8 +287,9 @@ class PartitionRunner:
 
     def _call(self, call: _Call) -> None:
         try:
+            if call.configuration is not None and not isinstance(call.command, UnregisterManager):
+                self._engine.prepare(call.command.config, call.configuration)
             before = self._engine.checksum
-            self._refuse_unavailable(call.command)
             effects = self._apply(call.command)
             checksum = self._engine.checksum
             change = ConfigurationChange(checksum != before, checksum)
@@ -294,11 +311,6 @@ class PartitionRunner:
                 call.answer.set_result(change)
         self._callbacks.settled(self._engine.rm_id, self._engine.extra_config)
         self._link.follow()
-
-    def _refuse_unavailable(self, command: CallCommand) -> None:
-        """The engine takes any resolver, so that it can replay what others did; what does not work is refused here."""
-        if not isinstance(command, UnregisterManager) and _RESOLVER_KEY in command.config:
-            self.read_configuration(command.config)
 
     def _start_afresh(self) -> None:
         self._switchboard.registered(self._engine.rm_id)
@@ -368,7 +380,10 @@ class PartitionRunner:
         self._logger.debug("request entry ignored", rm_id=self._engine.rm_id, item=item, cause=str(cause))
 
     def _log_preemption(self, decided: PreemptionDecided) -> None:
-        log = self._logger.info if decided.outcome is Outcome.TRIGGERED else self._logger.debug
+        tell = decided.outcome is Outcome.TRIGGERED or (
+            decided.kind == "quota" and decided.outcome is not Outcome.NOTHING_TO_DO
+        )
+        log = self._logger.info if tell else self._logger.debug
         log(
             "preemption decided",
             partition=decided.partition,

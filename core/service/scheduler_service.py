@@ -19,7 +19,7 @@ from si.v1 import si_pb2 as si
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.commands import UpdateApplications
-from core.service.logs import log_warnings
+from core.service.configuring import Configurator
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.lookups import GroupLookups
 from core.service.rpc import Context, Handler, Requests, bidirectional, end, parse, unary
@@ -34,24 +34,24 @@ RESPONSE_LIMIT: Final = MESSAGE_LIMIT // 2
 
 
 class SchedulerService:
-    """The four calls. ``default_config``: queue configuration of a manager that registers with none."""
+    """The four calls."""
 
     def __init__(
         self,
         runner: PartitionRunner,
         switchboard: Switchboard,
+        configurator: Configurator,
         *,
         lookups: GroupLookups,
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
-        default_config: str = "",
     ) -> None:
         self._runner = runner
         self._lookups = lookups
+        self._configurator = configurator
         self._switchboard = switchboard
         self._metrics = metrics
         self._logger = logger
-        self._default_config = default_config
         self._decoder = Decoder()
         encoder = Encoder()
         self._decode: dict[Kind, tuple[type[Message], Callable[[Any], Iterator[StreamCommand]]]] = {
@@ -76,17 +76,7 @@ class SchedulerService:
 
     async def _register(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse:
         """protocol.md 5.1."""
-        if not request.config:
-            request.config = self._default_config
-        change = await self._runner.call(self._decoder.registration(request))
-        self._logger.info(
-            "resource manager registered",
-            rm_id=request.rmID,
-            version=request.version,
-            policy_group=request.policyGroup,
-            checksum=change.checksum,
-        )
-        log_warnings(self._logger, self._runner.read_configuration(request.config).warnings)
+        await self._configurator.register(self._decoder.registration(request))
         return si.RegisterResourceManagerResponse()
 
     def _stream_of(self, kind: Kind) -> Callable[[Requests, Context], Any]:

@@ -8,10 +8,10 @@ is cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -22,12 +22,15 @@ from kornel.v1 import callback_pb2, configuration_pb2, manager_pb2, status_pb2, 
 from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
+from core.domain.effects import EventRecorded
 from core.service.addresses import stays_on_this_machine
 from core.service.callback_board import CallbackBoard
 from core.service.callback_service import CallbackService
 from core.service.clock import SECOND_NS, Clock, ManualClock
 from core.service.clock_service import TestClockService
+from core.service.configuration_file import ConfigurationFile
 from core.service.configuration_service import ConfigurationService
+from core.service.configuring import Configurator
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.manager_service import ManagerService
@@ -48,6 +51,9 @@ _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_na
 _MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
 _TEST_CLOCK: Final = test_clock_pb2.DESCRIPTOR.services_by_name["TestClockService"].full_name
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+
+CONFIGURATION_FILE: Final = "kornel.v1.Configuration"
+"""Health of the configuration file: NOT_SERVING while it says something that cannot be used."""
 
 HEALTH_PATIENCE_S: Final = 1.0
 """A health watcher that does not read must not hold up whoever changes the status."""
@@ -79,6 +85,7 @@ class ServerSettings:
     """``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
 
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
+    ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
     ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
     """
@@ -86,6 +93,8 @@ class ServerSettings:
     address: str
     version: str
     default_config: str = ""
+    config_file: Path | None = None
+    watch: bool = False
     ready_file: Path | None = None
     grace_s: float = 5.0
     queue_limit: int = QUEUE_LIMIT
@@ -132,11 +141,25 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
-            unavailable_resolvers=sources.unavailable,
         )
         self._lookups = GroupLookups(
             sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
         )
+        self._configurator = Configurator(
+            self._runner,
+            clock=clock,
+            logger=logger,
+            garbage=garbage,
+            default=settings.default_config,
+            on_problem=self._on_file_problem,
+            unavailable_resolvers=sources.unavailable,
+        )
+        self._file: ConfigurationFile | None = None
+        if settings.config_file is not None:
+            self._file = ConfigurationFile(
+                settings.config_file, settings.default_config, self._configurator, clock=clock, logger=logger
+            )
+        self._reading: set[asyncio.Task[None]] = set()
         self._health = health_aio.HealthServicer()
         self._services: tuple[str, ...] = ()
         self._health_changes: set[asyncio.Task[None]] = set()
@@ -155,6 +178,10 @@ class KornelServer:
         self._running = asyncio.create_task(self._runner.run(), name="partition")
         await server.start()
         await self._set_health(serving=True)
+        if self._file is not None:
+            await self._set_file_health(good=True)
+            if self._settings.watch:
+                self._read_file(self._file.watch())
         self._logger.info("serving", address=self.address, version=self._settings.version)
         if self._settings.ready_file is not None:
             _write_whole(self._settings.ready_file, self.address)
@@ -172,10 +199,20 @@ class KornelServer:
         await self.stop()
         return not died
 
+    def reload(self) -> None:
+        """Read the configuration file again, if there is one, and follow it."""
+        if self._file is None:
+            self._logger.warning("asked to read the configuration file again, but the core was given none")
+        else:
+            self._read_file(self._file.reload())
+
     async def stop(self) -> None:
         """Go down in the order this module states."""
         assert self._server is not None
         assert self._running is not None
+        for reading in self._reading:
+            reading.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
         await self._quietly(self._health.enter_graceful_shutdown())
         # Asked for first, because from here on gRPC takes no new call while the old ones are being ended.
         down = asyncio.create_task(self._server.stop(self._settings.grace_s))
@@ -196,17 +233,16 @@ class KornelServer:
         self._log_summary()
 
     def _add_services(self, server: grpc.aio.Server) -> None:
-        config = self._settings.default_config
         services: dict[str, dict[str, Handler]] = {
             _SCHEDULER: SchedulerService(
                 self._runner,
                 self._switchboard,
+                self._configurator,
                 lookups=self._lookups,
                 metrics=self._metrics,
                 logger=self._logger,
-                default_config=config,
             ).handlers(),
-            _CONFIGURATION: ConfigurationService(self._runner, logger=self._logger, default_config=config).handlers(),
+            _CONFIGURATION: ConfigurationService(self._configurator, logger=self._logger).handlers(),
             _CALLBACKS: CallbackService(
                 self._runner,
                 self._callbacks,
@@ -217,6 +253,7 @@ class KornelServer:
             _STATUS: StatusService(
                 self._runner,
                 self._callbacks,
+                self._configurator,
                 metrics=self._metrics,
                 logger=self._logger,
                 clock=self._clock,
@@ -241,14 +278,29 @@ class KornelServer:
             await asyncio.sleep(0.005)
 
     def _on_damage(self, damaged: bool) -> None:
-        change = asyncio.create_task(self._set_health(serving=not damaged))
-        self._health_changes.add(change)
-        change.add_done_callback(self._health_changes.discard)
+        self._change_health(self._set_health(serving=not damaged))
+
+    def _on_file_problem(self, problem: str) -> None:
+        self._change_health(self._set_file_health(good=not problem))
+        said = f"configuration file not applied: {problem}" if problem else "configuration file is good again"
+        self._callbacks.deliver([_event_of_root(self._clock.now_ns(), said)])
+
+    def _change_health(self, change: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(change)
+        self._health_changes.add(task)
+        task.add_done_callback(self._health_changes.discard)
+
+    def _read_file(self, reading: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(reading)
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _set_file_health(self, *, good: bool) -> None:
+        await self._quietly(self._health.set(CONFIGURATION_FILE, _serving(good)))
 
     async def _set_health(self, *, serving: bool) -> None:
-        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for service in ("", *self._services):
-            await self._quietly(self._health.set(service, status))
+            await self._quietly(self._health.set(service, _serving(serving)))
 
     async def _quietly(self, change: Awaitable[None]) -> None:
         try:
@@ -270,6 +322,16 @@ class KornelServer:
             preemptions=sum(partition.preemptions for partition in partitions),
             **self._metrics.as_dict(),
         )
+
+
+def _event_of_root(at_ns: int, message: str) -> EventRecorded:
+    """The event history knows no configurations; what concerns all queues is told of the root."""
+    record = si_pb2.EventRecord
+    return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, message)
+
+
+def _serving(well: bool) -> Any:
+    return health_pb2.HealthCheckResponse.SERVING if well else health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def _listen(server: grpc.aio.Server, address: str) -> str:

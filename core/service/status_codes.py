@@ -11,6 +11,10 @@
     ResyncRequired                FAILED_PRECONDITION   the caller: register again
     ManagerGone                   FAILED_PRECONDITION   the caller: register again
     UnknownPartition, UnknownAsk  NOT_FOUND             the caller
+    UnknownQueue, UnknownUser     NOT_FOUND             the caller
+    UnknownVersion                NOT_FOUND             the caller
+    VersionNotApplied             FAILED_PRECONDITION   the caller: another version
+    NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
     InvalidRequest                INVALID_ARGUMENT      the caller
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
     anything else                 INTERNAL              us: it is a bug
@@ -69,6 +73,26 @@ class UnknownPartition(ServiceError):
     """Asked about a partition that does not exist."""
 
 
+class UnknownQueue(ServiceError):
+    """Asked about a queue that does not exist."""
+
+
+class UnknownUser(ServiceError):
+    """Asked about a user that has no application and no limit."""
+
+
+class UnknownVersion(ServiceError):
+    """Asked for a configuration that is not kept."""
+
+
+class VersionNotApplied(ServiceError):
+    """Asked to go back to a configuration that never was in force."""
+
+
+class NothingRegistered(ServiceError):
+    """Asked about the configuration in force while nobody is registered."""
+
+
 class UnknownAsk(ServiceError):
     """Asked about an ask or allocation that does not exist."""
 
@@ -104,6 +128,11 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     ManagerGone: grpc.StatusCode.FAILED_PRECONDITION,
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
+    UnknownQueue: grpc.StatusCode.NOT_FOUND,
+    UnknownUser: grpc.StatusCode.NOT_FOUND,
+    UnknownVersion: grpc.StatusCode.NOT_FOUND,
+    VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,
+    NothingRegistered: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownAsk: grpc.StatusCode.NOT_FOUND,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     EngineFault: grpc.StatusCode.INTERNAL,

@@ -11,13 +11,14 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.partition_names import full_partition_name
 from core.domain.resources import Resources, clamp
-from core.domain.status import PartitionStatus, QueueStatus, UserStatus
+from core.domain.status import Bound, LimitLevel, PartitionStatus, QueueExplanation, QueueLevel, QueueStatus, UserStatus
 from core.service.callback_board import CallbackBoard, NoStateDump
 from core.service.clock import Clock
+from core.service.configuring import Configurator
 from core.service.metrics import ServiceMetrics
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
-from core.service.status_codes import UnknownAsk, UnknownPartition
+from core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue, UnknownUser
 
 
 class StatusService:
@@ -27,6 +28,7 @@ class StatusService:
         self,
         runner: PartitionRunner,
         callbacks: CallbackBoard,
+        configurator: Configurator,
         *,
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
@@ -35,6 +37,7 @@ class StatusService:
     ) -> None:
         self._runner = runner
         self._callbacks = callbacks
+        self._configurator = configurator
         self._metrics = metrics
         self._logger = logger
         self._clock = clock
@@ -44,9 +47,32 @@ class StatusService:
         """The calls by method name."""
         return {
             "GetStatus": unary(pb.GetStatusRequest, self._get, self._logger),
+            "ExplainUser": unary(pb.ExplainUserRequest, self._explain_user, self._logger),
+            "ExplainQueue": unary(pb.ExplainQueueRequest, self._explain_queue, self._logger),
             "ExplainAsk": unary(pb.ExplainAskRequest, self._explain, self._logger),
             "GetStateDump": unary(pb.GetStateDumpRequest, self._dump, self._logger),
         }
+
+    async def _explain_user(self, request: pb.ExplainUserRequest) -> pb.ExplainUserResponse:
+        """config.md 10.3."""
+        found = self._runner.explain_user(request.partition, request.user)
+        if found is None:
+            where = f"partition {request.partition or 'default'!r}"
+            raise UnknownUser(f"user {request.user!r} has neither applications nor limits in {where}")
+        return pb.ExplainUserResponse(
+            user=found.user,
+            used=_amounts(found.used),
+            application_count=found.applications,
+            levels=[_limit_level(level) for level in found.levels],
+            tightest=_bound(found.tightest) if found.tightest is not None else None,
+        )
+
+    async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
+        """config.md 7.3."""
+        found = self._runner.explain_queue(request.partition, request.path)
+        if found is None:
+            raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
+        return _explanation(found)
 
     async def _explain(self, request: pb.ExplainAskRequest) -> pb.ExplainAskResponse:
         found = self._runner.explain(request.partition, request.allocation_key)
@@ -93,6 +119,8 @@ class StatusService:
             rm_id=status.rm_id,
             core_version=self._version,
             configuration_checksum=status.checksum,
+            configuration_version=self._configurator.in_force,
+            configuration_problem=self._configurator.problem,
             unrouted_entries=status.unrouted,
             partitions=[_partition(partition, with_queues=not request.omit_queues) for partition in partitions],
         )
@@ -148,7 +176,50 @@ def _queue(queue: QueueStatus) -> pb.QueueStatus:
         preempted=_amounts(queue.preempted),
         application_count=queue.applications,
         priority=queue.priority,
+        quota_preemption_start_ns=queue.quota_due_ns,
+        quota_preemption_running=queue.quota_running,
     )
+
+
+def _explanation(found: QueueExplanation) -> pb.ExplainQueueResponse:
+    return pb.ExplainQueueResponse(
+        path=found.path,
+        leaf=found.leaf,
+        state="Draining" if found.draining else "Active",
+        levels=[_level(level) for level in found.levels],
+        headroom=_amounts(found.headroom),
+        bounds=[_bound(bound) for bound in found.bounds],
+        tightest=_bound(found.tightest) if found.tightest is not None else None,
+    )
+
+
+def _level(level: QueueLevel) -> pb.QueueLevel:
+    return pb.QueueLevel(
+        path=level.path,
+        guaranteed=_amounts(level.guaranteed),
+        max=_amounts(level.max),
+        used=_amounts(level.used),
+        pending=_amounts(level.pending),
+        preempting=_amounts(level.preempting),
+        headroom=_amounts(level.headroom),
+    )
+
+
+def _limit_level(level: LimitLevel) -> pb.LimitLevel:
+    return pb.LimitLevel(
+        path=level.path,
+        kind=level.kind,
+        name=level.name,
+        max=_amounts(level.max),
+        used=_amounts(level.used),
+        headroom=_amounts(level.headroom),
+        application_count=level.applications,
+        max_applications=level.max_applications,
+    )
+
+
+def _bound(bound: Bound) -> pb.QueueBound:
+    return pb.QueueBound(type=bound.type, path=bound.path, left=clamp(bound.left), max=clamp(bound.max))
 
 
 def _amounts(resources: Resources) -> dict[str, int]:

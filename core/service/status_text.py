@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus, UserStatus
+
+from core.service.text_table import amounts_text, table
 
 
 def render_status(status: GetStatusResponse) -> str:
     """Several lines: the core, then each partition with its queues."""
     lines = [
         f"core {status.core_version}, resource manager {status.rm_id or 'none'}",
-        f"configuration {status.configuration_checksum or 'none'}",
+        f"configuration {_configuration(status)}",
     ]
+    if status.configuration_problem:
+        lines.append(f"configuration file not applied: {status.configuration_problem}")
     for partition in status.partitions:
         lines += ["", *_partition(partition)]
     return "\n".join(lines)
+
+
+def _configuration(status: GetStatusResponse) -> str:
+    if not status.configuration_checksum:
+        return "none"
+    return f"{status.configuration_checksum}, version {status.configuration_version}"
 
 
 def render_explanation(key: str, ask: ExplainAskResponse) -> str:
@@ -25,7 +35,7 @@ def render_explanation(key: str, ask: ExplainAskResponse) -> str:
     lines = [f"{key}: {ask.state}{where}", f"application {ask.application_id}, queue {ask.queue}"]
     if ask.failures:
         rows = [(f"{failure.count}x", _time(failure.last_ns), failure.message) for failure in ask.failures]
-        lines += ["", *_table([("count", "last", "not placed because"), *rows])]
+        lines += ["", *table([("count", "last", "not placed because"), *rows])]
     return "\n".join(lines)
 
 
@@ -39,7 +49,7 @@ def _partition(partition: PartitionStatus) -> Iterator[str]:
         f"  {partition.node_count} nodes, {partition.pending_ask_count} asks pending,"
         f" {partition.allocation_count} allocations, {partition.reservation_count} reservations"
     )
-    yield f"  total {_amounts(partition.total)}"
+    yield f"  total {amounts_text(partition.total)}"
     yield (
         f"  preemption: {partition.preemption_triggered} of {partition.preemption_attempts} attempts triggered;"
         f" {partition.law_violations} of {partition.law_checks} law checks failed"
@@ -48,7 +58,7 @@ def _partition(partition: PartitionStatus) -> Iterator[str]:
         yield f"  {partition.invariant_violations} accounting checks failed"
     if partition.queues:
         yield ""
-        yield from _table(
+        yield from table(
             [
                 ("queue", "apps", "used", "pending", "guaranteed", "max", "preempted"),
                 *(_queue(queue) for queue in partition.queues),
@@ -56,30 +66,20 @@ def _partition(partition: PartitionStatus) -> Iterator[str]:
         )
     if partition.users:
         yield ""
-        yield from _table([("user", "apps", "used"), *(_user(user) for user in partition.users)])
+        yield from table([("user", "apps", "used"), *(_user(user) for user in partition.users)])
 
 
 def _user(user: UserStatus) -> tuple[str, ...]:
-    return (user.user, str(user.application_count), _amounts(user.used))
+    return (user.user, str(user.application_count), amounts_text(user.used))
 
 
 def _queue(queue: QueueStatus) -> tuple[str, ...]:
     return (
         queue.path + ("" if queue.state == "Active" else f" ({queue.state.lower()})"),
         str(queue.application_count),
-        _amounts(queue.used),
-        _amounts(queue.pending),
-        _amounts(queue.guaranteed),
-        _amounts(queue.max),
+        amounts_text(queue.used),
+        amounts_text(queue.pending),
+        amounts_text(queue.guaranteed),
+        amounts_text(queue.max),
         str(queue.preempted_allocations),
     )
-
-
-def _amounts(amounts: Mapping[str, int]) -> str:
-    return " ".join(f"{name}={amounts[name]}" for name in sorted(amounts)) or "-"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

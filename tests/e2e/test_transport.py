@@ -505,6 +505,30 @@ class TestOtherServices:
         assert status.partitions[0].total["vcore"] == largest
         assert status.partitions[0].queues[0].max["vcore"] == largest
 
+    async def test_a_lowered_max_is_enforced_over_the_wire(self, core: Core) -> None:
+        """The status tells when it will be, then one message lists the victims, then the status tells no more."""
+
+        def config(most: int) -> str:
+            queue = f"{{name: a, properties: {{quota.preemption.delay: 60s}}, resources: {{max: {{vcore: {most}m}}}}}}"
+            root = f"{{name: root, submitacl: '*', queues: [{queue}]}}"
+            return f"partitions: [{{name: default, preemption: {{quotapreemptionenabled: true}}, queues: [{root}]}}]"
+
+        await core.register(config=config(100))
+        stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
+        async with three_streams(core) as (nodes, applications, allocations):
+            await with_application(nodes, applications)
+            await allocations.send(allocation_request(*(ask(f"k{number}", vcore=10) for number in range(3))))
+            await allocations.entries(3)
+            update = configuration_pb2.UpdateConfigurationRequest(rm_id="rm-1", config=config(10))
+            await stub.UpdateConfiguration(update, timeout=PATIENCE_S)
+            queue = (await status_of(core)).partitions[0].queues[1]
+            assert queue.quota_preemption_start_ns == core.clock.now_ns() + 60 * SECOND_NS
+            core.clock.advance(60 * SECOND_NS)
+            released = list((await allocations.receive()).released)
+        assert [entry.allocationKey for entry in released] == ["k0", "k1"]
+        assert {entry.terminationType for entry in released} == {si.PREEMPTED_BY_SCHEDULER}
+        assert not (await status_of(core)).partitions[0].queues[1].HasField("quota_preemption_start_ns")
+
     async def test_configuration_update(self, reg: Core) -> None:
         """A valid text replaces the queues, the same text changes nothing, both answer the checksum (case 15)."""
         stub = configuration_pb2_grpc.ConfigurationServiceStub(reg.channel)

@@ -58,8 +58,14 @@ KEYS: Final = tuple(f"k{number}" for number in range(40))
 JUMPS_NS: Final = (SECOND // 10, SECOND, 2 * SECOND, 16 * SECOND, 31 * SECOND, 700 * SECOND, 3700 * SECOND)
 
 
-def configuration(variant: int) -> str:
-    """One of a few configurations of the same leaves. Some leave the last one to be made by placement."""
+def configuration(variant: int, *, quota: bool = True) -> str:
+    """One of a few configurations of the same leaves. Some leave the last one to be made by placement.
+
+    With *quota* some of them enforce maxima by preemption, which differ from one to the next.
+    """
+    enforced = str(quota and variant % 3 > 0).lower()
+    delay = f"quota.preemption.delay: {3 + variant % 2}s, quota.preemption.miss: '{variant % 4 * 20}'"
+    timer = ("reset", "adjust")[variant // 2 % 2]
     policy = ("fifo", "fair")[variant % 2]
     nodes = ("fair", "binpacking")[variant // 2 % 2]
     mode = ("reach", "strict")[variant // 4 % 2]
@@ -69,25 +75,28 @@ def configuration(variant: int) -> str:
 partitions:
   - name: default
     nodesortpolicy: {{type: {nodes}}}
-    preemption: {{guaranteemode: {mode}, cycle: {{interval_ms: 1000, limit: 0.5, batch: 3}}}}
+    preemption:
+      guaranteemode: {mode}
+      quotapreemptionenabled: {enforced}
+      cycle: {{interval_ms: 1000, limit: 0.5, batch: 3}}
     placementrules: [{{name: provided, create: true}}]
     queues:
       - name: root
         submitacl: "*"
-        properties: {{preemption.delay: 2s}}
+        properties: {{preemption.delay: 2s, {delay}, quota.preemption.timer: {timer}}}
         childtemplate: {{resources: {{guaranteed: {{vcore: 3m}}, max: {{memory: {18 + variant % 3}}}}}}}
         queues:
           - name: p
-            resources: {{guaranteed: {{vcore: 16m, memory: 16}}, max: {{vcore: 24m}}}}
+            resources: {{guaranteed: {{vcore: 16m, memory: 16}}, max: {{vcore: {24 - variant % 4}m}}}}
             queues:
               - name: a
                 resources: {{guaranteed: {{vcore: 14m, memory: 12}}}}
                 properties: {{application.sort.policy: {policy}}}
               - name: b
-                resources: {{max: {{vcore: 20m, memory: 20}}}}
+                resources: {{max: {{vcore: {20 - variant % 7 * 2}m, memory: 20}}}}
                 properties: {{priority.offset: "{variant % 3}"}}
           - name: q
-            resources: {{guaranteed: {{vcore: 15m}}}}
+            resources: {{guaranteed: {{vcore: 6m}}, max: {{vcore: {24 - variant % 8 * 2}m}}}}
             properties: {{preemption.policy: {fence}, application.sort.policy: {policy}}}
           {listed}
 """
@@ -139,7 +148,7 @@ class Shim:
 
     def configured(self, variant: int) -> str:
         """The configuration to register with, or to change to."""
-        return configuration(variant % 24)
+        return configuration(variant % 24, quota=self._preemption)
 
     def owned(self, application_id: str, queue: str, number: int) -> ApplicationSpec:
         """An application to add; the number may choose whose it is."""
@@ -247,7 +256,7 @@ class Shim:
             required_node=pick(NODES, required // 30) if required % 30 == 0 else "",
             task_group=pick(("g", "h"), traits // 540) if in_gang else "",
             placeholder=placeholder,
-            legacy=in_gang and traits % 2 == 0,
+            legacy=in_gang and not node_id and traits % 2 == 0,
         )
 
     def _ask(self, numbers: list[int]) -> None:
@@ -283,7 +292,7 @@ class Shim:
         key = pick(pending, numbers[0])
         known = self.state.requests[key]
         node_id = pick(sorted(self.nodes), numbers[1])
-        spec = known.spec._replace(node_id=node_id, resources=known.shape.resources)
+        spec = known.spec._replace(node_id=node_id, resources=known.shape.resources, legacy=False)
         self._send(UpdateAllocations(RM, (spec,)))
         assert self.requests[key] == node_id
 

@@ -8,7 +8,7 @@ Input lines are a directive, names and ``option=value`` pairs; amounts are base 
 (``vcore=1000``) or in braces (``max={vcore=1000}``). ``at=12s`` on any line moves the clock there first. A line that
 starts with ``+`` belongs to the same request as the line before.
 
-    partition NAME nodesort=binpacking weights={..} guaranteemode=strict preemption=off limit=0.5 batch=2
+    partition NAME nodesort=binpacking weights={..} guaranteemode=strict preemption=off quota=on limit=0.5 batch=2
     queue PATH guaranteed={..} max={..} parent maxapplications=N PROPERTY=VALUE
     limit PATH users=U,* groups=G,* max={..} apps=N                   one entry of the queue's limits
     yaml TEXT                         the whole configuration, in one line of flow style
@@ -255,6 +255,8 @@ class Configuration:
         preemption: dict[str, Any] = {}
         if "preemption" in options:
             preemption["enabled"] = options["preemption"] != "off"
+        if "quota" in options:
+            preemption["quotapreemptionenabled"] = options["quota"] == "on"
         if "guaranteemode" in options:
             preemption["guaranteemode"] = options["guaranteemode"]
         cycle = {name: json.loads(options[name]) for name in ("limit", "batch", "interval_ms") if name in options}
@@ -638,7 +640,7 @@ def _application(line: Line) -> ApplicationSpec:
 def describe(effects: Sequence[Effect]) -> list[str]:
     """Effects, one line each."""
     preemptors = {
-        (victim.application_id, victim.key): effect.key
+        (victim.application_id, victim.key): effect.key or effect.queue
         for effect in effects
         if isinstance(effect, PreemptionDecided)
         for victim in effect.victims
@@ -676,6 +678,8 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             return f"may {key} run on {node_id} without {','.join(victims)} start={start}"
         case SchedulingFailed(key=key):
             return f"scale up for {key}"
+        case PreemptionDecided(kind="quota", queue=queue, outcome=outcome, detail=detail):
+            return f"enforce {queue} {outcome}: {detail}"
         case PreemptionDecided(outcome=Outcome.TRIGGERED, key=key, node_id=node_id):
             return f"reserve {node_id} for={key}"
         case PreemptionDecided(key=key, outcome=outcome):
@@ -720,6 +724,7 @@ def _show_queue(state: PartitionState, path: str, fields: list[str]) -> str:
         "running": lambda: queue.running,
         "allocating": lambda: len(queue.allocating),
         "sort": lambda: queue.properties.sort_policy,
+        "due": lambda: f"{due_ns / 10**9:g}s" if (due_ns := state.enforcement.armed.get(queue)) is not None else "-",
         "victims": lambda: queue.properties.preemption_policy,
     }
     return f"queue {path} {_fields(known, fields, 'used pending')}"
@@ -806,11 +811,15 @@ def _show_request(state: PartitionState, key: str, fields: list[str]) -> str:
         "rearms": lambda: request.rearms,
         "missed": lambda: request.missed,
         "held": lambda: request.held_on.node_id if request.held_on is not None else "-",
-        "failures": lambda: (
-            "; ".join(f"{f.message} x{f.times}" for f in request.failures.recent_first()) if request.failures else "-"
-        ),
+        "failures": lambda: _failures(request),
     }
     return f"request {key} {_fields(known, fields, 'node')}"
+
+
+def _failures(request: Allocation) -> str:
+    """Why it was not placed, each with how often."""
+    noted = request.failures.recent_first() if request.failures is not None else ()
+    return ", ".join(f"{entry.message} x{entry.times}" for entry in noted) or "-"
 
 
 def _waiting_room(state: PartitionState, request: Allocation) -> str:
@@ -828,6 +837,8 @@ def _waiting_room(state: PartitionState, request: Allocation) -> str:
         for account in queue.accounts.values():
             if any(groups is room for groups in account.parked.values()):
                 return f"{account.kind}:{account.name}@{queue.path}"
+    if room is request.application.backoff_room:
+        return "back-off"
     gate = request.application.held_at
     if gate is not None and room is request.application.held_groups:
         where = gate.path if isinstance(gate, Queue) else f"{gate.kind}:{gate.name}@{gate.queue.path}"

@@ -12,7 +12,7 @@ from core.model.applications import Application
 from core.model.task_groups import TaskGroup
 from core.partition.findings import Broken
 from core.partition.state import PartitionState
-from core.partition.waiting import UNSERVED
+from core.partition.waiting import UNSERVED, refused_asks
 
 
 def check(state: PartitionState) -> Iterator[Broken]:
@@ -21,6 +21,7 @@ def check(state: PartitionState) -> Iterator[Broken]:
         for task_group in application.task_groups.values():
             yield from _check_task_group(state, application, task_group)
             looked_at = application in state.gangs or application in state.gangs_without_room
+            looked_at = looked_at or any(ask.inquiry is not None or ask.pause_until_ns for ask in task_group.asks)
             if task_group.asks and task_group.free and not looked_at and application.state not in UNSERVED:
                 yield Broken("10.3", application.application_id, f"nobody looks at what waits in {task_group.name}")
     for key, request in state.requests.items():
@@ -38,7 +39,7 @@ def _check_task_group(state: PartitionState, application: Application, task_grou
     free = {placeholder for placeholder in held if not placeholder.released and not placeholder.preempted}
     if free != set(task_group.free):
         yield Broken("I10", where, f"free placeholders are {free}, kept are {set(task_group.free)}")
-    refused = {ask for asks in state.refused.values() for ask in asks}
+    refused = set(refused_asks(state))
     replaceable = {
         ask
         for ask in asks
@@ -60,6 +61,9 @@ def _belongs(request: Allocation, task_group: TaskGroup) -> bool:
 def _check_links(state: PartitionState, key: str, request: Allocation) -> Iterator[Broken]:
     """Both halves name each other, and only the real one is charged ahead of time, on another node."""
     placeholder, real = request.replaces, request.replaced_by
+    courted = request.courts
+    if courted is not None and (courted.courted_by is not request or request.inquiry is None):
+        yield Broken("10.3", key, "waits for the shim's answer about a placeholder that does not know it")
     if real is not None and (real.replaces is not request or not request.released or request.node is None):
         yield Broken("10.3", key, "linked to a real ask that does not know it, or not told to leave")
     if placeholder is None:

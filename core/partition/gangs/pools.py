@@ -9,6 +9,7 @@ from __future__ import annotations
 from core.model.allocations import Allocation
 from core.model.task_groups import TaskGroup
 from core.partition import preempting
+from core.partition.gangs import approval
 from core.partition.state import PartitionState
 from core.partition.waiting import dequeue, enqueue
 
@@ -47,6 +48,8 @@ def _settle(state: PartitionState, task_group: TaskGroup) -> None:
     if task_group.open:
         return
     for ask in task_group.asks.ordered():
+        if ask.courts is not None:
+            approval.withdraw(state, ask)
         dequeue(state, ask)
         enqueue(state, ask)
         preempting.watch(state, ask)

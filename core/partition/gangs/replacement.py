@@ -46,25 +46,27 @@ class Choice(NamedTuple):
 
 MayStay = Callable[[PartitionState, Allocation, Node], bool]
 FindOther = Callable[[PartitionState, Allocation, Node], Node | None]
+Settle = Callable[[PartitionState, Pair, int], None]
 
 
 def may_stay(_state: PartitionState, ask: Allocation, own: Node) -> bool:
     """Whether *ask* may run on *own*, the node of the placeholder it matches."""
+    if ask.refused is not None and own.node_id in ask.refused:
+        return False
     return ask.spec.required_node in ("", own.node_id)
 
 
 def find_other_node(state: PartitionState, ask: Allocation, own: Node) -> Node | None:
     """The first open node in order, other than the placeholder's *own*, that has room for *ask* and may take it."""
     pairs = ask.shape.pairs
+    refused = ask.refused or {}
     if ask.spec.required_node:
         required = state.nodes.get(ask.spec.required_node)
         if required is None or required is own or required not in state.node_order:
             return None
-        return required if required.fits(pairs) else None
-    first = state.node_order.first_fit(pairs)
-    if first is not own:
-        return first
-    return next((node for node in state.node_order if node is not own and node.fits(pairs)), None)
+        return required if required.fits(pairs) and required.node_id not in refused else None
+    fitting = state.node_order.fitting(pairs)
+    return next((node for node in fitting if node is not own and node.node_id not in refused), None)
 
 
 def serve(
@@ -74,10 +76,12 @@ def serve(
     *,
     stays: MayStay = may_stay,
     elsewhere: FindOther = find_other_node,
+    settle: Settle | None = None,
 ) -> int:
     """Serve applications in turn until nothing matches, or *budget* decisions are made. Returns how many were.
 
-    After each pair the turn is worked out again, as if every pair had its own cycle.
+    After each pair the turn is worked out again, as if every pair had its own cycle. *settle* does what a pair needs
+    that was found: by default it is linked at once.
     """
     turns = _Turns(state)
     spent = 0
@@ -86,7 +90,7 @@ def serve(
         if application is None:
             break
         choice = choose(state, application, stays=stays, elsewhere=elsewhere)
-        spent += _apply(state, choice, now_ns)
+        spent += _apply(state, choice, settle or commit, now_ns)
         if choice.pair is not None:
             turns.served(application)
             continue
@@ -111,9 +115,11 @@ def choose(
         return Choice((), None, without_room)
     for ask in _asks(application):
         assert ask.pool is not None, "only asks of a pool come here"
+        if ask.inquiry is not None:
+            continue
         matching: Allocation | None = None
         for placeholder in _in_order(ask.pool.free):
-            if placeholder in too_small:
+            if placeholder in too_small or placeholder.courted_by is not None:
                 continue
             if is_larger(ask, placeholder):
                 too_small[placeholder] = None
@@ -154,12 +160,12 @@ def is_larger(ask: Allocation, placeholder: Allocation) -> bool:
     return any(amount > held.get(t, 0) for t, amount in ask.shape.pairs)
 
 
-def _apply(state: PartitionState, choice: Choice, now_ns: int) -> int:
+def _apply(state: PartitionState, choice: Choice, settle: Settle, now_ns: int) -> int:
     if choice.too_small:
         placeholders.dismiss(state, choice.too_small, "smaller than the real ask of its task group")
     if choice.pair is None:
         return len(choice.too_small)
-    commit(state, choice.pair, now_ns)
+    settle(state, choice.pair, now_ns)
     return len(choice.too_small) + 1
 
 

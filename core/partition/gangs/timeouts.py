@@ -8,7 +8,7 @@ from core.domain.application_states import AppEvent, AppState
 from core.domain.commands import TerminationType
 from core.domain.effects import AskReleased
 from core.model.applications import Application
-from core.partition import lifecycle, placement, preempting, removal
+from core.partition import lifecycle, placement, preempting, removal, vetting
 from core.partition.gangs import handshake, placeholders
 from core.partition.state import PartitionState
 
@@ -52,6 +52,7 @@ def _give_up(state: PartitionState, application: Application, now_ns: int) -> No
 def _stand_down(state: PartitionState, application: Application) -> None:
     """A failing application begins nothing and holds nothing back: replacements, reservations and claims end."""
     for ask in list(application.asks.values()):
+        vetting.cancel(state, ask)
         if ask.replaces is not None:
             handshake.undo(state, ask)
         if ask.reservation is not None:

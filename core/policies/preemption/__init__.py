@@ -1,4 +1,4 @@
-"""Who goes, so that an ask gets what its queue is guaranteed: pure planners, one module a policy.
+"""Who goes, and for what: pure planners, one module a kind of preemption.
 
 A planner reads the partition and returns a :class:`~core.policies.preemption.plan.PreemptionPlan` or a
 :class:`~core.policies.preemption.plan.Refusal`; it marks nothing and sends nothing.
@@ -16,4 +16,8 @@ solve           the victims of one pool: first come, else an exact search, then 
 search          the node, by the solution key
 predicates      what the shim says about it
 =============== ===============================================================================================
+
+Room on a node that an ask must run on (C) is :mod:`.required_node`. A lowered max (D) is enforced by :mod:`.quota`,
+which asks :mod:`.quota_shares` what each leaf has to bear and :mod:`.quota_victims` who goes; :mod:`.quota_timer` says
+when.
 """

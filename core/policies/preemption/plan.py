@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from core.domain.reasons import Outcome
@@ -44,3 +44,20 @@ class Refusal:
 
     outcome: Outcome
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaPlan:
+    """Mark *victims* so that *queue* comes down towards its max (preemption.md D). Amounts by type index.
+
+    ceilings  the max that is enforced
+    target    what has to be freed, each > 0, as far as guarantees allow any to go; empty: nothing is to be done
+    unmet     what of it the victims leave; types with nothing left over are left out
+    """
+
+    queue: Queue
+    ceilings: Mapping[int, int]
+    target: Mapping[int, int]
+    victims: tuple[Allocation, ...]
+    unmet: Mapping[int, int]
+    outcome: Outcome

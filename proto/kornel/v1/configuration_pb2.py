@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkornel/v1/configuration.proto\x12\tkornel.v1\"\xd3\x01\n\x1aUpdateConfigurationRequest\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x14\n\x0cpolicy_group\x18\x02 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x03 \x01(\t\x12L\n\x0c\x65xtra_config\x18\x04 \x03(\x0b\x32\x36.kornel.v1.UpdateConfigurationRequest.ExtraConfigEntry\x1a\x32\n\x10\x45xtraConfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"s\n\x1bUpdateConfigurationResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\t\x12\x31\n\x08warnings\x18\x03 \x03(\x0b\x32\x1f.kornel.v1.ConfigurationProblem\".\n\x1cValidateConfigurationRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\t\"s\n\x1dValidateConfigurationResponse\x12\r\n\x05valid\x18\x01 \x01(\x08\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\t\x12\x31\n\x08problems\x18\x03 \x03(\x0b\x32\x1f.kornel.v1.ConfigurationProblem\"J\n\x15\x43onfigurationProblems\x12\x31\n\x08problems\x18\x01 \x03(\x0b\x32\x1f.kornel.v1.ConfigurationProblem\"\xf1\x01\n\x14\x43onfigurationProblem\x12:\n\x08severity\x18\x01 \x01(\x0e\x32(.kornel.v1.ConfigurationProblem.Severity\x12\x0c\n\x04line\x18\x02 \x01(\x05\x12\x0e\n\x06\x63olumn\x18\x03 \x01(\x05\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x10\n\x08\x65xpected\x18\x06 \x01(\t\"N\n\x08Severity\x12\x18\n\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n\x0eSEVERITY_ERROR\x10\x01\x12\x14\n\x10SEVERITY_WARNING\x10\x02\x32\xe8\x01\n\x14\x43onfigurationService\x12\x64\n\x13UpdateConfiguration\x12%.kornel.v1.UpdateConfigurationRequest\x1a&.kornel.v1.UpdateConfigurationResponse\x12j\n\x15ValidateConfiguration\x12\'.kornel.v1.ValidateConfigurationRequest\x1a(.kornel.v1.ValidateConfigurationResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkornel/v1/configuration.proto\x12\tkornel.v1\"\xd3\x01\n\x1aUpdateConfigurationRequest\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x14\n\x0cpolicy_group\x18\x02 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x03 \x01(\t\x12L\n\x0c\x65xtra_config\x18\x04 \x03(\x0b\x32\x36.kornel.v1.UpdateConfigurationRequest.ExtraConfigEntry\x1a\x32\n\x10\x45xtraConfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x84\x01\n\x1bUpdateConfigurationResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\t\x12\x31\n\x08warnings\x18\x03 \x03(\x0b\x32\x1f.kornel.v1.ConfigurationProblem\x12\x0f\n\x07version\x18\x04 \x01(\x03\".\n\x1cValidateConfigurationRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\t\"s\n\x1dValidateConfigurationResponse\x12\r\n\x05valid\x18\x01 \x01(\x08\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\t\x12\x31\n\x08problems\x18\x03 \x03(\x0b\x32\x1f.kornel.v1.ConfigurationProblem\"J\n\x15\x43onfigurationProblems\x12\x31\n\x08problems\x18\x01 \x03(\x0b\x32\x1f.kornel.v1.ConfigurationProblem\"\xf1\x01\n\x14\x43onfigurationProblem\x12:\n\x08severity\x18\x01 \x01(\x0e\x32(.kornel.v1.ConfigurationProblem.Severity\x12\x0c\n\x04line\x18\x02 \x01(\x05\x12\x0e\n\x06\x63olumn\x18\x03 \x01(\x05\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x10\n\x08\x65xpected\x18\x06 \x01(\t\"N\n\x08Severity\x12\x18\n\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n\x0eSEVERITY_ERROR\x10\x01\x12\x14\n\x10SEVERITY_WARNING\x10\x02\"-\n\x1bPreviewConfigurationRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\t\"\xb0\x03\n\x1cPreviewConfigurationResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\t\x12\x10\n\x08refusals\x18\x03 \x03(\t\x12.\n\npartitions\x18\x04 \x03(\x0b\x32\x1a.kornel.v1.PartitionChange\x12&\n\x06queues\x18\x05 \x03(\x0b\x32\x16.kornel.v1.QueueChange\x12.\n\x0equota_excesses\x18\x06 \x03(\x0b\x32\x16.kornel.v1.QuotaExcess\x12.\n\x0elimit_excesses\x18\x07 \x03(\x0b\x32\x16.kornel.v1.LimitExcess\x12=\n\x15unplaced_applications\x18\x08 \x03(\x0b\x32\x1e.kornel.v1.UnplacedApplication\x12\x31\n\x0c\x65nforcements\x18\t \x03(\x0b\x32\x1b.kornel.v1.QuotaEnforcement\x12\x31\n\x08warnings\x18\n \x03(\x0b\x32\x1f.kornel.v1.ConfigurationProblem\"<\n\rSettingChange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"\x86\x01\n\x0fPartitionChange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x02 \x01(\x08\x12\x0f\n\x07removed\x18\x03 \x01(\x08\x12\x19\n\x11\x61pplication_count\x18\x04 \x01(\x03\x12*\n\x08settings\x18\x05 \x03(\x0b\x32\x18.kornel.v1.SettingChange\"\xc0\x02\n\x0bQueueChange\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12)\n\x04kind\x18\x03 \x01(\x0e\x32\x1b.kornel.v1.QueueChange.Kind\x12\x19\n\x11\x61pplication_count\x18\x04 \x01(\x03\x12*\n\x08settings\x18\x05 \x03(\x0b\x32\x18.kornel.v1.SettingChange\"\x9d\x01\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n\nKIND_ADDED\x10\x01\x12\x10\n\x0cKIND_REMOVED\x10\x02\x12\x10\n\x0cKIND_DRAINED\x10\x03\x12\x14\n\x10KIND_REACTIVATED\x10\x04\x12\x10\n\x0cKIND_ADOPTED\x10\x05\x12\x11\n\rKIND_REPLACED\x10\x06\x12\x10\n\x0cKIND_CHANGED\x10\x07\"h\n\x0bQuotaExcess\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x0c\n\x04used\x18\x04 \x01(\x03\x12\x0b\n\x03max\x18\x05 \x01(\x03\x12\x0f\n\x07\x61lready\x18\x06 \x01(\x08\"\x86\x01\n\x0bLimitExcess\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0c\n\x04type\x18\x05 \x01(\t\x12\x0c\n\x04used\x18\x06 \x01(\x03\x12\r\n\x05limit\x18\x07 \x01(\x03\x12\x0f\n\x07\x61lready\x18\x08 \x01(\x08\"_\n\x13UnplacedApplication\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"\xb0\x01\n\x10QuotaEnforcement\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x39\n\x07\x61mounts\x18\x03 \x03(\x0b\x32(.kornel.v1.QuotaEnforcement.AmountsEntry\x12\x10\n\x08\x64\x65lay_ns\x18\x04 \x01(\x03\x1a.\n\x0c\x41mountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\" \n\x1eGetConfigurationHistoryRequest\"T\n\x1fGetConfigurationHistoryResponse\x12\x31\n\x08versions\x18\x01 \x03(\x0b\x32\x1f.kornel.v1.ConfigurationVersion\"*\n\x17GetConfigurationRequest\x12\x0f\n\x07version\x18\x01 \x01(\x03\"\\\n\x18GetConfigurationResponse\x12\x30\n\x07version\x18\x01 \x01(\x0b\x32\x1f.kornel.v1.ConfigurationVersion\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\t\"\xf8\x02\n\x14\x43onfigurationVersion\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x36\n\x06origin\x18\x03 \x01(\x0e\x32&.kornel.v1.ConfigurationVersion.Origin\x12\r\n\x05rm_id\x18\x04 \x01(\t\x12\x10\n\x08\x63hecksum\x18\x05 \x01(\t\x12\x0f\n\x07\x61pplied\x18\x06 \x01(\x08\x12\x10\n\x08in_force\x18\x07 \x01(\x08\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x31\n\x08problems\x18\t \x03(\x0b\x32\x1f.kornel.v1.ConfigurationProblem\x12\x0e\n\x06length\x18\n \x01(\x03\"r\n\x06Origin\x12\x16\n\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x17\n\x13ORIGIN_REGISTRATION\x10\x01\x12\x11\n\rORIGIN_UPDATE\x10\x02\x12\x0f\n\x0bORIGIN_FILE\x10\x03\x12\x13\n\x0fORIGIN_ROLLBACK\x10\x04\"/\n\x1cRollbackConfigurationRequest\x12\x0f\n\x07version\x18\x01 \x01(\x03\"S\n\x1dRollbackConfigurationResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\x32\x8c\x05\n\x14\x43onfigurationService\x12\x64\n\x13UpdateConfiguration\x12%.kornel.v1.UpdateConfigurationRequest\x1a&.kornel.v1.UpdateConfigurationResponse\x12j\n\x15ValidateConfiguration\x12\'.kornel.v1.ValidateConfigurationRequest\x1a(.kornel.v1.ValidateConfigurationResponse\x12g\n\x14PreviewConfiguration\x12&.kornel.v1.PreviewConfigurationRequest\x1a\'.kornel.v1.PreviewConfigurationResponse\x12p\n\x17GetConfigurationHistory\x12).kornel.v1.GetConfigurationHistoryRequest\x1a*.kornel.v1.GetConfigurationHistoryResponse\x12[\n\x10GetConfiguration\x12\".kornel.v1.GetConfigurationRequest\x1a#.kornel.v1.GetConfigurationResponse\x12j\n\x15RollbackConfiguration\x12\'.kornel.v1.RollbackConfigurationRequest\x1a(.kornel.v1.RollbackConfigurationResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,22 +33,62 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_UPDATECONFIGURATIONREQUEST_EXTRACONFIGENTRY']._loaded_options = None
   _globals['_UPDATECONFIGURATIONREQUEST_EXTRACONFIGENTRY']._serialized_options = b'8\001'
+  _globals['_QUOTAENFORCEMENT_AMOUNTSENTRY']._loaded_options = None
+  _globals['_QUOTAENFORCEMENT_AMOUNTSENTRY']._serialized_options = b'8\001'
   _globals['_UPDATECONFIGURATIONREQUEST']._serialized_start=45
   _globals['_UPDATECONFIGURATIONREQUEST']._serialized_end=256
   _globals['_UPDATECONFIGURATIONREQUEST_EXTRACONFIGENTRY']._serialized_start=206
   _globals['_UPDATECONFIGURATIONREQUEST_EXTRACONFIGENTRY']._serialized_end=256
-  _globals['_UPDATECONFIGURATIONRESPONSE']._serialized_start=258
-  _globals['_UPDATECONFIGURATIONRESPONSE']._serialized_end=373
-  _globals['_VALIDATECONFIGURATIONREQUEST']._serialized_start=375
-  _globals['_VALIDATECONFIGURATIONREQUEST']._serialized_end=421
-  _globals['_VALIDATECONFIGURATIONRESPONSE']._serialized_start=423
-  _globals['_VALIDATECONFIGURATIONRESPONSE']._serialized_end=538
-  _globals['_CONFIGURATIONPROBLEMS']._serialized_start=540
-  _globals['_CONFIGURATIONPROBLEMS']._serialized_end=614
-  _globals['_CONFIGURATIONPROBLEM']._serialized_start=617
-  _globals['_CONFIGURATIONPROBLEM']._serialized_end=858
-  _globals['_CONFIGURATIONPROBLEM_SEVERITY']._serialized_start=780
-  _globals['_CONFIGURATIONPROBLEM_SEVERITY']._serialized_end=858
-  _globals['_CONFIGURATIONSERVICE']._serialized_start=861
-  _globals['_CONFIGURATIONSERVICE']._serialized_end=1093
+  _globals['_UPDATECONFIGURATIONRESPONSE']._serialized_start=259
+  _globals['_UPDATECONFIGURATIONRESPONSE']._serialized_end=391
+  _globals['_VALIDATECONFIGURATIONREQUEST']._serialized_start=393
+  _globals['_VALIDATECONFIGURATIONREQUEST']._serialized_end=439
+  _globals['_VALIDATECONFIGURATIONRESPONSE']._serialized_start=441
+  _globals['_VALIDATECONFIGURATIONRESPONSE']._serialized_end=556
+  _globals['_CONFIGURATIONPROBLEMS']._serialized_start=558
+  _globals['_CONFIGURATIONPROBLEMS']._serialized_end=632
+  _globals['_CONFIGURATIONPROBLEM']._serialized_start=635
+  _globals['_CONFIGURATIONPROBLEM']._serialized_end=876
+  _globals['_CONFIGURATIONPROBLEM_SEVERITY']._serialized_start=798
+  _globals['_CONFIGURATIONPROBLEM_SEVERITY']._serialized_end=876
+  _globals['_PREVIEWCONFIGURATIONREQUEST']._serialized_start=878
+  _globals['_PREVIEWCONFIGURATIONREQUEST']._serialized_end=923
+  _globals['_PREVIEWCONFIGURATIONRESPONSE']._serialized_start=926
+  _globals['_PREVIEWCONFIGURATIONRESPONSE']._serialized_end=1358
+  _globals['_SETTINGCHANGE']._serialized_start=1360
+  _globals['_SETTINGCHANGE']._serialized_end=1420
+  _globals['_PARTITIONCHANGE']._serialized_start=1423
+  _globals['_PARTITIONCHANGE']._serialized_end=1557
+  _globals['_QUEUECHANGE']._serialized_start=1560
+  _globals['_QUEUECHANGE']._serialized_end=1880
+  _globals['_QUEUECHANGE_KIND']._serialized_start=1723
+  _globals['_QUEUECHANGE_KIND']._serialized_end=1880
+  _globals['_QUOTAEXCESS']._serialized_start=1882
+  _globals['_QUOTAEXCESS']._serialized_end=1986
+  _globals['_LIMITEXCESS']._serialized_start=1989
+  _globals['_LIMITEXCESS']._serialized_end=2123
+  _globals['_UNPLACEDAPPLICATION']._serialized_start=2125
+  _globals['_UNPLACEDAPPLICATION']._serialized_end=2220
+  _globals['_QUOTAENFORCEMENT']._serialized_start=2223
+  _globals['_QUOTAENFORCEMENT']._serialized_end=2399
+  _globals['_QUOTAENFORCEMENT_AMOUNTSENTRY']._serialized_start=2353
+  _globals['_QUOTAENFORCEMENT_AMOUNTSENTRY']._serialized_end=2399
+  _globals['_GETCONFIGURATIONHISTORYREQUEST']._serialized_start=2401
+  _globals['_GETCONFIGURATIONHISTORYREQUEST']._serialized_end=2433
+  _globals['_GETCONFIGURATIONHISTORYRESPONSE']._serialized_start=2435
+  _globals['_GETCONFIGURATIONHISTORYRESPONSE']._serialized_end=2519
+  _globals['_GETCONFIGURATIONREQUEST']._serialized_start=2521
+  _globals['_GETCONFIGURATIONREQUEST']._serialized_end=2563
+  _globals['_GETCONFIGURATIONRESPONSE']._serialized_start=2565
+  _globals['_GETCONFIGURATIONRESPONSE']._serialized_end=2657
+  _globals['_CONFIGURATIONVERSION']._serialized_start=2660
+  _globals['_CONFIGURATIONVERSION']._serialized_end=3036
+  _globals['_CONFIGURATIONVERSION_ORIGIN']._serialized_start=2922
+  _globals['_CONFIGURATIONVERSION_ORIGIN']._serialized_end=3036
+  _globals['_ROLLBACKCONFIGURATIONREQUEST']._serialized_start=3038
+  _globals['_ROLLBACKCONFIGURATIONREQUEST']._serialized_end=3085
+  _globals['_ROLLBACKCONFIGURATIONRESPONSE']._serialized_start=3087
+  _globals['_ROLLBACKCONFIGURATIONRESPONSE']._serialized_end=3170
+  _globals['_CONFIGURATIONSERVICE']._serialized_start=3173
+  _globals['_CONFIGURATIONSERVICE']._serialized_end=3825
 # @@protoc_insertion_point(module_scope)

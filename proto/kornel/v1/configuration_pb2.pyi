@@ -84,12 +84,15 @@ class UpdateConfigurationResponse(_message.Message):
     CHANGED_FIELD_NUMBER: _builtins.int
     CHECKSUM_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
     """False: the text has the checksum of the configuration in force, the queues were left alone. The extra settings are
     replaced either way.
     """
     checksum: _builtins.str
     """Checksum of the configuration now in force: SHA-256 in upper-case hexadecimal digits."""
+    version: _builtins.int
+    """Number of the configuration now in force."""
     @_builtins.property
     def warnings(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigurationProblem]:
         """Problems of severity WARNING. Empty: none."""
@@ -100,10 +103,11 @@ class UpdateConfigurationResponse(_message.Message):
         changed: _builtins.bool = ...,
         checksum: _builtins.str = ...,
         warnings: _abc.Iterable[Global___ConfigurationProblem] | None = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "checksum", b"checksum", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "checksum", b"checksum", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -251,3 +255,668 @@ class ConfigurationProblem(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConfigurationProblem: _TypeAlias = ConfigurationProblem  # noqa: Y015
+
+@_typing.final
+class PreviewConfigurationRequest(_message.Message):
+    """A configuration to try on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONFIG_FIELD_NUMBER: _builtins.int
+    config: _builtins.str
+    """Queue configuration as YAML text. Empty: the built-in default, or the file the core was given."""
+    def __init__(
+        self,
+        *,
+        config: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewConfigurationRequest: _TypeAlias = PreviewConfigurationRequest  # noqa: Y015
+
+@_typing.final
+class PreviewConfigurationResponse(_message.Message):
+    """What would change. Amounts are in base units (vcore in thousandths of a core, memory in bytes)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGED_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    QUOTA_EXCESSES_FIELD_NUMBER: _builtins.int
+    LIMIT_EXCESSES_FIELD_NUMBER: _builtins.int
+    UNPLACED_APPLICATIONS_FIELD_NUMBER: _builtins.int
+    ENFORCEMENTS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """False: this is the configuration in force."""
+    checksum: _builtins.str
+    """Checksum the configuration would have in force."""
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why it would be refused as things stand. Not empty: nothing would change, and the lists below are empty."""
+
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionChange]:
+        """Partitions that come, go or change their own settings."""
+
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueChange]:
+        """Queues that come, go or change."""
+
+    @_builtins.property
+    def quota_excesses(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaExcess]:
+        """Queues that use more than their limit would allow."""
+
+    @_builtins.property
+    def limit_excesses(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitExcess]:
+        """Users and groups that have more than their limit would allow."""
+
+    @_builtins.property
+    def unplaced_applications(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnplacedApplication]:
+        """Live applications that placement takes today and would turn away, were they submitted then. They go on running."""
+
+    @_builtins.property
+    def enforcements(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaEnforcement]:
+        """Queues whose lowered limit preemption would enforce."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigurationProblem]:
+        """Problems of severity WARNING. Empty: none."""
+
+    def __init__(
+        self,
+        *,
+        changed: _builtins.bool = ...,
+        checksum: _builtins.str = ...,
+        refusals: _abc.Iterable[_builtins.str] | None = ...,
+        partitions: _abc.Iterable[Global___PartitionChange] | None = ...,
+        queues: _abc.Iterable[Global___QueueChange] | None = ...,
+        quota_excesses: _abc.Iterable[Global___QuotaExcess] | None = ...,
+        limit_excesses: _abc.Iterable[Global___LimitExcess] | None = ...,
+        unplaced_applications: _abc.Iterable[Global___UnplacedApplication] | None = ...,
+        enforcements: _abc.Iterable[Global___QuotaEnforcement] | None = ...,
+        warnings: _abc.Iterable[Global___ConfigurationProblem] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "checksum", b"checksum", "enforcements", b"enforcements", "limit_excesses", b"limit_excesses", "partitions", b"partitions", "queues", b"queues", "quota_excesses", b"quota_excesses", "refusals", b"refusals", "unplaced_applications", b"unplaced_applications", "warnings", b"warnings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewConfigurationResponse: _TypeAlias = PreviewConfigurationResponse  # noqa: Y015
+
+@_typing.final
+class SettingChange(_message.Message):
+    """One setting as text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """For instance "max.vcore" or "properties.priority_offset"."""
+    before: _builtins.str
+    """Empty: not set."""
+    after: _builtins.str
+    """Empty: not set."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        before: _builtins.str = ...,
+        after: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettingChange: _TypeAlias = SettingChange  # noqa: Y015
+
+@_typing.final
+class PartitionChange(_message.Message):
+    """A partition that would change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ADDED_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    APPLICATION_COUNT_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """"[rm_id]name"."""
+    added: _builtins.bool
+    """It does not exist yet."""
+    removed: _builtins.bool
+    """It would go, and everything in it."""
+    application_count: _builtins.int
+    """Live applications in it."""
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettingChange]:
+        """What changes outside its queues."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        added: _builtins.bool = ...,
+        removed: _builtins.bool = ...,
+        application_count: _builtins.int = ...,
+        settings: _abc.Iterable[Global___SettingChange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "application_count", b"application_count", "name", b"name", "removed", b"removed", "settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionChange: _TypeAlias = PartitionChange  # noqa: Y015
+
+@_typing.final
+class QueueChange(_message.Message):
+    """A queue that would change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Kind:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[QueueChange._Kind.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        KIND_UNSPECIFIED: QueueChange._Kind.ValueType  # 0
+        """Never sent."""
+        KIND_ADDED: QueueChange._Kind.ValueType  # 1
+        """It does not exist yet."""
+        KIND_REMOVED: QueueChange._Kind.ValueType  # 2
+        """Not listed any more and empty: gone after some seconds."""
+        KIND_DRAINED: QueueChange._Kind.ValueType  # 3
+        """Not listed any more, but applications live there: takes no new ones and goes with the last one."""
+        KIND_REACTIVATED: QueueChange._Kind.ValueType  # 4
+        """Was draining and is listed again."""
+        KIND_ADOPTED: QueueChange._Kind.ValueType  # 5
+        """Was made by placement and is listed now."""
+        KIND_REPLACED: QueueChange._Kind.ValueType  # 6
+        """An empty leaf becomes a parent or the other way round."""
+        KIND_CHANGED: QueueChange._Kind.ValueType  # 7
+        """Only its settings change."""
+
+    class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
+        """What becomes of a queue."""
+
+    KIND_UNSPECIFIED: QueueChange.Kind.ValueType  # 0
+    """Never sent."""
+    KIND_ADDED: QueueChange.Kind.ValueType  # 1
+    """It does not exist yet."""
+    KIND_REMOVED: QueueChange.Kind.ValueType  # 2
+    """Not listed any more and empty: gone after some seconds."""
+    KIND_DRAINED: QueueChange.Kind.ValueType  # 3
+    """Not listed any more, but applications live there: takes no new ones and goes with the last one."""
+    KIND_REACTIVATED: QueueChange.Kind.ValueType  # 4
+    """Was draining and is listed again."""
+    KIND_ADOPTED: QueueChange.Kind.ValueType  # 5
+    """Was made by placement and is listed now."""
+    KIND_REPLACED: QueueChange.Kind.ValueType  # 6
+    """An empty leaf becomes a parent or the other way round."""
+    KIND_CHANGED: QueueChange.Kind.ValueType  # 7
+    """Only its settings change."""
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    APPLICATION_COUNT_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """"[rm_id]name"."""
+    path: _builtins.str
+    """Full path."""
+    kind: Global___QueueChange.Kind.ValueType
+    """What becomes of it."""
+    application_count: _builtins.int
+    """Live applications in the queue and below."""
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettingChange]:
+        """What changes."""
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        path: _builtins.str = ...,
+        kind: Global___QueueChange.Kind.ValueType = ...,
+        application_count: _builtins.int = ...,
+        settings: _abc.Iterable[Global___SettingChange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_count", b"application_count", "kind", b"kind", "partition", b"partition", "path", b"path", "settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueChange: _TypeAlias = QueueChange  # noqa: Y015
+
+@_typing.final
+class QuotaExcess(_message.Message):
+    """A queue above a limit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    MAX_FIELD_NUMBER: _builtins.int
+    ALREADY_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """"[rm_id]name"."""
+    path: _builtins.str
+    """Full path."""
+    type: _builtins.str
+    """Resource type."""
+    used: _builtins.int
+    """What it uses now."""
+    max: _builtins.int
+    """What it would be allowed."""
+    already: _builtins.bool
+    """It is above its present limit as well."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        path: _builtins.str = ...,
+        type: _builtins.str = ...,
+        used: _builtins.int = ...,
+        max: _builtins.int = ...,
+        already: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already", b"already", "max", b"max", "partition", b"partition", "path", b"path", "type", b"type", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaExcess: _TypeAlias = QuotaExcess  # noqa: Y015
+
+@_typing.final
+class LimitExcess(_message.Message):
+    """A user or group above a limit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    ALREADY_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """"[rm_id]name"."""
+    path: _builtins.str
+    """Full path of the queue that limits."""
+    kind: _builtins.str
+    """"user" or "group"."""
+    name: _builtins.str
+    """Name of the user or group, "*" for all groups that are not named."""
+    type: _builtins.str
+    """Resource type. Empty: number of applications that hold something."""
+    used: _builtins.int
+    """What it has now."""
+    limit: _builtins.int
+    """What it would be allowed."""
+    already: _builtins.bool
+    """It is above its present limit as well."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        path: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+        type: _builtins.str = ...,
+        used: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        already: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already", b"already", "kind", b"kind", "limit", b"limit", "name", b"name", "partition", b"partition", "path", b"path", "type", b"type", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitExcess: _TypeAlias = LimitExcess  # noqa: Y015
+
+@_typing.final
+class UnplacedApplication(_message.Message):
+    """An application that would not be placed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """"[rm_id]name"."""
+    application_id: _builtins.str
+    """Its ID."""
+    queue: _builtins.str
+    """Where it is."""
+    reason: _builtins.str
+    """What would become of each placement rule."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "partition", b"partition", "queue", b"queue", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnplacedApplication: _TypeAlias = UnplacedApplication  # noqa: Y015
+
+@_typing.final
+class QuotaEnforcement(_message.Message):
+    """A queue whose limit preemption would enforce."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class AmountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    AMOUNTS_FIELD_NUMBER: _builtins.int
+    DELAY_NS_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """"[rm_id]name"."""
+    path: _builtins.str
+    """Full path."""
+    delay_ns: _builtins.int
+    """How long the queue is given to shrink by itself, in nanoseconds."""
+    @_builtins.property
+    def amounts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What preemption would aim at, were it to act now."""
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        path: _builtins.str = ...,
+        amounts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        delay_ns: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amounts", b"amounts", "delay_ns", b"delay_ns", "partition", b"partition", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaEnforcement: _TypeAlias = QuotaEnforcement  # noqa: Y015
+
+@_typing.final
+class GetConfigurationHistoryRequest(_message.Message):
+    """No choice so far."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetConfigurationHistoryRequest: _TypeAlias = GetConfigurationHistoryRequest  # noqa: Y015
+
+@_typing.final
+class GetConfigurationHistoryResponse(_message.Message):
+    """All versions that are kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigurationVersion]:
+        """The oldest first."""
+
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[Global___ConfigurationVersion] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetConfigurationHistoryResponse: _TypeAlias = GetConfigurationHistoryResponse  # noqa: Y015
+
+@_typing.final
+class GetConfigurationRequest(_message.Message):
+    """Which version to tell."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Its number. 0: the one in force."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetConfigurationRequest: _TypeAlias = GetConfigurationRequest  # noqa: Y015
+
+@_typing.final
+class GetConfigurationResponse(_message.Message):
+    """A version with its text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    config: _builtins.str
+    """Queue configuration as YAML text. Empty: the built-in default."""
+    @_builtins.property
+    def version(self) -> Global___ConfigurationVersion:
+        """What is known about it."""
+
+    def __init__(
+        self,
+        *,
+        version: Global___ConfigurationVersion | None = ...,
+        config: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetConfigurationResponse: _TypeAlias = GetConfigurationResponse  # noqa: Y015
+
+@_typing.final
+class ConfigurationVersion(_message.Message):
+    """One configuration that this core was given."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Origin:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _OriginEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ConfigurationVersion._Origin.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        ORIGIN_UNSPECIFIED: ConfigurationVersion._Origin.ValueType  # 0
+        """Never sent."""
+        ORIGIN_REGISTRATION: ConfigurationVersion._Origin.ValueType  # 1
+        """RegisterResourceManager."""
+        ORIGIN_UPDATE: ConfigurationVersion._Origin.ValueType  # 2
+        """UpdateConfiguration."""
+        ORIGIN_FILE: ConfigurationVersion._Origin.ValueType  # 3
+        """The file the core was given."""
+        ORIGIN_ROLLBACK: ConfigurationVersion._Origin.ValueType  # 4
+        """RollbackConfiguration."""
+
+    class Origin(_Origin, metaclass=_OriginEnumTypeWrapper):
+        """Who wanted it."""
+
+    ORIGIN_UNSPECIFIED: ConfigurationVersion.Origin.ValueType  # 0
+    """Never sent."""
+    ORIGIN_REGISTRATION: ConfigurationVersion.Origin.ValueType  # 1
+    """RegisterResourceManager."""
+    ORIGIN_UPDATE: ConfigurationVersion.Origin.ValueType  # 2
+    """UpdateConfiguration."""
+    ORIGIN_FILE: ConfigurationVersion.Origin.ValueType  # 3
+    """The file the core was given."""
+    ORIGIN_ROLLBACK: ConfigurationVersion.Origin.ValueType  # 4
+    """RollbackConfiguration."""
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    AT_NS_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    RM_ID_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    APPLIED_FIELD_NUMBER: _builtins.int
+    IN_FORCE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    LENGTH_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """From 1, never given twice in the life of a core."""
+    at_ns: _builtins.int
+    """When the core decided on it, Unix time in nanoseconds."""
+    origin: Global___ConfigurationVersion.Origin.ValueType
+    """Who wanted it."""
+    rm_id: _builtins.str
+    """RM it was for."""
+    checksum: _builtins.str
+    """SHA-256 in upper-case hexadecimal digits. Empty: the text could not be read."""
+    applied: _builtins.bool
+    """It came into force."""
+    in_force: _builtins.bool
+    """It is in force now."""
+    reason: _builtins.str
+    """Why it was refused. Empty: it was not."""
+    length: _builtins.int
+    """Length of its text in characters."""
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigurationProblem]:
+        """Everything found in it, errors and warnings."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        at_ns: _builtins.int = ...,
+        origin: Global___ConfigurationVersion.Origin.ValueType = ...,
+        rm_id: _builtins.str = ...,
+        checksum: _builtins.str = ...,
+        applied: _builtins.bool = ...,
+        in_force: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        problems: _abc.Iterable[Global___ConfigurationProblem] | None = ...,
+        length: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "at_ns", b"at_ns", "checksum", b"checksum", "in_force", b"in_force", "length", b"length", "number", b"number", "origin", b"origin", "problems", b"problems", "reason", b"reason", "rm_id", b"rm_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfigurationVersion: _TypeAlias = ConfigurationVersion  # noqa: Y015
+
+@_typing.final
+class RollbackConfigurationRequest(_message.Message):
+    """Which version to go back to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Its number."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RollbackConfigurationRequest: _TypeAlias = RollbackConfigurationRequest  # noqa: Y015
+
+@_typing.final
+class RollbackConfigurationResponse(_message.Message):
+    """What came of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGED_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """False: it was in force already."""
+    checksum: _builtins.str
+    """Checksum of the configuration now in force."""
+    version: _builtins.int
+    """Number of the configuration now in force."""
+    def __init__(
+        self,
+        *,
+        changed: _builtins.bool = ...,
+        checksum: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "checksum", b"checksum", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RollbackConfigurationResponse: _TypeAlias = RollbackConfigurationResponse  # noqa: Y015

@@ -45,6 +45,26 @@ class ConfigurationServiceStub:
                 request_serializer=kornel_dot_v1_dot_configuration__pb2.ValidateConfigurationRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_configuration__pb2.ValidateConfigurationResponse.FromString,
                 _registered_method=True)
+        self.PreviewConfiguration = channel.unary_unary(
+                '/kornel.v1.ConfigurationService/PreviewConfiguration',
+                request_serializer=kornel_dot_v1_dot_configuration__pb2.PreviewConfigurationRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_configuration__pb2.PreviewConfigurationResponse.FromString,
+                _registered_method=True)
+        self.GetConfigurationHistory = channel.unary_unary(
+                '/kornel.v1.ConfigurationService/GetConfigurationHistory',
+                request_serializer=kornel_dot_v1_dot_configuration__pb2.GetConfigurationHistoryRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_configuration__pb2.GetConfigurationHistoryResponse.FromString,
+                _registered_method=True)
+        self.GetConfiguration = channel.unary_unary(
+                '/kornel.v1.ConfigurationService/GetConfiguration',
+                request_serializer=kornel_dot_v1_dot_configuration__pb2.GetConfigurationRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_configuration__pb2.GetConfigurationResponse.FromString,
+                _registered_method=True)
+        self.RollbackConfiguration = channel.unary_unary(
+                '/kornel.v1.ConfigurationService/RollbackConfiguration',
+                request_serializer=kornel_dot_v1_dot_configuration__pb2.RollbackConfigurationRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_configuration__pb2.RollbackConfigurationResponse.FromString,
+                _registered_method=True)
 
 
 class ConfigurationServiceServicer:
@@ -72,6 +92,38 @@ class ConfigurationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PreviewConfiguration(self, request, context):
+        """Tells what a configuration would change on the running core, by applying it to a copy of its queues. Changes nothing.
+        INVALID_ARGUMENT as for UpdateConfiguration. FAILED_PRECONDITION while no RM is registered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetConfigurationHistory(self, request, context):
+        """The configurations this core was given since it started, refused ones included, the oldest first. The oldest ones
+        are forgotten once there are too many, never the one in force.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetConfiguration(self, request, context):
+        """One of them with its text. NOT_FOUND for a version that is not kept, and for version 0 while no RM is registered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RollbackConfiguration(self, request, context):
+        """Puts an earlier version into force again, as a new version. The extra settings stay as they are. NOT_FOUND for a
+        version that is not kept; FAILED_PRECONDITION for one that was refused and while no RM is registered;
+        INVALID_ARGUMENT if it cannot be applied now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConfigurationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -84,6 +136,26 @@ def add_ConfigurationServiceServicer_to_server(servicer, server):
                     servicer.ValidateConfiguration,
                     request_deserializer=kornel_dot_v1_dot_configuration__pb2.ValidateConfigurationRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_configuration__pb2.ValidateConfigurationResponse.SerializeToString,
+            ),
+            'PreviewConfiguration': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewConfiguration,
+                    request_deserializer=kornel_dot_v1_dot_configuration__pb2.PreviewConfigurationRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_configuration__pb2.PreviewConfigurationResponse.SerializeToString,
+            ),
+            'GetConfigurationHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetConfigurationHistory,
+                    request_deserializer=kornel_dot_v1_dot_configuration__pb2.GetConfigurationHistoryRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_configuration__pb2.GetConfigurationHistoryResponse.SerializeToString,
+            ),
+            'GetConfiguration': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetConfiguration,
+                    request_deserializer=kornel_dot_v1_dot_configuration__pb2.GetConfigurationRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_configuration__pb2.GetConfigurationResponse.SerializeToString,
+            ),
+            'RollbackConfiguration': grpc.unary_unary_rpc_method_handler(
+                    servicer.RollbackConfiguration,
+                    request_deserializer=kornel_dot_v1_dot_configuration__pb2.RollbackConfigurationRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_configuration__pb2.RollbackConfigurationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -141,6 +213,114 @@ class ConfigurationService:
             '/kornel.v1.ConfigurationService/ValidateConfiguration',
             kornel_dot_v1_dot_configuration__pb2.ValidateConfigurationRequest.SerializeToString,
             kornel_dot_v1_dot_configuration__pb2.ValidateConfigurationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PreviewConfiguration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ConfigurationService/PreviewConfiguration',
+            kornel_dot_v1_dot_configuration__pb2.PreviewConfigurationRequest.SerializeToString,
+            kornel_dot_v1_dot_configuration__pb2.PreviewConfigurationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetConfigurationHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ConfigurationService/GetConfigurationHistory',
+            kornel_dot_v1_dot_configuration__pb2.GetConfigurationHistoryRequest.SerializeToString,
+            kornel_dot_v1_dot_configuration__pb2.GetConfigurationHistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetConfiguration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ConfigurationService/GetConfiguration',
+            kornel_dot_v1_dot_configuration__pb2.GetConfigurationRequest.SerializeToString,
+            kornel_dot_v1_dot_configuration__pb2.GetConfigurationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RollbackConfiguration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ConfigurationService/RollbackConfiguration',
+            kornel_dot_v1_dot_configuration__pb2.RollbackConfigurationRequest.SerializeToString,
+            kornel_dot_v1_dot_configuration__pb2.RollbackConfigurationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -46,6 +46,21 @@ class ConfigurationServiceStub:
     """Tells what UpdateConfiguration would say about a configuration text. Changes nothing, needs no registration, and
     answers OK for a bad configuration too: the answer says what is wrong.
     """
+    PreviewConfiguration: _grpc.UnaryUnaryMultiCallable[_configuration_pb2.PreviewConfigurationRequest, _configuration_pb2.PreviewConfigurationResponse]
+    """Tells what a configuration would change on the running core, by applying it to a copy of its queues. Changes nothing.
+    INVALID_ARGUMENT as for UpdateConfiguration. FAILED_PRECONDITION while no RM is registered.
+    """
+    GetConfigurationHistory: _grpc.UnaryUnaryMultiCallable[_configuration_pb2.GetConfigurationHistoryRequest, _configuration_pb2.GetConfigurationHistoryResponse]
+    """The configurations this core was given since it started, refused ones included, the oldest first. The oldest ones
+    are forgotten once there are too many, never the one in force.
+    """
+    GetConfiguration: _grpc.UnaryUnaryMultiCallable[_configuration_pb2.GetConfigurationRequest, _configuration_pb2.GetConfigurationResponse]
+    """One of them with its text. NOT_FOUND for a version that is not kept, and for version 0 while no RM is registered."""
+    RollbackConfiguration: _grpc.UnaryUnaryMultiCallable[_configuration_pb2.RollbackConfigurationRequest, _configuration_pb2.RollbackConfigurationResponse]
+    """Puts an earlier version into force again, as a new version. The extra settings stay as they are. NOT_FOUND for a
+    version that is not kept; FAILED_PRECONDITION for one that was refused and while no RM is registered;
+    INVALID_ARGUMENT if it cannot be applied now.
+    """
 
 @_typing.type_check_only
 class ConfigurationServiceAsyncStub(ConfigurationServiceStub):
@@ -64,6 +79,21 @@ class ConfigurationServiceAsyncStub(ConfigurationServiceStub):
     ValidateConfiguration: _aio.UnaryUnaryMultiCallable[_configuration_pb2.ValidateConfigurationRequest, _configuration_pb2.ValidateConfigurationResponse]  # type: ignore[assignment]
     """Tells what UpdateConfiguration would say about a configuration text. Changes nothing, needs no registration, and
     answers OK for a bad configuration too: the answer says what is wrong.
+    """
+    PreviewConfiguration: _aio.UnaryUnaryMultiCallable[_configuration_pb2.PreviewConfigurationRequest, _configuration_pb2.PreviewConfigurationResponse]  # type: ignore[assignment]
+    """Tells what a configuration would change on the running core, by applying it to a copy of its queues. Changes nothing.
+    INVALID_ARGUMENT as for UpdateConfiguration. FAILED_PRECONDITION while no RM is registered.
+    """
+    GetConfigurationHistory: _aio.UnaryUnaryMultiCallable[_configuration_pb2.GetConfigurationHistoryRequest, _configuration_pb2.GetConfigurationHistoryResponse]  # type: ignore[assignment]
+    """The configurations this core was given since it started, refused ones included, the oldest first. The oldest ones
+    are forgotten once there are too many, never the one in force.
+    """
+    GetConfiguration: _aio.UnaryUnaryMultiCallable[_configuration_pb2.GetConfigurationRequest, _configuration_pb2.GetConfigurationResponse]  # type: ignore[assignment]
+    """One of them with its text. NOT_FOUND for a version that is not kept, and for version 0 while no RM is registered."""
+    RollbackConfiguration: _aio.UnaryUnaryMultiCallable[_configuration_pb2.RollbackConfigurationRequest, _configuration_pb2.RollbackConfigurationResponse]  # type: ignore[assignment]
+    """Puts an earlier version into force again, as a new version. The extra settings stay as they are. NOT_FOUND for a
+    version that is not kept; FAILED_PRECONDITION for one that was refused and while no RM is registered;
+    INVALID_ARGUMENT if it cannot be applied now.
     """
 
 class ConfigurationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -92,6 +122,45 @@ class ConfigurationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_configuration_pb2.ValidateConfigurationResponse, _abc.Awaitable[_configuration_pb2.ValidateConfigurationResponse]]:
         """Tells what UpdateConfiguration would say about a configuration text. Changes nothing, needs no registration, and
         answers OK for a bad configuration too: the answer says what is wrong.
+        """
+
+    @_abc_1.abstractmethod
+    def PreviewConfiguration(
+        self,
+        request: _configuration_pb2.PreviewConfigurationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_configuration_pb2.PreviewConfigurationResponse, _abc.Awaitable[_configuration_pb2.PreviewConfigurationResponse]]:
+        """Tells what a configuration would change on the running core, by applying it to a copy of its queues. Changes nothing.
+        INVALID_ARGUMENT as for UpdateConfiguration. FAILED_PRECONDITION while no RM is registered.
+        """
+
+    @_abc_1.abstractmethod
+    def GetConfigurationHistory(
+        self,
+        request: _configuration_pb2.GetConfigurationHistoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_configuration_pb2.GetConfigurationHistoryResponse, _abc.Awaitable[_configuration_pb2.GetConfigurationHistoryResponse]]:
+        """The configurations this core was given since it started, refused ones included, the oldest first. The oldest ones
+        are forgotten once there are too many, never the one in force.
+        """
+
+    @_abc_1.abstractmethod
+    def GetConfiguration(
+        self,
+        request: _configuration_pb2.GetConfigurationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_configuration_pb2.GetConfigurationResponse, _abc.Awaitable[_configuration_pb2.GetConfigurationResponse]]:
+        """One of them with its text. NOT_FOUND for a version that is not kept, and for version 0 while no RM is registered."""
+
+    @_abc_1.abstractmethod
+    def RollbackConfiguration(
+        self,
+        request: _configuration_pb2.RollbackConfigurationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_configuration_pb2.RollbackConfigurationResponse, _abc.Awaitable[_configuration_pb2.RollbackConfigurationResponse]]:
+        """Puts an earlier version into force again, as a new version. The extra settings stay as they are. NOT_FOUND for a
+        version that is not kept; FAILED_PRECONDITION for one that was refused and while no RM is registered;
+        INVALID_ARGUMENT if it cannot be applied now.
         """
 
 def add_ConfigurationServiceServicer_to_server(servicer: ConfigurationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

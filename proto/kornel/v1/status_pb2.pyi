@@ -61,6 +61,8 @@ class GetStatusResponse(_message.Message):
     CONFIGURATION_CHECKSUM_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     UNROUTED_ENTRIES_FIELD_NUMBER: _builtins.int
+    CONFIGURATION_VERSION_FIELD_NUMBER: _builtins.int
+    CONFIGURATION_PROBLEM_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
     """The registered RM. Empty: none."""
     core_version: _builtins.str
@@ -69,6 +71,12 @@ class GetStatusResponse(_message.Message):
     """Checksum of the queue configuration in force: SHA-256 in upper-case hexadecimal digits. Empty: none."""
     unrouted_entries: _builtins.int
     """Request entries that are never answered and named no partition there is, since the RM registered."""
+    configuration_version: _builtins.int
+    """Number of the configuration in force, see ConfigurationService.GetConfigurationHistory. 0: none."""
+    configuration_problem: _builtins.str
+    """What is wrong with the configuration file the core follows; the configuration in force stays until it is mended.
+    Empty: nothing, or there is no such file.
+    """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStatus]:
         """Sorted by name."""
@@ -81,10 +89,12 @@ class GetStatusResponse(_message.Message):
         configuration_checksum: _builtins.str = ...,
         partitions: _abc.Iterable[Global___PartitionStatus] | None = ...,
         unrouted_entries: _builtins.int = ...,
+        configuration_version: _builtins.int = ...,
+        configuration_problem: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration_checksum", b"configuration_checksum", "core_version", b"core_version", "partitions", b"partitions", "rm_id", b"rm_id", "unrouted_entries", b"unrouted_entries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration_checksum", b"configuration_checksum", "configuration_problem", b"configuration_problem", "configuration_version", b"configuration_version", "core_version", b"core_version", "partitions", b"partitions", "rm_id", b"rm_id", "unrouted_entries", b"unrouted_entries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -404,6 +414,8 @@ class QueueStatus(_message.Message):
     PREEMPTED_FIELD_NUMBER: _builtins.int
     APPLICATION_COUNT_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    QUOTA_PREEMPTION_START_NS_FIELD_NUMBER: _builtins.int
+    QUOTA_PREEMPTION_RUNNING_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Full path, for instance "root.prod.reports"."""
     leaf: _builtins.bool
@@ -416,6 +428,12 @@ class QueueStatus(_message.Message):
     """Live applications in the queue and below."""
     priority: _builtins.int
     """Priority the queue schedules with, offset included. The higher one is the more important one."""
+    quota_preemption_start_ns: _builtins.int
+    """When the core begins to end allocations because the queue holds more than its lowered max, in nanoseconds since
+    the Unix epoch. Absent: not at all, as things stand.
+    """
+    quota_preemption_running: _builtins.bool
+    """Whether it is choosing and ending allocations for that reason just now."""
     @_builtins.property
     def guaranteed(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """The queue's own guarantee. A missing type has none."""
@@ -455,12 +473,16 @@ class QueueStatus(_message.Message):
         preempted: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         application_count: _builtins.int = ...,
         priority: _builtins.int = ...,
+        quota_preemption_start_ns: _builtins.int | None = ...,
+        quota_preemption_running: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_quota_preemption_start_ns", b"_quota_preemption_start_ns", "quota_preemption_start_ns", b"quota_preemption_start_ns"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_count", b"application_count", "guaranteed", b"guaranteed", "leaf", b"leaf", "max", b"max", "path", b"path", "pending", b"pending", "preempted", b"preempted", "preempted_allocations", b"preempted_allocations", "preempting", b"preempting", "priority", b"priority", "state", b"state", "used", b"used"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_quota_preemption_start_ns", b"_quota_preemption_start_ns", "application_count", b"application_count", "guaranteed", b"guaranteed", "leaf", b"leaf", "max", b"max", "path", b"path", "pending", b"pending", "preempted", b"preempted", "preempted_allocations", b"preempted_allocations", "preempting", b"preempting", "priority", b"priority", "quota_preemption_running", b"quota_preemption_running", "quota_preemption_start_ns", b"quota_preemption_start_ns", "state", b"state", "used", b"used"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__quota_preemption_start_ns: _TypeAlias = _typing.Literal["quota_preemption_start_ns"]  # noqa: Y015
+    _WhichOneofArgType__quota_preemption_start_ns: _TypeAlias = _typing.Literal["_quota_preemption_start_ns", b"_quota_preemption_start_ns"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__quota_preemption_start_ns) -> _WhichOneofReturnType__quota_preemption_start_ns | None: ...
 
 Global___QueueStatus: _TypeAlias = QueueStatus  # noqa: Y015
 
@@ -559,6 +581,528 @@ class AskFailure(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AskFailure: _TypeAlias = AskFailure  # noqa: Y015
+
+@_typing.final
+class ExplainQueueRequest(_message.Message):
+    """Which queue to explain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Its partition, as "[rm_id]name" or as bare name. Empty: "default"."""
+    path: _builtins.str
+    """Full path, in any case."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainQueueRequest: _TypeAlias = ExplainQueueRequest  # noqa: Y015
+
+@_typing.final
+class ExplainQueueResponse(_message.Message):
+    """What bounds a queue. Amounts are in base units (vcore in thousandths of a core, memory in bytes)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class HeadroomEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PATH_FIELD_NUMBER: _builtins.int
+    LEAF_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    LEVELS_FIELD_NUMBER: _builtins.int
+    HEADROOM_FIELD_NUMBER: _builtins.int
+    BOUNDS_FIELD_NUMBER: _builtins.int
+    TIGHTEST_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Full path in lower case."""
+    leaf: _builtins.bool
+    """Holds applications, not queues."""
+    state: _builtins.str
+    """"Active", "Draining" or "Stopped"."""
+    @_builtins.property
+    def levels(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueLevel]:
+        """The queue first, the root last."""
+
+    @_builtins.property
+    def headroom(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """The least that any level leaves of a type, negative above a limit. A missing type is not limited by any level; the
+        cluster offers none of a type that the root does not have.
+        """
+
+    @_builtins.property
+    def bounds(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueBound]:
+        """For each type in "headroom", the level that leaves least; of equals the one furthest from the root. By type."""
+
+    @_builtins.property
+    def tightest(self) -> Global___QueueBound:
+        """The one of "bounds" with the smallest part of its limit left. Not set: nothing bounds."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        leaf: _builtins.bool = ...,
+        state: _builtins.str = ...,
+        levels: _abc.Iterable[Global___QueueLevel] | None = ...,
+        headroom: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        bounds: _abc.Iterable[Global___QueueBound] | None = ...,
+        tightest: Global___QueueBound | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tightest", b"tightest"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "headroom", b"headroom", "leaf", b"leaf", "levels", b"levels", "path", b"path", "state", b"state", "tightest", b"tightest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainQueueResponse: _TypeAlias = ExplainQueueResponse  # noqa: Y015
+
+@_typing.final
+class QueueLevel(_message.Message):
+    """One queue on the way to the root."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class GuaranteedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class MaxEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class UsedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class PendingEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class PreemptingEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class HeadroomEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PATH_FIELD_NUMBER: _builtins.int
+    GUARANTEED_FIELD_NUMBER: _builtins.int
+    MAX_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
+    PREEMPTING_FIELD_NUMBER: _builtins.int
+    HEADROOM_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Full path."""
+    @_builtins.property
+    def guaranteed(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """The level's own guarantee. A missing type has none."""
+
+    @_builtins.property
+    def max(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """The level's own limit; of the root, what all nodes offer. A missing type is unlimited."""
+
+    @_builtins.property
+    def used(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Held by allocations, victims that still run included. A missing type is 0."""
+
+    @_builtins.property
+    def pending(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Asked for, not yet placed. A missing type is 0."""
+
+    @_builtins.property
+    def preempting(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Part of "used" that victims hold until the RM confirms that they are gone. A missing type is 0."""
+
+    @_builtins.property
+    def headroom(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """"max" less "used", for the types in "max"; negative above the limit."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        guaranteed: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        max: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        used: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        pending: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        preempting: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        headroom: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["guaranteed", b"guaranteed", "headroom", b"headroom", "max", b"max", "path", b"path", "pending", b"pending", "preempting", b"preempting", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueLevel: _TypeAlias = QueueLevel  # noqa: Y015
+
+@_typing.final
+class QueueBound(_message.Message):
+    """A level that leaves least of one type."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TYPE_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    LEFT_FIELD_NUMBER: _builtins.int
+    MAX_FIELD_NUMBER: _builtins.int
+    type: _builtins.str
+    """Resource type."""
+    path: _builtins.str
+    """Full path of the level."""
+    left: _builtins.int
+    """What it leaves; negative above the limit."""
+    max: _builtins.int
+    """Its limit."""
+    def __init__(
+        self,
+        *,
+        type: _builtins.str = ...,
+        path: _builtins.str = ...,
+        left: _builtins.int = ...,
+        max: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "max", b"max", "path", b"path", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueBound: _TypeAlias = QueueBound  # noqa: Y015
+
+@_typing.final
+class ExplainUserRequest(_message.Message):
+    """Which user to explain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Its partition, as "[rm_id]name" or as bare name. Empty: "default"."""
+    user: _builtins.str
+    """Name, case counts."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        user: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainUserRequest: _TypeAlias = ExplainUserRequest  # noqa: Y015
+
+@_typing.final
+class ExplainUserResponse(_message.Message):
+    """What bounds a user. Amounts are in base units (vcore in thousandths of a core, memory in bytes)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class UsedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    USER_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    APPLICATION_COUNT_FIELD_NUMBER: _builtins.int
+    LEVELS_FIELD_NUMBER: _builtins.int
+    TIGHTEST_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    """Name."""
+    application_count: _builtins.int
+    """Applications that hold something."""
+    @_builtins.property
+    def used(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Held in all queues together. A missing type is 0."""
+
+    @_builtins.property
+    def levels(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitLevel]:
+        """Limits that name the user or bind an application of it; those of the groups its applications count for included.
+        By path, the user's before its groups'.
+        """
+
+    @_builtins.property
+    def tightest(self) -> Global___QueueBound:
+        """The level and type with the smallest part of a limit left. Not set: no amount is limited."""
+
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        used: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        application_count: _builtins.int = ...,
+        levels: _abc.Iterable[Global___LimitLevel] | None = ...,
+        tightest: Global___QueueBound | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tightest", b"tightest"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_count", b"application_count", "levels", b"levels", "tightest", b"tightest", "used", b"used", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainUserResponse: _TypeAlias = ExplainUserResponse  # noqa: Y015
+
+@_typing.final
+class LimitLevel(_message.Message):
+    """A user or group limit in one queue and below."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MaxEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class UsedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class HeadroomEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PATH_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    MAX_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    HEADROOM_FIELD_NUMBER: _builtins.int
+    APPLICATION_COUNT_FIELD_NUMBER: _builtins.int
+    MAX_APPLICATIONS_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Full path."""
+    kind: _builtins.str
+    """"user" or "group"."""
+    name: _builtins.str
+    """Name of the user or group; "*" for the one account of all groups that are not named."""
+    application_count: _builtins.int
+    """Applications that hold something."""
+    max_applications: _builtins.int
+    """How many may hold something. 0: any number."""
+    @_builtins.property
+    def max(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """The limit. A missing type is unlimited."""
+
+    @_builtins.property
+    def used(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Held. A missing type is 0."""
+
+    @_builtins.property
+    def headroom(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """"max" less "used", for the types in "max"; negative above the limit."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+        max: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        used: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        headroom: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        application_count: _builtins.int = ...,
+        max_applications: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_count", b"application_count", "headroom", b"headroom", "kind", b"kind", "max", b"max", "max_applications", b"max_applications", "name", b"name", "path", b"path", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitLevel: _TypeAlias = LimitLevel  # noqa: Y015
 
 @_typing.final
 class GetStateDumpRequest(_message.Message):

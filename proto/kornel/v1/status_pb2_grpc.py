@@ -45,6 +45,16 @@ class StatusServiceStub:
                 request_serializer=kornel_dot_v1_dot_status__pb2.ExplainAskRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_status__pb2.ExplainAskResponse.FromString,
                 _registered_method=True)
+        self.ExplainQueue = channel.unary_unary(
+                '/kornel.v1.StatusService/ExplainQueue',
+                request_serializer=kornel_dot_v1_dot_status__pb2.ExplainQueueRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_status__pb2.ExplainQueueResponse.FromString,
+                _registered_method=True)
+        self.ExplainUser = channel.unary_unary(
+                '/kornel.v1.StatusService/ExplainUser',
+                request_serializer=kornel_dot_v1_dot_status__pb2.ExplainUserRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_status__pb2.ExplainUserResponse.FromString,
+                _registered_method=True)
         self.GetStateDump = channel.unary_unary(
                 '/kornel.v1.StatusService/GetStateDump',
                 request_serializer=kornel_dot_v1_dot_status__pb2.GetStateDumpRequest.SerializeToString,
@@ -71,6 +81,22 @@ class StatusServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainQueue(self, request, context):
+        """How much a queue may still take, level by level up to the root, and which level and type leave least. NOT_FOUND for
+        a queue or partition that does not exist.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainUser(self, request, context):
+        """What a user holds, and the user and group limits that bind it. NOT_FOUND for a user that has neither applications
+        nor limits, and for an unknown partition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStateDump(self, request, context):
         """Everything that helps to understand a core, the shim's own state included, as one JSON object. For people and bug
         reports: what it holds may change. Takes time in a large cluster.
@@ -91,6 +117,16 @@ def add_StatusServiceServicer_to_server(servicer, server):
                     servicer.ExplainAsk,
                     request_deserializer=kornel_dot_v1_dot_status__pb2.ExplainAskRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_status__pb2.ExplainAskResponse.SerializeToString,
+            ),
+            'ExplainQueue': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainQueue,
+                    request_deserializer=kornel_dot_v1_dot_status__pb2.ExplainQueueRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_status__pb2.ExplainQueueResponse.SerializeToString,
+            ),
+            'ExplainUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainUser,
+                    request_deserializer=kornel_dot_v1_dot_status__pb2.ExplainUserRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_status__pb2.ExplainUserResponse.SerializeToString,
             ),
             'GetStateDump': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStateDump,
@@ -153,6 +189,60 @@ class StatusService:
             '/kornel.v1.StatusService/ExplainAsk',
             kornel_dot_v1_dot_status__pb2.ExplainAskRequest.SerializeToString,
             kornel_dot_v1_dot_status__pb2.ExplainAskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainQueue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.StatusService/ExplainQueue',
+            kornel_dot_v1_dot_status__pb2.ExplainQueueRequest.SerializeToString,
+            kornel_dot_v1_dot_status__pb2.ExplainQueueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.StatusService/ExplainUser',
+            kornel_dot_v1_dot_status__pb2.ExplainUserRequest.SerializeToString,
+            kornel_dot_v1_dot_status__pb2.ExplainUserResponse.FromString,
             options,
             channel_credentials,
             insecure,

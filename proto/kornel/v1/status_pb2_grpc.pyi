@@ -39,6 +39,14 @@ class StatusServiceStub:
     """
     ExplainAsk: _grpc.UnaryUnaryMultiCallable[_status_pb2.ExplainAskRequest, _status_pb2.ExplainAskResponse]
     """Why an ask waits, and what it waits for. NOT_FOUND for an ask or allocation that the core does not know."""
+    ExplainQueue: _grpc.UnaryUnaryMultiCallable[_status_pb2.ExplainQueueRequest, _status_pb2.ExplainQueueResponse]
+    """How much a queue may still take, level by level up to the root, and which level and type leave least. NOT_FOUND for
+    a queue or partition that does not exist.
+    """
+    ExplainUser: _grpc.UnaryUnaryMultiCallable[_status_pb2.ExplainUserRequest, _status_pb2.ExplainUserResponse]
+    """What a user holds, and the user and group limits that bind it. NOT_FOUND for a user that has neither applications
+    nor limits, and for an unknown partition.
+    """
     GetStateDump: _grpc.UnaryUnaryMultiCallable[_status_pb2.GetStateDumpRequest, _status_pb2.GetStateDumpResponse]
     """Everything that helps to understand a core, the shim's own state included, as one JSON object. For people and bug
     reports: what it holds may change. Takes time in a large cluster.
@@ -55,6 +63,14 @@ class StatusServiceAsyncStub(StatusServiceStub):
     """
     ExplainAsk: _aio.UnaryUnaryMultiCallable[_status_pb2.ExplainAskRequest, _status_pb2.ExplainAskResponse]  # type: ignore[assignment]
     """Why an ask waits, and what it waits for. NOT_FOUND for an ask or allocation that the core does not know."""
+    ExplainQueue: _aio.UnaryUnaryMultiCallable[_status_pb2.ExplainQueueRequest, _status_pb2.ExplainQueueResponse]  # type: ignore[assignment]
+    """How much a queue may still take, level by level up to the root, and which level and type leave least. NOT_FOUND for
+    a queue or partition that does not exist.
+    """
+    ExplainUser: _aio.UnaryUnaryMultiCallable[_status_pb2.ExplainUserRequest, _status_pb2.ExplainUserResponse]  # type: ignore[assignment]
+    """What a user holds, and the user and group limits that bind it. NOT_FOUND for a user that has neither applications
+    nor limits, and for an unknown partition.
+    """
     GetStateDump: _aio.UnaryUnaryMultiCallable[_status_pb2.GetStateDumpRequest, _status_pb2.GetStateDumpResponse]  # type: ignore[assignment]
     """Everything that helps to understand a core, the shim's own state included, as one JSON object. For people and bug
     reports: what it holds may change. Takes time in a large cluster.
@@ -80,6 +96,26 @@ class StatusServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_status_pb2.ExplainAskResponse, _abc.Awaitable[_status_pb2.ExplainAskResponse]]:
         """Why an ask waits, and what it waits for. NOT_FOUND for an ask or allocation that the core does not know."""
+
+    @_abc_1.abstractmethod
+    def ExplainQueue(
+        self,
+        request: _status_pb2.ExplainQueueRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_status_pb2.ExplainQueueResponse, _abc.Awaitable[_status_pb2.ExplainQueueResponse]]:
+        """How much a queue may still take, level by level up to the root, and which level and type leave least. NOT_FOUND for
+        a queue or partition that does not exist.
+        """
+
+    @_abc_1.abstractmethod
+    def ExplainUser(
+        self,
+        request: _status_pb2.ExplainUserRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_status_pb2.ExplainUserResponse, _abc.Awaitable[_status_pb2.ExplainUserResponse]]:
+        """What a user holds, and the user and group limits that bind it. NOT_FOUND for a user that has neither applications
+        nor limits, and for an unknown partition.
+        """
 
     @_abc_1.abstractmethod
     def GetStateDump(

@@ -6,6 +6,7 @@ commands and a ``queues.yaml``, and go through quota checks, node search, precon
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,9 +84,9 @@ def _describe(entry: dict[str, Any], queue: QueueCase) -> None:
 class Stage:
     """The engine with *case*'s cluster in it."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, configure: Callable[[Case], str] = configuration) -> None:
         self.engine = Engine()
-        self.engine.apply(RegisterManager("rm", configuration(case)), NOW_NS)
+        self.engine.apply(RegisterManager("rm", configure(case)), NOW_NS)
         nodes = tuple(
             NodeSpec(name, NodeAction.CREATE, PARTITION, capacity=Resources(capacity)) for name, capacity in case.nodes
         )
@@ -93,6 +94,8 @@ class Stage:
         self._applications: set[str] = set()
         for task in case.running:
             self.submit(task)
+            if task.leaving:
+                ledger.mark(self.state.requests[task.key], None)
         for reservation in case.reservations:
             self._hold(reservation.node, reservation.holder, NOW_NS - reservation.minutes * 60 * SECOND_NS)
 

@@ -1,11 +1,17 @@
-"""Whatever the text, loading it gives a configuration or a ConfigError."""
+"""Whatever the text, loading it gives a configuration or a ConfigError.
+
+``FUZZ=50000`` tries so many texts for each of these tests instead of Hypothesis' usual number (``make fuzz``).
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from typing import Any
 
-from hypothesis import example, given
+import pytest
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from core.config.loader import DEFAULT_CONFIGURATION, checksum, load
@@ -46,6 +52,19 @@ values = st.recursive(
 )
 
 
+FUZZ = int(os.environ.get("FUZZ", "0"))
+F = Callable[..., None]
+
+pytestmark = pytest.mark.timeout(60 + FUZZ // 10)
+
+
+def thoroughly(test: F) -> F:
+    """As many examples as were asked for; without a wish, as usual."""
+    if not FUZZ:
+        return test
+    return settings(max_examples=FUZZ, deadline=None, suppress_health_check=list(HealthCheck))(test)
+
+
 def attempt(text: str) -> None:
     try:
         configuration = load(text)
@@ -59,6 +78,7 @@ def attempt(text: str) -> None:
     assert str(refusal)
 
 
+@thoroughly
 @given(st.text())
 @example("\x00")
 @example("\ud800")
@@ -75,12 +95,14 @@ def test_arbitrary_text(text: str) -> None:
     assert len(checksum(text)) == 64
 
 
+@thoroughly
 @given(st.text(alphabet="-:?[]{},&*!|>'\"%@`#<~ \n\tabroot0159.\\x"))
 def test_arbitrary_punctuation(text: str) -> None:
     """Nothing but ConfigError escapes for text made of what YAML gives a meaning to."""
     attempt(text)
 
 
+@thoroughly
 @given(values)
 def test_arbitrary_structure(value: Any) -> None:
     """Nothing but ConfigError escapes for well-formed YAML of any shape, at any level of the schema."""
@@ -95,6 +117,7 @@ def test_arbitrary_structure(value: Any) -> None:
         attempt(json.dumps(wrapped))
 
 
+@thoroughly
 @given(st.data())
 def test_damaged_text(data: st.DataObject) -> None:
     """Nothing but ConfigError escapes for a good text with a piece cut out or put in."""

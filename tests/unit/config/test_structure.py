@@ -207,7 +207,7 @@ def test_every_key_not_enforced_can_be_met() -> None:
     """The table holds no row that nothing leads to."""
     text = partition_text(
         root(queue("a")),
-        preemption={"quotapreemptionenabled": True, "monitor": {"enabled": True}, "governor": {}},
+        preemption={"monitor": {"enabled": True}, "governor": {}},
     )
     found = " ".join(str(problem) for problem in load(text).warnings)
     for what in NOT_ENFORCED.values():

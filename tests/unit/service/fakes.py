@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from core.config.loader import checksum
+from core.config.model import Configuration
 from core.domain.commands import (
     AllocationSpec,
     AnswerCallbacks,
@@ -26,7 +27,8 @@ from core.domain.commands import (
 from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted, PredicatesAsked
 from core.domain.reasons import Ignored
 from core.domain.resources import NOTHING
-from core.domain.status import AskExplanation, EngineStatus
+from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
+from core.partition.what_if import WhatIf
 
 
 @dataclass
@@ -41,6 +43,7 @@ class FakeEngine:
 
     rm_id: str = ""
     checksum: str = ""
+    configuration: Configuration | None = None
     extra_config: dict[str, str] = field(default_factory=dict)
     asks: dict[tuple[str, str], AskExplanation] = field(default_factory=dict)
     preemption_interval_ns: int | None = None
@@ -88,6 +91,18 @@ class FakeEngine:
                 self.pending.clear()
                 return []
         raise AssertionError(f"nobody told the fake engine what to do with {command}")
+
+    def prepare(self, text: str, configuration: Configuration) -> None:
+        self.configuration = configuration
+
+    def what_if(self) -> WhatIf:
+        return WhatIf(self.rm_id, self.configuration, {})
+
+    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
+        return None
+
+    def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
+        return None
 
     def cycle(self, now_ns: int, budget: int) -> FakeSlice:
         self.cycles.append(now_ns)

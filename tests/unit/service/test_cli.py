@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from kornel.v1.status_pb2 import (
     AskFailure,
     ExplainAskResponse,
+    ExplainUserResponse,
     GetStatusResponse,
+    LimitLevel,
     PartitionStatus,
+    QueueBound,
     QueueStatus,
     UserStatus,
 )
 from typer.testing import CliRunner
 
 from core.cli import app
+from core.service.quota_text import render_user
 from core.service.status_text import render_explanation, render_status
 
 GOOD = "partitions:\n  - name: default\n    queues:\n      - name: root\n"
@@ -48,6 +53,33 @@ def test_config_check(tmp_path: Path, text: str, code: int, said: str) -> None:
     exit_code, output = run("config", "check", str(file))
     assert exit_code == code, output
     assert said in output
+
+
+@pytest.mark.parametrize(("text", "code"), [(GOOD, 0), ("", 0), (ODD, 1), ("partitions: 7\n", 2)])
+def test_config_check_as_json(tmp_path: Path, text: str, code: int) -> None:
+    """The judgement as the core's own validation gives it, with the same exit status as text."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(text, encoding="utf-8")
+    exit_code, output = run("config", "check", str(file), "--json")
+    found = json.loads(output)
+    assert exit_code == code
+    assert found["valid"] == (code != 2)
+    assert bool(found["checksum"]) == (code != 2)
+    assert bool(found["problems"]) == (code != 0)
+    assert all(problem["line"] and problem["message"] for problem in found["problems"])
+
+
+def test_user_as_text() -> None:
+    """The limits of a user, each with what is left of it, and the tightest one."""
+    level = LimitLevel(path="root.a", kind="group", name="dev", application_count=1)
+    level.max["vcore"], level.used["vcore"], level.headroom["vcore"] = 10, 12, -2
+    found = ExplainUserResponse(user="ann", application_count=1, levels=[level])
+    found.tightest.CopyFrom(QueueBound(type="vcore", path="root.a", left=-2, max=10))
+    text = render_user(found)
+    assert "group dev" in text
+    assert "1 of any number" in text
+    assert text.endswith("tightest: vcore at root.a, 2 above the max 10 of root.a")
+    assert "no limit binds" in render_user(ExplainUserResponse(user="ann"))
 
 
 def test_config_check_of_bytes_that_are_no_text(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import json
 
-from core.config.problems import Problem, Severity
-from core.service.logs import MOST_WARNINGS, LogFormat, LogLevel, build_logger, log_warnings
+from core.service.logs import LogFormat, LogLevel, build_logger
 
 
 def test_json_lines_hold_event_level_time_and_values() -> None:
@@ -29,13 +28,3 @@ def test_console_lines_are_for_people() -> None:
     assert "shown" in output.getvalue()
     assert "rm_id=rm-1" in output.getvalue()
     assert "\x1b" not in output.getvalue()
-
-
-def test_b8_warnings_of_a_configuration_have_a_line_each_up_to_a_limit() -> None:
-    """A configuration that is wrong everywhere does not drown everything else."""
-    output = io.StringIO()
-    warning = Problem(Severity.WARNING, 5, 11, "partitions[0]", "is odd")
-    log_warnings(build_logger(LogFormat.JSON, LogLevel.INFO, output), [warning] * (MOST_WARNINGS + 2))
-    lines = [json.loads(line) for line in output.getvalue().splitlines()]
-    assert {line["level"] for line in lines} == {"warning"}
-    assert [line["problem"] for line in lines] == [str(warning)] * MOST_WARNINGS + ["2 more warnings"]

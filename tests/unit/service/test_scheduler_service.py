@@ -14,6 +14,7 @@ from core.domain.commands import RegisterManager
 from core.domain.effects import Effect, NodeAccepted
 from core.service import scheduler_service
 from core.service.clock import ManualClock
+from core.service.configuring import Configurator
 from core.service.garbage import GarbageKeeper
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.metrics import ServiceMetrics
@@ -44,16 +45,20 @@ class Served:
         self.metrics = ServiceMetrics()
         self.board = Switchboard(self.metrics)
         logger = build_logger(LogFormat.JSON, LogLevel.ERROR, io.StringIO())
+        clock = ManualClock()
         self.runner = PartitionRunner(
             FakeEngine(),
             self.board,
-            clock=ManualClock(),
+            clock=clock,
             metrics=self.metrics,
             logger=logger,
             garbage=GarbageKeeper(enabled=False),
         )
-        lookups = GroupLookups({}, self.runner.resolver_of, clock=ManualClock(), metrics=self.metrics, logger=logger)
-        service = SchedulerService(self.runner, self.board, lookups=lookups, metrics=self.metrics, logger=logger)
+        configurator = Configurator(self.runner, clock=clock, logger=logger, garbage=GarbageKeeper(enabled=False))
+        lookups = GroupLookups({}, self.runner.resolver_of, clock=clock, metrics=self.metrics, logger=logger)
+        service = SchedulerService(
+            self.runner, self.board, configurator, lookups=lookups, metrics=self.metrics, logger=logger
+        )
         self.update_node: Any = service.handlers()["UpdateNode"].stream_stream
 
 

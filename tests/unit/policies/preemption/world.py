@@ -42,7 +42,9 @@ class World:
         for node_id, capacity in case.nodes:
             world.node(node_id, capacity)
         for task in case.running:
-            world.run(task)
+            allocation = world.run(task)
+            if task.leaving:
+                world.mark(allocation)
         for reservation in case.reservations:
             holder = world.ask(reservation.holder)
             holder.triggered = reservation.holder.triggered
@@ -134,17 +136,21 @@ class World:
     def reserve(self, ask: Allocation, node: Node, made_ns: int) -> None:
         ask.reservation = node.reservations[ask.key] = Reservation(ask, node, made_ns)
 
+    def mark(self, victim: Allocation) -> None:
+        """*victim* has been told to leave."""
+        victim.preempted = True
+        victim.application.preempted_count += 1
+        for queue in victim.queue.lineage():
+            _book(queue.preempting, victim)
+
     def apply(self, plan: PreemptionPlan) -> None:
         """What the partition does with a plan (preemption.md B.7, steps 1, 2 and 4)."""
         for reservation in plan.cancelled:
             del plan.node.reservations[reservation.ask.key]
             reservation.ask.reservation = None
         for victim in plan.victims:
-            victim.preempted = True
+            self.mark(victim)
             victim.preemptor = plan.ask
-            victim.application.preempted_count += 1
-            for queue in victim.queue.lineage():
-                _book(queue.preempting, victim)
         for queue in plan.ask.queue.lineage():
             _book(queue.claimed, plan.ask)
         plan.ask.triggered = True

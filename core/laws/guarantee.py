@@ -1,58 +1,21 @@
-"""The seven laws of preemption as code: whether a plan obeys them, worked out from the rules and from nothing else.
+"""The seven laws as they bind preemption between queues (preemption.md A, A.1, B.2, B.3).
 
-The planners are not consulted: a plan that is right for the wrong reason passes, one that a planner's bug let through
-does not. Every plan is checked before it is applied, so :func:`check` looks at the plan and the queues around it
-only; :func:`check_exhaustive` also tries every other plan and is for tests on small clusters.
-
-Rules: preemption.md A (the laws and the invariants of A.1), A.0 (which bind guarantee-driven preemption), B.2, B.3.
+Every plan is checked before it is applied, so :func:`check` looks at the plan and the queues around it only;
+:func:`check_exhaustive` also tries every other plan and is for tests on small clusters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from itertools import combinations
 
 from core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
+from core.laws.verdict import Law, Violation, net_of, path_of
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.policies.preemption.plan import PreemptionPlan
 from core.policies.view import PartitionView
-
-
-class Law(StrEnum):
-    """What a plan can break: the laws, then the invariants of A.1 that they leave open."""
-
-    OPT_OUT_LAST = "law 1"
-    """Somebody unwilling goes although somebody less unwilling would do (exhaustive check only)."""
-    GUARANTEE_KEPT = "law 2"
-    """A queue ends below its guarantee, or further below it."""
-    OTHER_APPLICATION = "law 3"
-    ENTITLED = "law 4"
-    """The ask's queue is not owed what the ask wants, nor do victims inside the shared guarantee make up for it."""
-    OVER_GUARANTEE = "law 5"
-    """A victim's queue is not over its guarantee to begin with, or has none of its own where that is required."""
-    PRIORITY = "law 6"
-    FENCE = "law 7"
-    ELIGIBLE = "invariant 3"
-    """A victim that no plan may hold: protected, leaving already, not placed, or named twice."""
-    ON_NODE = "invariant 6"
-    """A victim elsewhere although the node lacks room."""
-    SUFFICIENT = "invariant 7"
-    """The ask would not fit the node or a queue once the victims are gone."""
-    MINIMAL = "invariant 8"
-    """A victim too many, or victims where none is needed."""
-    NODE_USABLE = "usable node"
-    """The node does not take this ask: not schedulable, or held for another ask that does not give way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A law broken, and the numbers that show it."""
-
-    law: Law
-    detail: str
 
 
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
@@ -104,12 +67,12 @@ class _Case:
         self.mode = view.guarantee_mode
         self.names = view.types.names
         self.demand = dict(plan.ask.shape.pairs)
-        self.ask_path = _path(plan.ask.queue)
+        self.ask_path = path_of(plan.ask.queue)
         self.victims = plan.victims
         self.leaving: dict[Queue, dict[int, int]] = {}
         """By queue and type: what its victims hold."""
         for victim in plan.victims:
-            for queue in _path(victim.queue):
+            for queue in path_of(victim.queue):
                 amounts = self.leaving.setdefault(queue, {})
                 for t, amount in victim.shape.pairs:
                     amounts[t] = amounts.get(t, 0) + amount
@@ -120,7 +83,7 @@ class _Case:
 
     def common(self, victim: Allocation) -> Queue:
         """The lowest queue that ask and *victim* share."""
-        return next(queue for queue in _path(victim.queue) if queue in self.ask_path)
+        return next(queue for queue in path_of(victim.queue) if queue in self.ask_path)
 
     def entitling(self) -> dict[int, Queue]:
         """By asked type, the lowest queue on the ask's path that guarantees it."""
@@ -133,27 +96,14 @@ class _Case:
         return found
 
 
-def _path(queue: Queue) -> list[Queue]:
-    """*queue* and its ancestors, root last."""
-    path = [queue]
-    while path[-1].parent is not None:
-        path.append(path[-1].parent)
-    return path
-
-
-def _net(queue: Queue, t: int) -> int:
-    """Used once the victims in flight are gone."""
-    return queue.used[t] - queue.preempting[t]
-
-
 def _expected(queue: Queue, t: int) -> int:
     """Used once the victims in flight are gone and the asks they leave for are placed."""
-    return _net(queue, t) + queue.claimed[t]
+    return net_of(queue, t) + queue.claimed[t]
 
 
 def _priority_at(queue: Queue, priority: int, top: Queue) -> int:
     """*priority* of a task of *queue*, as *top* sees it (B.3)."""
-    for step in _path(queue):
+    for step in path_of(queue):
         if step is top:
             break
         offset = step.properties.priority_offset
@@ -195,7 +145,7 @@ def _law_2(case: _Case) -> Iterator[Violation]:
             guaranteed = queue.guaranteed.get(t)
             if guaranteed is None:
                 continue
-            net = _net(queue, t)
+            net = net_of(queue, t)
             if queue in case.ask_path:
                 after, least = net - leaving + case.demand.get(t, 0), min(guaranteed, net)
             else:
@@ -236,13 +186,13 @@ def _law_5(case: _Case) -> Iterator[Violation]:
     entitling = set(case.entitling().values())
     for victim in case.victims:
         common = case.common(victim)
-        below = [queue for queue in _path(victim.queue) if queue.depth > common.depth]
+        below = [queue for queue in path_of(victim.queue) if queue.depth > common.depth]
         types = [t for t, _ in victim.shape.pairs]
         for queue in below:
             for t in types:
-                if _net(queue, t) <= queue.guaranteed.get(t, 0):
+                if net_of(queue, t) <= queue.guaranteed.get(t, 0):
                     detail = (
-                        f"{victim.key}: {queue.path} has {case.names[t]}={_net(queue, t)},"
+                        f"{victim.key}: {queue.path} has {case.names[t]}={net_of(queue, t)},"
                         f" guaranteed {queue.guaranteed.get(t, 0)}"
                     )
                     yield Violation(Law.OVER_GUARANTEE, detail)
@@ -266,7 +216,7 @@ def _law_7(case: _Case) -> Iterator[Violation]:
     """Every victim is inside the lowest fence around the ask."""
     fence = _fence(case)
     for victim in case.victims:
-        if fence not in _path(victim.queue):
+        if fence not in path_of(victim.queue):
             yield Violation(Law.FENCE, f"{victim.key} in {victim.queue.path} is outside {fence.path}")
 
 
@@ -321,7 +271,7 @@ def _minimal(case: _Case) -> Iterator[Violation]:
     slack = _slack(case)
     for victim in case.victims:
         amounts = dict(victim.shape.pairs)
-        path = _path(victim.queue)
+        path = path_of(victim.queue)
         if all(
             amounts.get(t, 0) <= over
             for t, place, over in slack

@@ -1,0 +1,52 @@
+"""``kornel queue`` and ``kornel user``: why nobody gets more than they get."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from core.cli_options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, echo_json, failed
+from core.service import client
+from core.service.quota_text import render_queue, render_user
+
+queue_app = typer.Typer(help="Look at single queues.", no_args_is_help=True)
+user_app = typer.Typer(help="Look at single users.", no_args_is_help=True)
+
+
+@queue_app.command("show")
+def show_queue(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Full path, for instance root.prod.reports.")],
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Partition = "",
+    as_json: AsJson = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show what a queue may still take, level by level up to the root, and what bounds it most."""
+    try:
+        found = client.explain_queue(grpc, path, partition, timeout)
+    except client.CoreUnreachable as error:
+        raise failed(error) from error
+    if as_json:
+        echo_json(found)
+    else:
+        typer.echo(render_queue(found))
+
+
+@user_app.command("show")
+def show_user(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")],
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Partition = "",
+    as_json: AsJson = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show what a user holds and the limits that bind it, its groups' included."""
+    try:
+        found = client.explain_user(grpc, name, partition, timeout)
+    except client.CoreUnreachable as error:
+        raise failed(error) from error
+    if as_json:
+        echo_json(found)
+    else:
+        typer.echo(render_user(found))

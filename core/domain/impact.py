@@ -1,0 +1,112 @@
+"""What a configuration would change on a running core, in plain values. Amounts are in base units."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from core.domain.resources import Resources
+
+
+class QueueChangeKind(StrEnum):
+    """What becomes of a queue (config.md 7.5, 7.6)."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    """Not listed any more and empty: gone with the next look of the cleaner."""
+    DRAINED = "drained"
+    """Not listed any more, but applications live there: takes no new ones and goes with the last one."""
+    REACTIVATED = "reactivated"
+    """Was draining and is listed again."""
+    ADOPTED = "adopted"
+    """Was dynamic and is listed now."""
+    REPLACED = "replaced"
+    """Leaf becomes parent or the other way round."""
+    CHANGED = "changed"
+
+
+class SettingChange(NamedTuple):
+    """One setting as text, before and after. Empty text: not set."""
+
+    name: str
+    before: str
+    after: str
+
+
+class QueueChange(NamedTuple):
+    """One queue. ``applications``: live ones in the queue and below."""
+
+    partition: str
+    path: str
+    kind: QueueChangeKind
+    applications: int
+    settings: tuple[SettingChange, ...]
+
+
+class PartitionChange(NamedTuple):
+    """A partition that appears, goes with everything in it, or changes its own settings."""
+
+    partition: str
+    added: bool
+    removed: bool
+    applications: int
+    settings: tuple[SettingChange, ...]
+
+
+class QuotaExcess(NamedTuple):
+    """A queue that uses more of a type than its max would allow. ``already``: it does now, under the present max."""
+
+    partition: str
+    path: str
+    type: str
+    used: int
+    max: int
+    already: bool
+
+
+class LimitExcess(NamedTuple):
+    """A user or group that has more than its limit would allow in a queue and below.
+
+    ``type`` empty: applications that hold something. ``already``: as in :class:`QuotaExcess`.
+    """
+
+    partition: str
+    path: str
+    kind: str
+    name: str
+    type: str
+    used: int
+    limit: int
+    already: bool
+
+
+class UnplacedApplication(NamedTuple):
+    """An application that placement takes today and would turn away, were it submitted then. It goes on running."""
+
+    partition: str
+    application_id: str
+    queue: str
+    reason: str
+
+
+class QuotaEnforcement(NamedTuple):
+    """A queue whose lowered max preemption would enforce: how much it would take, and after which delay."""
+
+    partition: str
+    path: str
+    amounts: Resources
+    delay_ns: int
+
+
+class Impact(NamedTuple):
+    """Everything. ``refused``: why the configuration would not be applied; nothing else would happen then."""
+
+    changed: bool
+    checksum: str
+    refused: tuple[str, ...] = ()
+    partitions: tuple[PartitionChange, ...] = ()
+    queues: tuple[QueueChange, ...] = ()
+    quota_excesses: tuple[QuotaExcess, ...] = ()
+    limit_excesses: tuple[LimitExcess, ...] = ()
+    unplaced: tuple[UnplacedApplication, ...] = ()
+    enforcements: tuple[QuotaEnforcement, ...] = ()

@@ -1,0 +1,137 @@
+"""A real ask is to take the place of a placeholder: the shim has the last word, if it wants it (protocol.md 13).
+
+Asked first is whether the ask may run where placeholders of its group are; only when all of those are refused, about
+other nodes with room. While the shim thinks, the ask and the placeholder wait for each other and for nobody else. What
+became of both meanwhile is looked at when the answer is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.partition import inquiries, pausing
+from core.partition.failing import note
+from core.partition.gangs import replacement
+from core.partition.gangs.replacement import Pair
+from core.partition.state import PartitionState
+from core.partition.waiting import UNSERVED, look_for_pairs
+
+MOST_NODES: Final = 64
+"""Nodes offered in one question."""
+
+
+def seek(state: PartitionState, pair: Pair, now_ns: int) -> None:
+    """Ask about *pair* before it is linked."""
+    ask, placeholder, node = pair
+    own = node is placeholder.node
+    node_ids = _own_nodes(ask, node) if own else _other_nodes(state, ask, placeholder, node)
+    ask.courts, placeholder.courted_by = placeholder, ask
+
+    def decide(refused: Mapping[str, str], at_ns: int) -> None:
+        if ask.inquiry is inquiry:
+            _decide(state, ask, node_ids, refused, at_ns, own=own)
+
+    def drop() -> None:
+        if ask.inquiry is inquiry:
+            withdraw(state, ask)
+
+    inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=not own)
+    ask.inquiry = inquiry
+
+
+def withdraw(state: PartitionState, ask: Allocation) -> None:
+    """The answer does not matter any more: *ask*, which has asked, and its placeholder are free for others."""
+    if ask.inquiry is not None:
+        inquiries.forget(state, ask.inquiry)
+    _part(ask)
+    _look_again(state, ask)
+
+
+def _own_nodes(ask: Allocation, first: Node) -> tuple[str, ...]:
+    """Where the placeholders are whose place *ask* could take, the chosen one's node first."""
+    assert ask.pool is not None, "an ask that looks for a placeholder waits in the pool of its group"
+    usable = (p for p in ask.pool.free.ordered() if p.courted_by is None and not replacement.is_larger(ask, p))
+    others = (p.node.node_id for p in usable if p.node is not None and p.node is not first)
+    refused = ask.refused or {}
+    distinct = dict.fromkeys((first.node_id, *(node_id for node_id in others if node_id not in refused)))
+    return tuple(islice(distinct, MOST_NODES))
+
+
+def _other_nodes(state: PartitionState, ask: Allocation, placeholder: Allocation, first: Node) -> tuple[str, ...]:
+    if ask.spec.required_node:
+        return (first.node_id,)
+    refused = ask.refused or {}
+    others = (
+        node.node_id
+        for node in state.node_order.fitting(ask.shape.pairs)
+        if node is not first and node is not placeholder.node and node.node_id not in refused
+    )
+    return (first.node_id, *islice(others, MOST_NODES - 1))
+
+
+def _decide(
+    state: PartitionState,
+    ask: Allocation,
+    node_ids: tuple[str, ...],
+    refused: Mapping[str, str],
+    now_ns: int,
+    *,
+    own: bool,
+) -> None:
+    """Link the first pair that the shim let pass and that is still possible; otherwise look further."""
+    courted = _part(ask)
+    named = {node_id: refused[node_id] for node_id in node_ids if node_id in refused}
+    for reason in dict.fromkeys(named.values()):
+        note(ask, reason, now_ns)
+    passed = [node_id for node_id in node_ids if node_id not in named]
+    if ask.pool is not None and ask.application.state not in UNSERVED:
+        pair = _own_pair(ask, courted, passed) if own else _other_pair(state, ask, courted, passed)
+        if pair is not None:
+            replacement.commit(state, pair, now_ns)
+            _look_again(state, ask)
+            return
+    if named:
+        ask.refused = {**(ask.refused or {}), **named}
+        pausing.pause(state, ask, now_ns)
+    _look_again(state, ask)
+
+
+def _own_pair(ask: Allocation, courted: Allocation, passed: list[str]) -> Pair | None:
+    assert ask.pool is not None, "checked by the caller"
+    others = [p for p in ask.pool.free.ordered() if p is not courted and p.courted_by is None]
+    candidates = [p for p in (courted, *others) if _is_free(p) and not replacement.is_larger(ask, p)]
+    for node_id in passed:
+        for placeholder in candidates:
+            if placeholder.node is not None and placeholder.node.node_id == node_id:
+                return Pair(ask, placeholder, placeholder.node)
+    return None
+
+
+def _other_pair(state: PartitionState, ask: Allocation, courted: Allocation, passed: list[str]) -> Pair | None:
+    if not _is_free(courted) or replacement.is_larger(ask, courted):
+        return None
+    for node_id in passed:
+        node = state.nodes.get(node_id)
+        if node is not None and node in state.node_order and node.fits(ask.shape.pairs):
+            return Pair(ask, courted, node)
+    return None
+
+
+def _is_free(placeholder: Allocation) -> bool:
+    return placeholder.node is not None and not placeholder.released and not placeholder.preempted
+
+
+def _part(ask: Allocation) -> Allocation:
+    placeholder = ask.courts
+    assert placeholder is not None, "a question about a pair is open only while it is one"
+    ask.courts = ask.inquiry = placeholder.courted_by = None
+    return placeholder
+
+
+def _look_again(state: PartitionState, ask: Allocation) -> None:
+    for task_group in ask.application.task_groups.values():
+        look_for_pairs(state, ask.application, task_group)

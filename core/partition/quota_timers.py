@@ -1,0 +1,110 @@
+"""Timers of maxima to be enforced: armed by a change of configuration or by what nobody checked (preemption.md D.4).
+
+They are kept in memory only: after a restart the full delay begins again with the recovered allocations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from core.domain.settings import QuotaTimer
+from core.model.queues import Queue
+from core.partition.state import PartitionState
+from core.policies.preemption.quota_timer import Terms, next_start, over_max
+
+TICK_NS: Final = 10**9
+NO_TERMS: Final = Terms({}, 0)
+
+
+def reconfigured(state: PartitionState, enabled_before: bool, before: Mapping[Queue, Terms], now_ns: int) -> None:
+    """The configuration changed: arm, move or clear the timers of the configured queues concerned.
+
+    *before*: the terms that changed queues had, ``NO_TERMS`` for new ones and those that were dynamic. Switched on by
+    this change, enforcement concerns every queue.
+    """
+    enforcement = state.enforcement
+    if not state.preemption.quota_enabled:
+        for queue in list(enforcement.armed):
+            if enforcement.run is None or queue is not enforcement.run.queue:
+                _set(state, queue, None, now_ns)
+        return
+    for queue in before if enabled_before else state.queues.values():
+        if not queue.managed or queue.parent is None or state.queues.get(queue.path) is not queue:
+            continue
+        old = before[queue] if enabled_before else Terms(queue.max, 0)
+        if enforcement.run is not None and queue is enforcement.run.queue:
+            if queue.properties.quota_preemption_timer is QuotaTimer.RESET and enforcement.run.changed is None:
+                enforcement.run.changed = old
+            continue
+        _set(state, queue, next_start(queue, old, enforcement.armed.get(queue), now_ns), now_ns)
+
+
+def grew(state: PartitionState, leaf: Queue, now_ns: int) -> None:
+    """Something was added to *leaf* without regard to any max: recovered, or grown in place."""
+    if not state.preemption.quota_enabled:
+        return
+    enforcement = state.enforcement
+    for queue in leaf.lineage():
+        if enforcement.run is not None and queue is enforcement.run.queue:
+            enforcement.run.grew = True
+        elif queue not in enforcement.armed:
+            _arm_if_over(state, queue, now_ns)
+
+
+def run_ended(state: PartitionState, queue: Queue, changed: Terms | None, grown: bool, now_ns: int) -> None:
+    """*queue* was enforced: that is not repeated, but what came up meanwhile is looked at now."""
+    _set(state, queue, None, now_ns)
+    if not state.preemption.quota_enabled or not queue.managed:
+        return
+    if changed is not None:
+        _set(state, queue, next_start(queue, changed, None, now_ns), now_ns)
+    if grown and queue not in state.enforcement.armed:
+        _arm_if_over(state, queue, now_ns)
+
+
+def _arm_if_over(state: PartitionState, queue: Queue, now_ns: int) -> None:
+    delay_ns = queue.properties.quota_preemption_delay_ns
+    if delay_ns and queue.managed and queue.parent is not None and over_max(queue):
+        _set(state, queue, now_ns + delay_ns, now_ns)
+
+
+def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int) -> None:
+    """*queue* becomes due at *start_ns*; ``None``: not any more."""
+    enforcement = state.enforcement
+    if start_ns is None:
+        enforcement.armed.pop(queue, None)
+    elif enforcement.armed.get(queue) != start_ns:
+        enforcement.armed[queue] = start_ns
+        _tick_soon(state, now_ns)
+    else:
+        return
+    if queue in enforcement.due:
+        enforcement.due.remove(queue)
+
+
+def _tick_soon(state: PartitionState, now_ns: int) -> None:
+    enforcement = state.enforcement
+    if enforcement.armed and not enforcement.ticking:
+        enforcement.ticking = True
+
+        def tick(at_ns: int) -> None:
+            enforcement.ticking = False
+            _tick(state, at_ns)
+
+        state.at(now_ns + TICK_NS, tick)
+
+
+def _tick(state: PartitionState, now_ns: int) -> None:
+    """Forget queues that came below their max by themselves; line up those whose time has come, deepest first."""
+    enforcement = state.enforcement
+    running = enforcement.run.queue if enforcement.run is not None else None
+    for queue, start_ns in list(enforcement.armed.items()):
+        if queue is running or queue in enforcement.due:
+            continue
+        if state.queues.get(queue.path) is not queue or not over_max(queue):
+            _set(state, queue, None, now_ns)
+        elif now_ns >= start_ns:
+            enforcement.due.append(queue)
+    enforcement.due.sort(key=lambda queue: (-queue.depth, queue.path))
+    _tick_soon(state, now_ns)

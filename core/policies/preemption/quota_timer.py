@@ -1,0 +1,57 @@
+"""When a lowered max begins to be enforced: what a change of configuration does to the start (preemption.md D.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from core.domain.settings import QuotaTimer
+from core.model.queues import Queue
+
+
+class Terms(NamedTuple):
+    """A queue's own max by type index (absent: unlimited; empty: none at all) and its delay, 0: never enforced."""
+
+    max: Mapping[int, int]
+    delay_ns: int
+
+
+def terms_of(queue: Queue) -> Terms:
+    return Terms(queue.max, queue.properties.quota_preemption_delay_ns)
+
+
+def next_start(queue: Queue, before: Terms, start_ns: int | None, now_ns: int) -> int | None:
+    """When *queue*, which had the terms *before* until *now_ns*, is to be enforced; ``None``: not at all.
+
+    Not for a queue that is being enforced just now: that is not to be disturbed.
+    """
+    now = terms_of(queue)
+    if not now.delay_ns or not over_max(queue):
+        return None
+    reset = queue.properties.quota_preemption_timer is QuotaTimer.RESET
+    anew = now_ns + now.delay_ns
+    if now.max == before.max:
+        if now.delay_ns == before.delay_ns:
+            return start_ns
+        if reset:
+            return anew
+        if start_ns is None:
+            return None if before.delay_ns else anew
+    elif _tightened(before.max, now.max):
+        if reset or start_ns is None:
+            return anew
+    elif reset or start_ns is None:
+        return None
+    return start_ns + now.delay_ns - before.delay_ns
+
+
+def over_max(queue: Queue) -> bool:
+    """Whether *queue* holds more of a type than its own max. Victims in flight count in the mode ``adjust`` only."""
+    used = queue.used
+    if queue.properties.quota_preemption_timer is QuotaTimer.ADJUST:
+        return any(used[t] > most for t, most in queue.max.items())
+    return any(used[t] - queue.preempting[t] > most for t, most in queue.max.items())
+
+
+def _tightened(before: Mapping[int, int], now: Mapping[int, int]) -> bool:
+    return any(t not in before or most < before[t] for t, most in now.items())

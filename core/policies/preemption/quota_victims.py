@@ -1,0 +1,196 @@
+"""Who goes when a max is enforced: the order, and the choice in it (preemption.md D.7).
+
+The order is kept as sorted runs of limited length that are merged as far as somebody looks, so that no step of the
+work takes long, however many tasks a queue has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.model.shapes import Shape
+from core.policies.preemption.quota_shares import Amounts, net
+
+Kind = tuple[float, tuple[float, ...]]
+Entry = tuple[bool, int, bool, int, Kind, str, Allocation]
+"""(originator, priority, opted out, -created, kind, key, allocation): the smallest goes first."""
+
+RUN_LENGTH: Final = 512
+"""Allocations ranked and sorted in one go."""
+
+
+class VictimOrder:
+    """The order of D.7 for one target: the last three of its keys hang on the shape alone."""
+
+    def __init__(self, wanted: Amounts, ceilings: Mapping[int, int]) -> None:
+        self._wanted = wanted
+        self._ceilings = ceilings
+        self._kinds: dict[Shape, Kind | None] = {}
+
+    def run(self, allocations: Iterable[Allocation]) -> list[Entry]:
+        """Those of *allocations* that may go, the first to go first."""
+        kinds = self._kinds
+        entries: list[Entry] = []
+        for allocation in allocations:
+            spec, shape = allocation.spec, allocation.shape
+            try:
+                kind = kinds[shape]
+            except KeyError:
+                kind = kinds[shape] = self._kind(shape)
+            if kind is None or spec.required_node or stays(allocation):
+                continue
+            entries.append((
+                spec.originator, spec.priority, not spec.allow_preempt_self, -allocation.created_ns, kind, spec.key,
+                allocation,
+            ))  # fmt: skip
+        entries.sort()
+        return entries
+
+    def _kind(self, shape: Shape) -> Kind | None:
+        """Most of its types wanted first, then the smallest part of the max; ``None``: nothing that is wanted."""
+        shares: list[float] = []
+        for t, amount in shape.pairs:
+            if t in self._wanted:
+                most = self._ceilings[t]
+                shares.append(amount / most if most else amount)
+        if not shares:
+            return None
+        return (-len(shares) / len(shape.pairs), tuple(sorted(shares, reverse=True)))
+
+
+def stays(allocation: Allocation) -> bool:
+    """Whether *allocation* is out of reach: on its way out already, or gone."""
+    return allocation.preempted or allocation.released or allocation.node is None
+
+
+class Choice:
+    """The victims chosen so far, what they free of the target, and what guarantees still leave on every path."""
+
+    def __init__(self, wanted: Amounts, miss: int = 0) -> None:
+        """*miss*: percentage of the target that may be left."""
+        self.wanted = wanted
+        self.freed: dict[int, int] = dict.fromkeys(wanted, 0)
+        self.victims: dict[Allocation, None] = {}
+        """In the order in which they were taken."""
+        self.miss = miss
+        self._spare: dict[Queue, dict[int, int]] = {}
+        self._guards: dict[Queue, tuple[dict[int, int], ...]] = {}
+
+    def unmet(self) -> Amounts:
+        """What of the target is still missing."""
+        return {t: amount - self.freed[t] for t, amount in self.wanted.items() if amount > self.freed[t]}
+
+    def lacking(self) -> Amounts:
+        """As :meth:`unmet`, without what may be missed."""
+        return {t: amount for t, amount in self.unmet().items() if amount * 100 > self.wanted[t] * self.miss}
+
+    def fill(self, entries: Iterable[Entry], share: Amounts) -> Iterator[int]:
+        """Phase 1: take *entries* of one leaf in order as long as they stay within *share*.
+
+        Nobody is passed over to take one that is more of an originator, of higher priority or less willing, unless
+        all of the target may be missed. Yields after every few entries how many it looked at.
+        """
+        left = dict(share)
+        passed: tuple[bool, int, bool] | None = None
+        looked = 0
+        for entry in entries:
+            if not left or (passed is not None and entry[:3] != passed):
+                break
+            looked += 1
+            if looked % RUN_LENGTH == 0:
+                yield RUN_LENGTH
+            victim = entry[6]
+            pairs = victim.shape.pairs
+            if stays(victim) or not any(t in share for t, _ in pairs):
+                continue
+            if all(amount <= left.get(t, 0) for t, amount in pairs if t in share) and self._lawful(victim):
+                self._take(victim)
+                for t, amount in pairs:
+                    if t in left:
+                        left[t] -= amount
+                        if not left[t]:
+                            del left[t]
+            elif self.miss < 100:
+                passed = entry[:3]
+        yield looked % RUN_LENGTH
+
+    def complete(self, victims: Iterable[Allocation]) -> Iterator[int]:
+        """Phase 2: take *victims* in order that bring what is lacking closer, until nothing is. Yields as above."""
+        lacking = self.lacking()
+        looked = 0
+        for victim in victims:
+            if not lacking:
+                break
+            looked += 1
+            if looked % RUN_LENGTH == 0:
+                yield RUN_LENGTH
+            if victim in self.victims or stays(victim):
+                continue
+            if any(t in lacking for t, _ in victim.shape.pairs) and self._lawful(victim):
+                self._take(victim)
+                lacking = self.lacking()
+        yield looked % RUN_LENGTH
+
+    def spare(self) -> Amounts:
+        """What is freed beyond the target; of a target that is not met nothing is."""
+        spare = {t: self.freed[t] - amount for t, amount in self.wanted.items()}
+        return spare if min(spare.values(), default=0) >= 0 else dict.fromkeys(spare, 0)
+
+    def prune(self, victims: Iterable[Allocation]) -> Iterator[int]:
+        """Hand back, first come first served, those of *victims* who turn out not to be needed. Yields as above."""
+        spare = self.spare()
+        looked = 0
+        for victim in victims:
+            looked += 1
+            if looked % RUN_LENGTH == 0:
+                yield RUN_LENGTH
+            if within(victim, spare):
+                del self.victims[victim]
+                for t, amount in victim.shape.pairs:
+                    if t in spare:
+                        spare[t] -= amount
+                        self.freed[t] -= amount
+        yield looked % RUN_LENGTH
+
+    def _lawful(self, victim: Allocation) -> bool:
+        """Law 2: no queue from the leaf up to the root goes below what it is guaranteed, for any type it loses."""
+        for guard in self._guards_of(victim.queue):
+            for t, amount in victim.shape.pairs:
+                spare = guard.get(t)
+                if spare is not None and amount > spare:
+                    return False
+        return True
+
+    def _take(self, victim: Allocation) -> None:
+        self.victims[victim] = None
+        for t, amount in victim.shape.pairs:
+            if t in self.freed:
+                self.freed[t] += amount
+        for guard in self._guards_of(victim.queue):
+            for t, amount in victim.shape.pairs:
+                if t in guard:
+                    guard[t] -= amount
+
+    def _guards_of(self, leaf: Queue) -> tuple[dict[int, int], ...]:
+        guards = self._guards.get(leaf)
+        if guards is None:
+            guards = self._guards[leaf] = tuple(self._spare_of(q) for q in leaf.lineage() if q.guaranteed)
+        return guards
+
+    def _spare_of(self, queue: Queue) -> dict[int, int]:
+        """What *queue* may still lose of each type it has guaranteed; shared by all leaves below it."""
+        spare = self._spare.get(queue)
+        if spare is None:
+            spare = self._spare[queue] = {t: net(queue, t) - amount for t, amount in queue.guaranteed.items()}
+        return spare
+
+
+def within(victim: Allocation, spare: Mapping[int, int]) -> bool:
+    """Whether all that *victim* frees of the target is to spare."""
+    for t, amount in victim.shape.pairs:
+        if t in spare and amount > spare[t]:
+            return False
+    return True

@@ -1,0 +1,120 @@
+"""The configuration file of a running core: read again on request, or whenever it changes.
+
+Looked at once a second rather than through the file system's own notices: those differ between systems, are silent on
+network mounts, and do not follow the links that are swapped under a mounted ConfigMap. What counts is the file that the
+path leads to now, so edited in place, renamed over or reached through another link are all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from core.service.clock import SECOND_NS, Clock
+from core.service.configuring import Configurator
+
+LOOK_EVERY_NS: Final = SECOND_NS
+MOST_BYTES: Final = 8 * 2**20
+"""Twice what a configuration may have; whatever is longer is no configuration and is not read."""
+
+
+class FileUnreadable(Exception):
+    """There is no text to be had from the file."""
+
+
+class Stamp(NamedTuple):
+    """Which file the path leads to, and in which state. Two equal ones: nothing happened in between."""
+
+    device: int
+    inode: int
+    modified_ns: int
+    size: int
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """The file behind *path*, links followed; ``None``: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return Stamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+def read_text(path: Path) -> str:
+    """What the file says. Raises :class:`FileUnreadable`."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise FileUnreadable(f"{path}: {error.strerror or error}") from error
+    if len(raw) > MOST_BYTES:
+        raise FileUnreadable(f"{path}: longer than {MOST_BYTES} bytes")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileUnreadable(f"{path}: not UTF-8 text: {error}") from error
+
+
+class ConfigurationFile:
+    """``text``: what the file said when the core started, which is not applied again."""
+
+    def __init__(
+        self, path: Path, text: str, configurator: Configurator, *, clock: Clock, logger: FilteringBoundLogger
+    ) -> None:
+        self._path = path
+        self._text = text
+        self._configurator = configurator
+        self._clock = clock
+        self._logger = logger
+        self._seen: Stamp | None = None
+        """The file that was followed last."""
+        self._before: Stamp | None = None
+        self._looked = False
+
+    async def reload(self) -> None:
+        """Read the file now and follow it, changed or not."""
+        self._logger.info("reading the configuration file again", path=str(self._path))
+        self._seen = await asyncio.to_thread(stamp_of, self._path)
+        await self._follow()
+
+    async def watch(self) -> None:
+        """Follow the file for ever."""
+        while True:
+            await self.look()
+            await self._pause()
+
+    async def look(self) -> None:
+        """Follow the file if it changed. A change counts once two looks in a row find the same, so not half of it."""
+        now = await asyncio.to_thread(stamp_of, self._path)
+        stable = self._looked and now == self._before
+        self._before, self._looked = now, True
+        if stable and (now != self._seen or now is None):
+            self._seen = now
+            await self._follow(again=False)
+
+    async def _follow(self, *, again: bool = True) -> None:
+        """*again*: apply also what was applied before."""
+        try:
+            text = await asyncio.to_thread(read_text, self._path)
+        except FileUnreadable as error:
+            self._configurator.report(str(error))
+            return
+        if again or text != self._text or self._configurator.problem:
+            self._text = text
+            await self._configurator.follow_file(text)
+
+    async def _pause(self) -> None:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        timer = self._clock.call_at(self._clock.now_ns() + LOOK_EVERY_NS, end)
+        try:
+            await over
+        finally:
+            timer.cancel()

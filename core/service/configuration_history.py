@@ -1,0 +1,104 @@
+"""The configurations a core was given since it started, those it refused included. Bounded, in memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from core.config.problems import Problem
+
+MOST_VERSIONS: Final = 50
+MOST_CHARACTERS: Final = 32 * 2**20
+"""Of all texts together; the version in force stays however long it is."""
+
+
+class Origin(StrEnum):
+    """Who wanted a configuration."""
+
+    REGISTRATION = "registration"
+    UPDATE = "update"
+    FILE = "file"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One configuration.
+
+    number    from 1, never given twice
+    at_ns     when the core decided on it, Unix nanoseconds
+    rm_id     manager it was for; empty for a file while nobody is registered
+    checksum  empty for a text that says nothing that could be summed up
+    applied   whether it came into force
+    reason    why it did not; empty if it did
+    problems  errors and warnings in the order of the text
+    """
+
+    number: int
+    at_ns: int
+    origin: Origin
+    rm_id: str
+    checksum: str
+    text: str
+    applied: bool
+    reason: str
+    problems: tuple[Problem, ...]
+
+
+class ConfigurationHistory:
+    """Versions, the oldest first. ``in_force``: number of the one that holds, 0 while nobody is registered."""
+
+    def __init__(self, most_versions: int = MOST_VERSIONS, most_characters: int = MOST_CHARACTERS) -> None:
+        self._most_versions = most_versions
+        self._most_characters = most_characters
+        self._versions: deque[Version] = deque()
+        self._characters = 0
+        self._last = 0
+        self.in_force = 0
+
+    def add(
+        self,
+        *,
+        at_ns: int,
+        origin: Origin,
+        rm_id: str,
+        text: str,
+        checksum: str = "",
+        reason: str = "",
+        problems: Sequence[Problem] = (),
+    ) -> Version:
+        """Take in a configuration: refused if there is a *reason*, else in force from now on."""
+        self._last += 1
+        version = Version(self._last, at_ns, origin, rm_id, checksum, text, not reason, reason, tuple(problems))
+        self._versions.append(version)
+        self._characters += len(text)
+        if version.applied:
+            self.in_force = version.number
+        self._shrink()
+        return version
+
+    def versions(self) -> tuple[Version, ...]:
+        """All that are kept, the oldest first."""
+        return tuple(self._versions)
+
+    def get(self, number: int) -> Version | None:
+        """Version *number*; 0: the one in force. ``None``: there is none, or it is no longer kept."""
+        wanted = number or self.in_force
+        return next((version for version in self._versions if version.number == wanted), None)
+
+    def refused_last(self, text: str, reason: str) -> bool:
+        """Whether the newest version is *text*, refused for the same *reason*."""
+        return bool(self._versions) and (self._versions[-1].text, self._versions[-1].reason) == (text, reason)
+
+    def _shrink(self) -> None:
+        while len(self._versions) > 1 and (
+            len(self._versions) > self._most_versions or self._characters > self._most_characters
+        ):
+            victim = next((v for v in self._versions if v.number != self.in_force), None)
+            if victim is None or victim.number == self._last:
+                return
+            self._versions.remove(victim)
+            self._characters -= len(victim.text)

@@ -1,0 +1,108 @@
+"""Configuration history and previews as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from kornel.v1 import configuration_pb2 as pb
+
+from core.service.text_table import amounts_text, table
+
+_SECOND_NS: Final = 10**9
+
+
+def render_history(history: pb.GetConfigurationHistoryResponse) -> str:
+    """One line for each version, the newest first."""
+    rows = [("version", "when", "by", "for", "checksum", "result")]
+    for version in reversed(history.versions):
+        when = datetime.fromtimestamp(version.at_ns // _SECOND_NS, UTC)
+        rows.append(
+            (
+                f"{version.number}{' *' if version.in_force else ''}",
+                when.strftime("%Y-%m-%d %H:%M:%SZ"),
+                pb.ConfigurationVersion.Origin.Name(version.origin).removeprefix("ORIGIN_").lower(),
+                version.rm_id or "-",
+                version.checksum[:12] or "-",
+                _result(version),
+            )
+        )
+    return "\n".join([*table(rows), "* in force"])
+
+
+def render_impact(impact: pb.PreviewConfigurationResponse) -> str:
+    """What would change, by kind; one line if nothing would."""
+    return "\n".join(_impact(impact))
+
+
+def _result(version: pb.ConfigurationVersion) -> str:
+    if not version.applied:
+        return f"refused: {version.reason.splitlines()[0]}"
+    warnings = len(version.problems)
+    return f"applied, {warnings} warning{'' if warnings == 1 else 's'}" if warnings else "applied"
+
+
+def _impact(impact: pb.PreviewConfigurationResponse) -> Iterator[str]:
+    if not impact.changed:
+        yield "nothing would change: this is the configuration in force"
+        return
+    if impact.refusals:
+        yield "it would be refused as things stand:"
+        yield from (f"  {refusal}" for refusal in impact.refusals)
+        return
+    yield f"checksum {impact.checksum}"
+    yield from _section(
+        "partitions", ("partition", "change", "apps", "settings"), [_partition(p) for p in impact.partitions]
+    )
+    yield from _section("queues", ("queue", "change", "apps", "settings"), [_queue(q) for q in impact.queues])
+    yield from _section(
+        "queues above their max",
+        ("queue", "type", "used", "max", "since"),
+        [(e.path, e.type, str(e.used), str(e.max), _since(e.already)) for e in impact.quota_excesses],
+    )
+    yield from _section(
+        "users and groups above their limit",
+        ("queue", "who", "what", "has", "limit", "since"),
+        [
+            (e.path, f"{e.kind} {e.name}", e.type or "applications", str(e.used), str(e.limit), _since(e.already))
+            for e in impact.limit_excesses
+        ],
+    )
+    yield from _section(
+        "applications that would not be placed any more",
+        ("application", "queue", "why"),
+        [(a.application_id, a.queue, a.reason) for a in impact.unplaced_applications],
+    )
+    yield from _section(
+        "quotas that preemption would enforce",
+        ("queue", "takes up to", "after"),
+        [(e.path, amounts_text(e.amounts), f"{e.delay_ns / _SECOND_NS:g} s") for e in impact.enforcements],
+    )
+    if not (impact.partitions or impact.queues):
+        yield "nothing would change but the text"
+
+
+def _section(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    if rows:
+        yield ""
+        yield f"{title}:"
+        yield from table([heading, *rows])
+
+
+def _partition(found: pb.PartitionChange) -> tuple[str, ...]:
+    change = "added" if found.added else "removed" if found.removed else "changed"
+    return (found.name, change, str(found.application_count), _settings(found.settings))
+
+
+def _queue(found: pb.QueueChange) -> tuple[str, ...]:
+    kind = pb.QueueChange.Kind.Name(found.kind).removeprefix("KIND_").lower()
+    return (found.path, kind, str(found.application_count), _settings(found.settings))
+
+
+def _settings(settings: Sequence[pb.SettingChange]) -> str:
+    return ", ".join(f"{s.name}: {s.before or 'none'} -> {s.after or 'none'}" for s in settings)
+
+
+def _since(already: bool) -> str:
+    return "already" if already else "then"

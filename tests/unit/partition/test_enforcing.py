@@ -1,0 +1,132 @@
+"""Runs that enforce a max, between everything else: what happens meanwhile, and plans that cannot be carried out."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.domain.reasons import Outcome
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.partition.state import PartitionState
+from core.policies.preemption import quota, required_node
+from core.policies.preemption.plan import PreemptionPlan, QuotaPlan
+from core.policies.view import PartitionView
+from tests.scenarios.language import Stage
+
+DELAYED = "quota.preemption.delay=1"
+
+
+def state_of(stage: Stage) -> PartitionState:
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    return state
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """Ten tasks of 10 under a max that has just come down to 50; the run begins with the next cycle."""
+    made = Stage()
+    made.play(["partition default quota=on", f"queue root.q max={{f=200}} {DELAYED}", "queue root.a guaranteed={f=20}"])
+    made.play(["node n1 f=100", "app Q queue=root.q"])
+    made.play([f"run k{number} app=Q node=n1 f=10" for number in range(10)])
+    lower(made, 50)
+    return made
+
+
+def lower(stage: Stage, most: int) -> None:
+    stage.play(["partition default quota=on", f"queue root.q max={{f={most}}} {DELAYED}"])
+    stage.play(["queue root.a guaranteed={f=20}", "update-config"])
+
+
+def begin(stage: Stage) -> None:
+    """As far as who is to go has been worked out, and nobody has been told."""
+    state = state_of(stage)
+    assert stage.play(["cycle once budget=1 at=1s"]) == ["no answer"]
+    while state.enforcement.run is None or state.enforcement.run.plan is None:
+        assert stage.play(["cycle once budget=1"]) == ["no answer"]
+
+
+def told(answers: list[str]) -> list[str]:
+    return [line.split()[1] for line in answers if line.startswith("release") and "PREEMPTED" in line]
+
+
+def test_tasks_that_end_meanwhile_count_as_freed(stage: Stage) -> None:
+    """Two of the chosen ended, and two others: only one more has to go."""
+    begin(stage)
+    stage.play([f"release k{number} app=Q" for number in (0, 1, 8, 9)])
+    answers = stage.play(["cycle"])
+    assert told(answers) == ["k2"]
+    assert answers[-1].startswith("enforce root.q FULL: target {'f': 50}, freed {'f': 10}, unmet {}, chosen 5")
+
+
+def test_a_guarantee_that_appears_meanwhile_is_kept(stage: Stage) -> None:
+    """Law 2 is judged when the victims are told, not when they are chosen."""
+    begin(stage)
+    stage.play(["partition default quota=on", f"queue root.q max={{f=80}} guaranteed={{f=80}} {DELAYED}"])
+    stage.play(["queue root.a guaranteed={f=20}", "update-config"])
+    answers = stage.play(["cycle"])
+    assert told(answers) == ["k0", "k1"]
+    assert "enforce root.q PARTIAL: target {'f': 50}, freed {'f': 20}, unmet {'f': 30}" in answers[-1]
+
+
+def test_nobody_preempts_for_a_guarantee_while_a_max_is_enforced(stage: Stage) -> None:
+    """H: the ask waits for the end of the run, and then takes what is left to take."""
+    stage.play(["ask k queue=root.a f=20 other=yes created=-100s"])
+    begin(stage)
+    assert state_of(stage).preemption_attempts == 1, "the run itself"
+    assert stage.engine.preempt(10**9) == []
+    answers = stage.play(["cycle", "cycle at=2s"])
+    assert told(answers)[:5] == ["k0", "k1", "k2", "k3", "k4"]
+    assert sum("enforce" in line for line in answers) == 1
+    assert [line for line in answers if "for=k" in line] == [
+        "release k5 PREEMPTED_BY_SCHEDULER for=k", "release k6 PREEMPTED_BY_SCHEDULER for=k", "reserve n1 for=k",
+    ]  # fmt: skip
+
+
+def test_tasks_reported_during_a_run_arm_again_when_it_ends(stage: Stage) -> None:
+    """What was added unchecked meanwhile is not part of the run; it gets the full delay of its own."""
+    begin(stage)
+    stage.play(["run late app=Q node=n1 f=30"])
+    answers = stage.play(["cycle"])
+    assert "late" not in told(answers)
+    assert stage.play(["show queue root.q due"]) == ["queue root.q due=2s"]
+    assert told(stage.play(["cycle at=2s"])) == ["late"]
+
+
+def test_an_unlawful_batch_ends_the_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that breaks a law is our bug: nobody is told, it is counted and said."""
+    state = state_of(stage)
+
+    def confirm(queue: object, ceilings: object, wanted: dict[int, int], victims: object) -> QuotaPlan:
+        everybody = tuple(state.requests[f"k{number}"] for number in range(10))
+        return QuotaPlan(state.queues["root.q"], state.queues["root.q"].max, wanted, everybody, {}, Outcome.FULL)
+
+    monkeypatch.setattr(quota, "confirm", confirm)
+    effects = stage.engine.cycle(10**9, 1000).effects
+    assert [getattr(effect, "outcome", None) for effect in effects] == [Outcome.LAW_BROKEN]
+    assert state.law_violations > 0
+    assert not any(request.preempted for request in state.requests.values())
+    assert state.enforcement.run is None
+    assert not state.enforcement.armed
+
+
+def test_a_victim_released_meanwhile_is_no_victim_of_a_required_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is told; the next pass chooses again (C, races)."""
+    stage = Stage()
+    stage.play(["node n1 f=10", "node n2 f=10", "app A", "run v1 app=A node=n1 f=5", "run v2 app=A node=n1 f=5"])
+    stage.play(["ask d app=A f=5 required=n1"])
+    state = state_of(stage)
+    plan = required_node.plan
+
+    def planned(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan:
+        made = plan(view, ask, node)
+        assert isinstance(made, PreemptionPlan)
+        made.victims[0].released = True
+        return made
+
+    monkeypatch.setattr(required_node, "plan", planned)
+    assert stage.play(["cycle"]) == [f"refuse d {Outcome.VICTIM_RELEASED}"]
+    assert not state.requests["d"].triggered
+    monkeypatch.undo()
+    stage.play(["foreign x node=n2 f=1", "resize n1 f=11"])
+    assert told(stage.play(["cycle"])) == ["v2"]

@@ -1,0 +1,248 @@
+"""Following a file: whichever way it is replaced, bad ones change nothing, and half of one is never read."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.domain.commands import RegisterManager, UpdateConfiguration
+from core.partition.engine import Engine
+from core.service.clock import ManualClock
+from core.service.configuration_file import ConfigurationFile
+from core.service.configuration_history import Origin
+from core.service.configuring import Configurator
+from core.service.garbage import GarbageKeeper
+from core.service.logs import LogFormat, LogLevel, build_logger
+from core.service.metrics import ServiceMetrics
+from core.service.runner import PartitionRunner
+from core.service.streams import Switchboard
+
+
+def text(*names: str) -> str:
+    """A configuration with these queues below the root."""
+    queues = [{"name": name} for name in names]
+    return json.dumps({"partitions": [{"queues": [{"name": "root", "submitacl": "*", "queues": queues}]}]})
+
+
+class Desk:
+    """A running core that follows a file, and the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.path.write_text(text("a"), encoding="utf-8")
+        self.clock = ManualClock()
+        self.log = io.StringIO()
+        self.problems: list[str] = []
+        logger = build_logger(LogFormat.JSON, LogLevel.INFO, self.log)
+        metrics = ServiceMetrics()
+        garbage = GarbageKeeper(enabled=False)
+        self.engine = Engine()
+        self.runner = PartitionRunner(
+            self.engine, Switchboard(metrics), clock=self.clock, metrics=metrics, logger=logger, garbage=garbage
+        )
+        self.configurator = Configurator(
+            self.runner,
+            clock=self.clock,
+            logger=logger,
+            garbage=garbage,
+            default=text("a"),
+            on_problem=self.problems.append,
+        )
+        self.file = ConfigurationFile(path, text("a"), self.configurator, clock=self.clock, logger=logger)
+        self.running = asyncio.create_task(self.runner.run())
+
+    async def looks(self, times: int = 2) -> None:
+        """What the watcher does within so many seconds."""
+        for _ in range(times):
+            await self.file.look()
+
+    async def register(self, config: str = "") -> None:
+        await self.configurator.register(RegisterManager("rm", config))
+
+    async def update(self, config: str) -> None:
+        await self.configurator.update(UpdateConfiguration("rm", config, extra_config=(("k", "v"),)))
+
+    def queues(self) -> list[str]:
+        """Active queues below the root."""
+        found = self.engine.status().partitions[0].queues
+        return [queue.path.removeprefix("root.") for queue in found[1:] if not queue.draining]
+
+    def origins(self) -> list[tuple[Origin, bool]]:
+        return [(version.origin, version.applied) for version in self.configurator.history.versions()]
+
+    async def close(self) -> None:
+        self.runner.stop()
+        await self.running
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    desk = Desk(tmp_path / "queues.yaml")
+    yield desk
+    await desk.close()
+
+
+def write(path: Path, content: str) -> None:
+    path.write_text(content, encoding="utf-8")
+
+
+def rename_over(path: Path, content: str) -> None:
+    scratch = path.with_suffix(".new")
+    write(scratch, content)
+    scratch.replace(path)
+
+
+@pytest.mark.parametrize("replace", [write, rename_over])
+async def test_a_changed_file_is_applied(desk: Desk, replace: Any) -> None:
+    """Written in place or renamed over, once it has been the same for two looks."""
+    await desk.register()
+    await desk.looks()
+    replace(desk.path, text("a", "bb"))
+    await desk.looks(1)
+    assert desk.queues() == ["a"], "it may still be being written"
+    await desk.looks(1)
+    assert desk.queues() == ["a", "bb"]
+    assert desk.origins() == [(Origin.REGISTRATION, True), (Origin.FILE, True)]
+
+
+async def test_a_mounted_configmap(tmp_path: Path) -> None:
+    """The path leads through a link to a directory that is replaced as a whole."""
+    first, second = tmp_path / "..2026_01", tmp_path / "..2026_02"
+    for directory in (first, second):
+        directory.mkdir()
+    (tmp_path / "..data").symlink_to(first.name)
+    write(first / "queues.yaml", text("a"))
+    write(second / "queues.yaml", text("b"))
+    (tmp_path / "queues.yaml").symlink_to(Path("..data") / "queues.yaml")
+    desk = Desk(tmp_path / "queues.yaml")
+    await desk.register()
+    await desk.looks()
+    link = tmp_path / "..data_tmp"
+    link.symlink_to(second.name)
+    link.replace(tmp_path / "..data")
+    (first / "queues.yaml").unlink()
+    await desk.looks(2)
+    assert desk.queues() == ["b"]
+    await desk.close()
+
+
+@pytest.mark.parametrize("bad", ["partitions: 7\n", "", "  \n", "\x00", "a: [\n"])
+async def test_a_bad_file_leaves_everything_as_it_was(desk: Desk, bad: str) -> None:
+    """It is said once, in the log and to whoever listens, until a good file comes."""
+    await desk.register()
+    await desk.looks()
+    checksum = desk.engine.checksum
+    write(desk.path, bad)
+    await desk.looks(2)
+    assert bool(desk.configurator.problem)
+    await desk.looks(3)
+    assert desk.engine.checksum == checksum
+    assert desk.problems == [desk.configurator.problem]
+    assert desk.log.getvalue().count("configuration file not applied") == 1
+    await desk.register()
+    assert desk.engine.checksum == checksum, "a shim without configuration gets the last good file"
+    write(desk.path, text("a", "c"))
+    await desk.looks(2)
+    assert desk.queues() == ["a", "c"]
+    assert desk.problems[1:] == [""]
+
+
+async def test_the_file_as_it_was_before_mends_it_too(desk: Desk) -> None:
+    """Nothing is applied then, and the problem is over."""
+    await desk.register()
+    await desk.looks()
+    write(desk.path, "partitions: 7\n")
+    await desk.looks(2)
+    assert bool(desk.configurator.problem)
+    write(desk.path, text("a"))
+    await desk.looks(2)
+    assert not desk.configurator.problem
+    assert desk.origins() == [(Origin.REGISTRATION, True), (Origin.FILE, False)]
+
+
+async def test_a_file_that_is_gone_and_comes_back(desk: Desk) -> None:
+    """Missing for one look is how some editors write; for two it is a problem."""
+    await desk.register()
+    await desk.looks()
+    desk.path.unlink()
+    await desk.looks(1)
+    assert not desk.configurator.problem
+    await desk.looks(1)
+    assert "No such file" in desk.configurator.problem
+    write(desk.path, text("a"))
+    await desk.looks(2)
+    assert not desk.configurator.problem
+    assert desk.queues() == ["a"]
+
+
+async def test_a_file_that_is_no_text(desk: Desk) -> None:
+    """Bytes that are not UTF-8 are refused, and so is a directory."""
+    await desk.register()
+    desk.path.write_bytes(b"\xff\xfe")
+    await desk.file.reload()
+    assert "not UTF-8" in desk.configurator.problem
+    desk.path.unlink()
+    desk.path.mkdir()
+    await desk.file.reload()
+    assert "directory" in desk.configurator.problem
+    assert desk.queues() == ["a"]
+
+
+async def test_a_shim_with_a_configuration_of_its_own(desk: Desk) -> None:
+    """The file is read and checked, and holds for the next shim that sends none."""
+    await desk.register(text("mine"))
+    write(desk.path, text("b"))
+    await desk.file.reload()
+    assert desk.queues() == ["mine"]
+    assert desk.configurator.problem == ""
+    write(desk.path, "partitions: 7\n")
+    await desk.file.reload()
+    assert desk.configurator.problem
+    await desk.register()
+    assert desk.queues() == ["b"]
+
+
+async def test_after_an_update_the_text_of_the_shim_holds(desk: Desk) -> None:
+    """An update with a text takes over from the file, an empty one gives back to it."""
+    await desk.register()
+    await desk.update(text("mine"))
+    write(desk.path, text("b"))
+    await desk.file.reload()
+    assert desk.queues() == ["mine"]
+    await desk.update("")
+    assert desk.queues() == ["b"]
+    write(desk.path, text("c"))
+    await desk.file.reload()
+    assert desk.queues() == ["c"]
+    assert desk.engine.extra_config == {"k": "v"}, "a file replaces queues, not the other settings"
+
+
+async def test_reading_again_undoes_a_rollback(desk: Desk) -> None:
+    """Whoever asks for the file gets it, changed or not; a file that stays as it is does not."""
+    await desk.register()
+    await desk.looks()
+    write(desk.path, text("b"))
+    await desk.looks(2)
+    assert desk.queues() == ["b"]
+    outcome = await desk.configurator.rollback(1)
+    assert (outcome.changed, outcome.version) == (True, 3)
+    assert desk.queues() == ["a"]
+    await desk.looks(3)
+    assert desk.queues() == ["a"]
+    await desk.file.reload()
+    assert desk.queues() == ["b"]
+
+
+async def test_nobody_is_registered(desk: Desk) -> None:
+    """The file is checked and kept for the first shim."""
+    write(desk.path, text("b"))
+    await desk.file.reload()
+    assert desk.configurator.history.versions() == ()
+    await desk.register()
+    assert desk.queues() == ["b"]
