@@ -107,10 +107,16 @@ def serve(
     if watch and config is None:
         typer.echo("--watch takes a file to watch: --config FILE", err=True)
         raise typer.Exit(EXIT_BAD_INPUT)
+    logger = build_logger(log_format, log_level)
+    try:
+        sources = find_sources(ldap_settings, logger)
+    except LdapSettingsError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
     text = ""
     if config is not None:
         text = read_file(config)
-        checked(config, text)
+        checked(config, text, sources.unavailable)
     try:
         settings = ServerSettings(
             address=grpc,
@@ -124,12 +130,6 @@ def serve(
         )
     except AddressTooOpen as error:
         typer.echo(f"--test-clock: {error}", err=True)
-        raise typer.Exit(EXIT_BAD_INPUT) from error
-    logger = build_logger(log_format, log_level)
-    try:
-        sources = find_sources(ldap_settings, logger)
-    except LdapSettingsError as error:
-        typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     engine = Engine(reservation_delay_ns=None) if disable_reservation else Engine()
     try:

@@ -98,6 +98,15 @@ def test_serve_refuses_ldap_settings_that_cannot_be_used(tmp_path: Path) -> None
     assert f"{tmp_path / 'Host'}: is missing" in output
 
 
+def test_serve_refuses_a_file_whose_resolver_does_not_work_here(tmp_path: Path) -> None:
+    """At start and not with the first shim (B3)."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(GOOD + "    usergroupresolver: {type: ldap}\n", encoding="utf-8")
+    code, output = run("serve", "--config", str(file), "--ldap-settings", str(tmp_path / "none"))
+    assert code == 2
+    assert "there is no directory" in output
+
+
 def test_version() -> None:
     """The version is printed behind the name."""
     code, output = run("version")
