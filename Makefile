@@ -73,9 +73,9 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --
 
 lock: ## resolve the lock files again (UPGRADE=--upgrade for newer versions)
 	test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }
-	$(UV_COMPILE) pyproject.toml --output-file requirements/runtime.lock
+	$(UV_COMPILE) pyproject.toml --all-extras --output-file requirements/runtime.lock
 	$(UV_COMPILE) --group build --constraint requirements/runtime.lock --output-file requirements/build.lock
-	$(UV_COMPILE) pyproject.toml --group dev --constraint requirements/runtime.lock \
+	$(UV_COMPILE) pyproject.toml --all-extras --group dev --constraint requirements/runtime.lock \
 		--constraint requirements/build.lock --output-file requirements/dev.lock
 
 ci: ## run what CI runs

@@ -16,6 +16,8 @@ from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.service import client, entry
 from core.service.clock import SECOND_NS
 from core.service.logs import LogFormat, LogLevel, build_logger
+from core.service.resolvers.ldap_settings import LdapSettingsError
+from core.service.resolvers.sources import DEFAULT_LDAP_SETTINGS, find_sources
 from core.service.server import AddressTooOpen, AddressUnavailable, ServerSettings
 from core.service.status_text import render_explanation, render_status
 
@@ -99,19 +101,33 @@ def serve(
             " sockets only.",
         ),
     ] = False,
+    ldap_settings: Annotated[
+        Path,
+        typer.Option(
+            "--ldap-settings",
+            metavar="DIR",
+            help="Directory with the settings of the ldap resolver, a file each; needed where one asks for it.",
+        ),
+    ] = DEFAULT_LDAP_SETTINGS,
 ) -> None:
     """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
 
-    Exits 2 when the configuration file or the combination of options cannot be used, 1 when the address cannot be
-    listened on.
+    Exits 2 when the configuration file, the LDAP settings or the combination of options cannot be used, 1 when the
+    address cannot be listened on.
     """
     if watch and config is None:
         typer.echo("--watch takes a file to watch: --config FILE", err=True)
         raise typer.Exit(EXIT_BAD_INPUT)
+    logger = build_logger(log_format, log_level)
+    try:
+        sources = find_sources(ldap_settings, logger)
+    except LdapSettingsError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
     text = ""
     if config is not None:
         text = read_file(config)
-        checked(config, text)
+        checked(config, text, sources.unavailable)
     try:
         settings = ServerSettings(
             address=grpc,
@@ -129,7 +145,7 @@ def serve(
     delay_ns = None if disable_reservation else RESERVATION_DELAY_NS
     engine = Engine(reservation_delay_ns=delay_ns, reservation_percent=reserved_nodes)
     try:
-        well = entry.run(engine, settings, build_logger(log_format, log_level))
+        well = entry.run(engine, settings, sources, logger)
     except AddressUnavailable as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error

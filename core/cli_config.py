@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Final
 
 import typer
@@ -155,10 +157,10 @@ def read_file(path: Path) -> str:
         raise typer.Exit(EXIT_BAD_INPUT) from error
 
 
-def checked(path: Path, text: str) -> Configuration:
-    """Print every problem of *text* and return what it means. Exits if it means nothing."""
+def checked(path: Path, text: str, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> Configuration:
+    """Print every problem of *text* and return what it means. Exits if it means nothing, or nothing that works here."""
     try:
-        configuration = load(text)
+        configuration = load(text, unavailable_resolvers=unavailable_resolvers)
     except ConfigError as error:
         _print_problems(path, error.problems)
         raise typer.Exit(EXIT_BAD_INPUT) from error

@@ -142,16 +142,17 @@ class DeclaredPartition:
     resolver: str
 
 
-def read_partitions(top: Field, pending: Pending) -> list[DeclaredPartition]:
+def read_partitions(top: Field, pending: Pending, unavailable_resolvers: Mapping[str, str]) -> list[DeclaredPartition]:
     """The partitions of a document; problems go to the log of *top*."""
     keys = top.mapping(("partitions", "checksum"))
     keys["checksum"].text()
-    return [_Reader(pending).partition(item) for item in keys["partitions"].items()]
+    return [_Reader(pending, unavailable_resolvers).partition(item) for item in keys["partitions"].items()]
 
 
 class _Reader:
-    def __init__(self, pending: Pending) -> None:
+    def __init__(self, pending: Pending, unavailable_resolvers: Mapping[str, str]) -> None:
         self._pending = pending
+        self._unavailable_resolvers = unavailable_resolvers
 
     def partition(self, at: Field) -> DeclaredPartition:
         keys = at.mapping(_PARTITION_KEYS)
@@ -321,8 +322,8 @@ class _Reader:
     def resolver(self, at: Field) -> str:
         keys = at.mapping(("type",))
         kind = keys["type"].choice(_RESOLVERS, "")
-        if kind:
-            self._pending.note("usergroupresolver", at)
+        if kind in self._unavailable_resolvers:
+            keys["type"].error(f"resolver {kind!r} does not work here: {self._unavailable_resolvers[kind]}")
         return kind
 
 

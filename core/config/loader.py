@@ -54,25 +54,28 @@ _CHECKSUM_LENGTH: Final = 64
 V = TypeVar("V")
 
 
-def load(text: str) -> Configuration:
+def load(text: str, *, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> Configuration:
     """*text* as a configuration; empty text stands for ``DEFAULT_CONFIGURATION``.
+
+    *unavailable_resolvers*: types of resolver that are refused because they do not work here, with the reason. Whoever
+    replays what happened elsewhere needs none of them, so the engine refuses none.
 
     Raises ConfigError, and nothing else, whatever the text: it carries every problem found. Warnings alone do not
     refuse a text; they are in the result.
     """
-    configuration, pieces = _load(text or DEFAULT_CONFIGURATION)
+    configuration, pieces = _load(text or DEFAULT_CONFIGURATION, unavailable_resolvers)
     # Let go of at once, a large tree would keep every other thread waiting until all of it is gone.
     for at in range(len(pieces)):
         pieces[at] = None
     return configuration
 
 
-def _load(text: str) -> tuple[Configuration, list[object]]:
+def _load(text: str, unavailable_resolvers: Mapping[str, str]) -> tuple[Configuration, list[object]]:
     """The configuration, and everything it was made from, parents before what they hold."""
     log = ProblemLog()
     top = Field(read(text, log), 1, 1, log)
     pending = Pending()
-    declared = read_partitions(top, pending)
+    declared = read_partitions(top, pending, unavailable_resolvers)
     if not declared and not log.has_errors:
         top.error("no partition is configured", "partitions: a list of at least one partition")
     _check_partition_names(declared)

@@ -11,7 +11,6 @@ from typing import Final
 from core.config.fields import Field
 
 NOT_ENFORCED: Final[Mapping[str, str]] = {
-    "usergroupresolver": "user and group look-ups",
     "monitor": "the periodic proportional preemption",
     "governor": "preemption budgets",
 }

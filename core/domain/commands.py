@@ -102,6 +102,10 @@ class ApplicationSpec(NamedTuple):
     placeholder_timeout_ms: int = 0
     placeholder_ask: Resources | None = None
     gang_style: str = ""
+    looked_up: tuple[str, ...] = ()
+    """Groups that a resolver found for ``user``; of no use beside ``groups``, which the shim gave. Empty: not asked."""
+    unresolved: str = ""
+    """Why a resolver that was asked found no groups; empty: it did, or was not asked."""
 
 
 class ApplicationRef(NamedTuple):

@@ -68,6 +68,8 @@ def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Ap
         return f"{Rejection.INVALID_ID}: an application needs an ID"
     if not is_user_name(applicant.user):
         return f"{Rejection.USER_INVALID}: {shown(applicant.user)} is not {USER_NAME}"
+    if spec.unresolved and not spec.groups and not applicant.forced:
+        return f"{Rejection.USER_INVALID}: groups of {shown(applicant.user)} cannot be found: {spec.unresolved}"
     if spec.application_id in state.applications:
         return f"{Rejection.APPLICATION_EXISTS}: application {spec.application_id} exists already"
     return None

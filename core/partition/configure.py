@@ -68,6 +68,7 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     if before is config:
         return
     queues_before = {path: settings_of(queue) for path, queue in state.queues.items()} if state.recording else {}
+    state.resolver = config.resolver
     if before is None or config.placement_rules != before.placement_rules:
         state.placement_rules = compile_rules(config.placement_rules)
     enforced_before, state.preemption = state.preemption.quota_enabled, config.preemption

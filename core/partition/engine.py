@@ -194,6 +194,11 @@ class Engine:
         state = self._partitions.get(partition)
         return explaining.explain(state, key) if state is not None else None
 
+    def resolver_of(self, partition: str) -> str:
+        """Who is to be asked for the groups of users of *partition* (full name); empty: nobody, or no such one."""
+        state = self._partitions.get(partition)
+        return state.resolver if state is not None else ""
+
     def partition(self, name: str) -> PartitionState | None:
         """The state of partition *name* (full form), to look at."""
         return self._partitions.get(name)

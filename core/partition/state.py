@@ -77,6 +77,8 @@ class PartitionState:
         """What the queues and switches follow; ``None``: nothing yet."""
         self.placement_rules: tuple[Rule, ...] = compile_rules(())
         """How applications find their queue, in order."""
+        self.resolver = ""
+        """Who is to be asked for the groups of users before their applications come here; empty: nobody."""
         self.queues: Final[dict[str, Queue]] = {}
         self.root: Final = self.new_queue("root", None, leaf=False, properties=root_properties)
         self.nodes: Final[dict[str, Node]] = {}

@@ -16,12 +16,13 @@ from core.model.shapes import Pairs
 from core.model.users import NO_LIMITS, Account, Limit, QueueLimits
 from core.partition.state import PartitionState
 from core.partition.waiting import account_gained, activate, let_in, look_again, slot_freed
-from core.policies.user_limits import binding, choose_group, groups_of
+from core.policies.owners import groups_of
+from core.policies.user_limits import binding, choose_group
 
 
 def open_accounts(state: PartitionState, application: Application) -> None:
     """*application* is new in its queue: choose its group, and find the limits that bind it."""
-    application.limit_group = choose_group(application.queue, groups_of(application.spec, application.user))
+    application.limit_group = choose_group(application.queue, groups_of(application.spec))
     _join(state, application)
 
 
@@ -73,7 +74,7 @@ def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConf
     for application in state.applications.values():
         if application.state is AppState.NEW or _lost_its_group(application, before):
             group_before = application.limit_group
-            application.limit_group = choose_group(application.queue, groups_of(application.spec, application.user))
+            application.limit_group = choose_group(application.queue, groups_of(application.spec))
             if state.recording:
                 state.events.group_chosen(application, group_before)
         application.accounts = ()

@@ -29,10 +29,10 @@ from core.partition import configure, limit_usage, setting_changes
 from core.partition.limit_usage import Holder
 from core.partition.setting_changes import Terms
 from core.partition.state import PartitionState
+from core.policies.owners import groups_of
 from core.policies.placement.applicant import applicant_of
 from core.policies.placement.decide import Unplaced, place
 from core.policies.preemption import quota_shares
-from core.policies.user_limits import groups_of
 
 
 class _Subject(NamedTuple):
@@ -182,7 +182,7 @@ def _copy(state: PartitionState) -> _Copy:
     holders = tuple(
         Holder(
             app.user,
-            groups_of(app.spec, app.user),
+            groups_of(app.spec),
             app.limit_group,
             app.state is not AppState.NEW,
             app.queue.path,

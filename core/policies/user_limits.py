@@ -1,24 +1,13 @@
-"""Which user and group limits bind an application, and what they leave it. Rules: config.md 10.2, 10.3, 11."""
+"""Which user and group limits bind an application, and what they leave it. Rules: config.md 10.2, 10.3."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from core.domain.commands import ApplicationSpec
 from core.model.queues import Queue
 from core.model.shapes import Pairs
 from core.model.users import WILDCARD, Account, AccountKind, Limit
-
-FORCED_GROUP: Final = "nogroup"
-"""The group of a forced application that comes without a user."""
-
-
-def groups_of(spec: ApplicationSpec, user: str) -> tuple[str, ...]:
-    """The groups of the owner: as submitted, else one called like the user (protocol.md 6.1)."""
-    if spec.groups:
-        return spec.groups
-    return (user,) if spec.user else (FORCED_GROUP,)
 
 
 def choose_group(leaf: Queue, groups: Iterable[str]) -> str | None:

@@ -11,8 +11,9 @@ Rules: protocol.md 5.4, config.md 1.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
@@ -52,6 +53,7 @@ class Configurator:
 
     ``default``: what an empty text stands for, itself empty for the built-in one; a good file replaces it.
     ``on_problem`` is told what is wrong with the file, and with empty text that nothing is any more.
+    ``unavailable_resolvers``: types of resolver that no configuration may ask for here, with the reason.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Configurator:
         garbage: GarbageKeeper,
         default: str = "",
         on_problem: Callable[[str], None] = lambda problem: None,
+        unavailable_resolvers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._runner = runner
         self._clock = clock
@@ -70,6 +73,7 @@ class Configurator:
         self._garbage = garbage
         self._default = default
         self._on_problem = on_problem
+        self._unavailable_resolvers = unavailable_resolvers
         self._one_at_a_time = asyncio.Lock()
         self._under_way: set[asyncio.Task[Outcome]] = set()
         self._file_holds = True
@@ -196,7 +200,7 @@ class Configurator:
                 read = await self._read(command.config)
         except ConfigError as error:
             self._refuse(command, origin, str(error), error.problems)
-            if isinstance(command, UpdateConfiguration):
+            if isinstance(command, UpdateConfiguration) or await self._works_elsewhere(command.config):
                 raise
             # The engine has to hear of it all the same: a registration that fails leaves nobody registered.
         try:
@@ -233,10 +237,18 @@ class Configurator:
         in_force = self._runner.configuration
 
         def read() -> Configuration:
-            return share(load(text), in_force)
+            return share(load(text, unavailable_resolvers=self._unavailable_resolvers), in_force)
 
         with self._garbage.building():
             return await asyncio.to_thread(read)
+
+    async def _works_elsewhere(self, text: str) -> bool:
+        """Whether the engine, which knows nothing of what works here, would take the refused *text*."""
+        try:
+            await asyncio.to_thread(load, text)
+        except ConfigError:
+            return False
+        return True
 
     def _serves(self, command: RegisterManager | UpdateConfiguration) -> bool:
         """Whether *command* comes from somebody whose configuration counts; anybody else is refused unread."""

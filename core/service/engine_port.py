@@ -78,5 +78,8 @@ class EnginePort(Protocol):
     def status(self, *, audited: bool = False) -> EngineStatus:
         """The whole core in plain values. *audited*: check the books too, which takes time."""
 
+    def resolver_of(self, partition: str) -> str:
+        """Who is to be asked for the groups of users of *partition* (full name); empty: nobody, or no such one."""
+
     def explain(self, partition: str, key: str) -> AskExplanation | None:
         """Where an ask or allocation stands. *partition*: full name. ``None``: unknown."""

@@ -14,6 +14,7 @@ from core.service.clock import ManualClock, SystemClock
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
+from core.service.resolvers.sources import Sources
 from core.service.server import KornelServer, ServerSettings
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -36,16 +37,16 @@ def loop_factory() -> LoopFactory | None:
     return uvloop.new_event_loop
 
 
-def run(engine: EnginePort, settings: ServerSettings, logger: FilteringBoundLogger) -> bool:
+def run(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger) -> bool:
     """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug.
 
     Raises :class:`core.service.server.AddressUnavailable`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, logger))
+        return runner.run(_serve(engine, settings, sources, logger))
 
 
-async def _serve(engine: EnginePort, settings: ServerSettings, logger: FilteringBoundLogger) -> bool:
+async def _serve(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger) -> bool:
     server = KornelServer(
         engine,
         settings,
@@ -53,6 +54,7 @@ async def _serve(engine: EnginePort, settings: ServerSettings, logger: Filtering
         metrics=ServiceMetrics(),
         logger=logger,
         garbage=GarbageKeeper(),
+        sources=sources,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -27,6 +27,9 @@ class ServiceMetrics:
     slices: int = 0
     """Scheduling slices run."""
     preemption_decisions: int = 0
+    group_lookups: int = 0
+    """Times a resolver was asked for the groups of a user; answers from the cache do not count."""
+    group_lookups_failed: int = 0
     queued_entries: int = 0
     """Response entries not yet handed to a stream."""
     response_overflows: int = 0

@@ -212,6 +212,10 @@ class PartitionRunner:
         """Where an ask of *partition* (bare or full name) stands now; ``None``: unknown."""
         return self._engine.explain(full_partition_name(self._engine.rm_id, partition), key)
 
+    def resolver_of(self, partition: str) -> str:
+        """Who is to be asked for the groups of users of *partition* (full name) as configured now; empty: nobody."""
+        return self._engine.resolver_of(partition)
+
     def extra_config(self) -> Mapping[str, str]:
         """Extra settings in force."""
         return self._engine.extra_config

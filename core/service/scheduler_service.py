@@ -3,7 +3,7 @@
 Each stream has a reader and a writer. The reader parses, checks that the stream stays with one rmID, and queues
 commands, waiting where the queue or the responses have no room. The writer sends what the switchboard has for it.
 Every end, be it the client's or an error, takes its turn in the same queue, so what was accepted before it stays
-accepted.
+accepted. The reader of applications also waits for the groups of their users, where a resolver is configured.
 
 Rules: protocol.md 1.1, 5.1.
 """
@@ -18,8 +18,10 @@ from google.protobuf.message import Message
 from si.v1 import si_pb2 as si
 from structlog.typing import FilteringBoundLogger
 
+from core.domain.commands import UpdateApplications
 from core.service.configuring import Configurator
 from core.service.metrics import ServiceMetrics
+from core.service.resolvers.lookups import GroupLookups
 from core.service.rpc import Context, Handler, Requests, bidirectional, end, parse, unary
 from core.service.runner import PartitionRunner, StreamCommand
 from core.service.status_codes import OtherManagerOnStream, ServiceError, ShuttingDown
@@ -40,10 +42,12 @@ class SchedulerService:
         switchboard: Switchboard,
         configurator: Configurator,
         *,
+        lookups: GroupLookups,
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
     ) -> None:
         self._runner = runner
+        self._lookups = lookups
         self._configurator = configurator
         self._switchboard = switchboard
         self._metrics = metrics
@@ -116,6 +120,8 @@ class SchedulerService:
                 for number, command in enumerate(commands_of(request)):
                     if number:
                         await asyncio.sleep(0)  # A long request is read piece by piece, and others get their turn.
+                    if isinstance(command, UpdateApplications):
+                        command = await self._lookups.complete(command)  # noqa: PLW2901 - the same, with more known
                     await self._runner.submit(stream, command)
                 await self._switchboard.room(stream)
         except ShuttingDown:

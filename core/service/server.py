@@ -35,6 +35,8 @@ from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
+from core.service.resolvers.lookups import GroupLookups
+from core.service.resolvers.sources import Sources
 from core.service.rpc import Handler
 from core.service.runner import PartitionRunner
 from core.service.scheduler_service import MESSAGE_LIMIT, SchedulerService
@@ -119,7 +121,10 @@ class KornelServer:
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
         garbage: GarbageKeeper,
+        sources: Sources | None = None,
     ) -> None:
+        """*sources*: the resolvers that work here; absent: those that need no settings."""
+        sources = sources or Sources.without_settings()
         self._settings = settings
         self._clock = clock
         self._logger = logger
@@ -137,6 +142,9 @@ class KornelServer:
             callbacks=self._callbacks,
             on_damage=self._on_damage,
         )
+        self._lookups = GroupLookups(
+            sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
+        )
         self._configurator = Configurator(
             self._runner,
             clock=clock,
@@ -144,6 +152,7 @@ class KornelServer:
             garbage=garbage,
             default=settings.default_config,
             on_problem=self._on_file_problem,
+            unavailable_resolvers=sources.unavailable,
         )
         self._file: ConfigurationFile | None = None
         if settings.config_file is not None:
@@ -220,6 +229,7 @@ class KornelServer:
         await self._server.stop(None)
         await down
         await asyncio.gather(*self._health_changes, return_exceptions=True)
+        await self._lookups.close()
         self._log_summary()
 
     def _add_services(self, server: grpc.aio.Server) -> None:
@@ -228,6 +238,7 @@ class KornelServer:
                 self._runner,
                 self._switchboard,
                 self._configurator,
+                lookups=self._lookups,
                 metrics=self._metrics,
                 logger=self._logger,
             ).handlers(),

@@ -23,6 +23,7 @@ from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.metrics import ServiceMetrics
+from core.service.resolvers.sources import Sources
 from core.service.server import KornelServer, ServerSettings
 
 PATIENCE_S: Final = 10.0
@@ -77,7 +78,9 @@ class Core:
 
 
 @asynccontextmanager
-async def running_core(engine: EnginePort | None = None, **settings: Any) -> AsyncIterator[Core]:
+async def running_core(
+    engine: EnginePort | None = None, sources: Sources | None = None, **settings: Any
+) -> AsyncIterator[Core]:
     """A core that serves *engine*, by default the real one. Checks at the end that nothing of it is left over."""
     before = asyncio.all_tasks()
     metrics = ServiceMetrics()
@@ -89,6 +92,7 @@ async def running_core(engine: EnginePort | None = None, **settings: Any) -> Asy
         metrics=metrics,
         logger=build_logger(LogFormat.CONSOLE, LogLevel.WARNING),
         garbage=GarbageKeeper(enabled=False),
+        sources=sources,
     )
     address = await server.start()
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]

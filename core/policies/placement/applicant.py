@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from core.domain.commands import ApplicationSpec
-
-NOBODY: Final = ("nobody", ("nogroup",))
-"""User and groups of running work that comes without an owner (DB-17)."""
+from core.policies.owners import NOBODY, groups_of
 
 _FORCE_TAG: Final = "application.create.force"
 _TRUE: Final = frozenset({"1", "t", "true"})
@@ -30,11 +28,9 @@ class Applicant(NamedTuple):
 
 
 def applicant_of(spec: ApplicationSpec) -> Applicant:
-    """Groups are used as given, for this application only (B17); without any, the user is the only group."""
+    """Only running work may come without a user; anybody else's is left empty, to be refused."""
     # Keys may differ in case alone: whichever order they come in, the same one counts.
     tags = {key.lower(): value for key, value in sorted(spec.tags, reverse=True)}
     forced = tags.get(_FORCE_TAG, "").lower() in _TRUE
-    user, groups = spec.user, spec.groups or (spec.user,)
-    if forced and not user:
-        user, groups = NOBODY
-    return Applicant(user, groups, spec.queue, tags, forced)
+    user = spec.user or (NOBODY if forced else "")
+    return Applicant(user, groups_of(spec), spec.queue, tags, forced)

@@ -207,7 +207,6 @@ def test_every_key_not_enforced_can_be_met() -> None:
     """The table holds no row that nothing leads to."""
     text = partition_text(
         root(queue("a")),
-        usergroupresolver={"type": "os"},
         preemption={"monitor": {"enabled": True}, "governor": {}},
     )
     found = " ".join(str(problem) for problem in load(text).warnings)

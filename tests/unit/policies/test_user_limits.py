@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.commands import ApplicationSpec
 from core.domain.settings import QueueProperties
 from core.model.queues import Queue
 from core.model.users import Account, AccountKind, Limit, QueueLimits
 from core.policies.queue_order import queue_key
-from core.policies.user_limits import Shortfall, binding, choose_group, exceeded, groups_of, headroom, shortfalls
+from core.policies.user_limits import Shortfall, binding, choose_group, exceeded, headroom, shortfalls
 
 CPU, MEMORY = 0, 1
 
@@ -94,16 +93,3 @@ def test_who_is_exceeded_and_by_how_much() -> None:
     assert exceeded([roomy], ((CPU, 101),)) is roomy
     assert shortfalls(tight, ((CPU, 1), (MEMORY, 2))) == (Shortfall(CPU, 1, -10, 40), Shortfall(MEMORY, 2, 0, 0))
     assert shortfalls(roomy, ((CPU, 1), (MEMORY, 2))) == ()
-
-
-@pytest.mark.parametrize(
-    ("submitted", "groups", "user", "expected"),
-    [
-        ("bob", (), "bob", ("bob",)),
-        ("bob", ("dev", "ops"), "bob", ("dev", "ops")),
-        ("", (), "nobody", ("nogroup",)),
-    ],
-)
-def test_t83_groups(submitted: str, groups: tuple[str, ...], user: str, expected: tuple[str, ...]) -> None:
-    """Groups as submitted, else one called like the user; ``nogroup`` for a forced application without user."""
-    assert groups_of(ApplicationSpec("a", "root.a", "p", user=submitted, groups=groups), user) == expected

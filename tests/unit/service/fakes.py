@@ -129,6 +129,9 @@ class FakeEngine:
     def status(self, *, audited: bool = False) -> EngineStatus:
         return EngineStatus(self.rm_id, "", ())
 
+    def resolver_of(self, partition: str) -> str:
+        return ""
+
     def explain(self, partition: str, key: str) -> AskExplanation | None:
         return self.asks.get((partition, key))
 

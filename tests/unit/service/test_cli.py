@@ -89,6 +89,24 @@ def test_config_check_of_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert run("config", "check", str(file))[0] == 2
 
 
+def test_serve_refuses_ldap_settings_that_cannot_be_used(tmp_path: Path) -> None:
+    """Fatal at start, each fault with its file (config.md 11)."""
+    (tmp_path / "Port").write_text("0")
+    code, output = run("serve", "--grpc", "127.0.0.1:0", "--ldap-settings", str(tmp_path))
+    assert code == 2
+    assert f"{tmp_path / 'Port'}: '0' is no port" in output
+    assert f"{tmp_path / 'Host'}: is missing" in output
+
+
+def test_serve_refuses_a_file_whose_resolver_does_not_work_here(tmp_path: Path) -> None:
+    """At start and not with the first shim (B3)."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(GOOD + "    usergroupresolver: {type: ldap}\n", encoding="utf-8")
+    code, output = run("serve", "--config", str(file), "--ldap-settings", str(tmp_path / "none"))
+    assert code == 2
+    assert "there is no directory" in output
+
+
 def test_version() -> None:
     """The version is printed behind the name."""
     code, output = run("version")
@@ -101,6 +119,7 @@ def test_version() -> None:
     [
         ([], ["serve", "health", "status", "dump", "ask", "config", "version"]),
         (["serve"], ["--grpc", "--config", "--log-format", "--ready-file", "--callback-timeout", "wins"]),
+        (["serve"], ["--ldap-settings"]),
         (["config", "check"], ["FILE", "warnings"]),
     ],
 )

@@ -18,6 +18,7 @@ from core.service.configuring import Configurator
 from core.service.garbage import GarbageKeeper
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.metrics import ServiceMetrics
+from core.service.resolvers.lookups import GroupLookups
 from core.service.runner import PartitionRunner
 from core.service.scheduler_service import SchedulerService
 from core.service.streams import Kind, Switchboard
@@ -54,7 +55,10 @@ class Served:
             garbage=GarbageKeeper(enabled=False),
         )
         configurator = Configurator(self.runner, clock=clock, logger=logger, garbage=GarbageKeeper(enabled=False))
-        service = SchedulerService(self.runner, self.board, configurator, metrics=self.metrics, logger=logger)
+        lookups = GroupLookups({}, self.runner.resolver_of, clock=clock, metrics=self.metrics, logger=logger)
+        service = SchedulerService(
+            self.runner, self.board, configurator, lookups=lookups, metrics=self.metrics, logger=logger
+        )
         self.update_node: Any = service.handlers()["UpdateNode"].stream_stream
 
 

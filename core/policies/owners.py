@@ -1,0 +1,30 @@
+"""Whom an application belongs to: config.md 11, protocol.md 6.1, DB-17.
+
+The engine looks nobody up. What a resolver found, or why it found nothing, comes with the application.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.domain.commands import ApplicationSpec
+
+NOBODY: Final = "nobody"
+"""The user of running work that comes without one."""
+
+NO_GROUP: Final = "nogroup"
+"""The group of running work that comes without a user, or whose user cannot be resolved."""
+
+
+def groups_of(spec: ApplicationSpec) -> tuple[str, ...]:
+    """The groups of the owner: as given, else as looked up, else one called like the user.
+
+    Groups are used for this application only, wherever they come from (B17).
+    """
+    if not spec.user:
+        return (NO_GROUP,)
+    if spec.groups:
+        return spec.groups
+    if spec.unresolved:
+        return (NO_GROUP,)
+    return spec.looked_up or (spec.user,)

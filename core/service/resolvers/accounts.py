@@ -1,0 +1,48 @@
+"""Resolver ``os``: accounts and groups as this machine knows them, by files or a name service (config.md 11)."""
+
+from __future__ import annotations
+
+import ctypes
+import grp
+import os
+import pwd
+from typing import Final
+
+from core.service.resolvers.source import Unresolved
+
+MOST_GROUPS: Final = 65_536
+"""A system that never says how many there are is not asked again for ever."""
+
+
+class SystemAccounts:
+    """The primary group first, then the others; a group without a name is its number as text."""
+
+    def groups_of(self, user: str) -> tuple[str, ...]:
+        try:
+            primary = pwd.getpwnam(user).pw_gid
+            numbers = _group_numbers(user, primary)
+        except KeyError:
+            raise Unresolved(f"this machine has no account {user!r}") from None
+        except OSError as error:
+            raise Unresolved(f"this machine's accounts cannot be read: {error.strerror}") from error
+        return tuple(dict.fromkeys(_name(number) for number in (primary, *numbers)))
+
+
+def _group_numbers(user: str, primary: int) -> list[int]:
+    """getgrouplist(3) through ctypes: ``os.getgrouplist`` makes every other thread wait for a slow name service."""
+    library = ctypes.CDLL(None, use_errno=True)
+    room = 64
+    while room <= MOST_GROUPS:
+        numbers = (ctypes.c_uint32 * room)()
+        count = ctypes.c_int(room)
+        if library.getgrouplist(os.fsencode(user), ctypes.c_uint32(primary), numbers, ctypes.byref(count)) >= 0:
+            return list(numbers[: count.value])
+        room = max(2 * room, count.value)
+    raise Unresolved(f"{user!r} has more than {MOST_GROUPS} groups")
+
+
+def _name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)

@@ -1,0 +1,69 @@
+"""What resolvers said lately: groups for 300 s, failures for 30 s, cleared away every 60 s (config.md 11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from core.service.clock import SECOND_NS, Clock, Timer
+
+FOUND_NS: Final = 300 * SECOND_NS
+NOT_FOUND_NS: Final = 30 * SECOND_NS
+CLEANING_NS: Final = 60 * SECOND_NS
+
+
+class Answer(NamedTuple):
+    """What came of a look-up: ``groups``, or with none the reason in ``unresolved``."""
+
+    groups: tuple[str, ...]
+    unresolved: str = ""
+
+
+class Person(NamedTuple):
+    """A user as one kind of resolver knows it."""
+
+    resolver: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    answer: Answer
+    until_ns: int
+
+
+class GroupCache:
+    """Answers by person. Groups that come with an application never get in here (B17)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._entries: dict[Person, _Entry] = {}
+        self._cleaning: Timer | None = None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, person: Person) -> Answer | None:
+        """The answer for *person*, if there is one that is still good."""
+        entry = self._entries.get(person)
+        return entry.answer if entry is not None and self._clock.now_ns() < entry.until_ns else None
+
+    def put(self, person: Person, answer: Answer) -> None:
+        """Keep *answer* for as long as its kind is kept."""
+        now_ns = self._clock.now_ns()
+        self._entries[person] = _Entry(answer, now_ns + (NOT_FOUND_NS if answer.unresolved else FOUND_NS))
+        if self._cleaning is None:
+            self._cleaning = self._clock.call_at(now_ns + CLEANING_NS, self._clean)
+
+    def close(self) -> None:
+        """Forget everything, and leave no timer behind."""
+        self._entries.clear()
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+            self._cleaning = None
+
+    def _clean(self) -> None:
+        now_ns = self._clock.now_ns()
+        for person in [person for person, entry in self._entries.items() if entry.until_ns <= now_ns]:
+            del self._entries[person]
+        self._cleaning = self._clock.call_at(now_ns + CLEANING_NS, self._clean) if self._entries else None

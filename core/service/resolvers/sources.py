@@ -1,0 +1,52 @@
+"""Which types of resolver work in this process, and why the others do not (config.md 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from core.service.resolvers.accounts import SystemAccounts
+from core.service.resolvers.ldap_settings import read_settings
+from core.service.resolvers.source import GroupSource
+
+DEFAULT_LDAP_SETTINGS: Final = Path("/run/secrets/ldap")
+
+_FOR_TESTS: Final = "it is for tests of the core itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Resolvers by type, and reasons by type for those that a configuration may not ask for."""
+
+    working: Mapping[str, GroupSource]
+    unavailable: Mapping[str, str]
+
+    @classmethod
+    def without_settings(cls) -> Sources:
+        """What works everywhere."""
+        return cls({"os": SystemAccounts()}, {"ldap": "no settings were given", "test": _FOR_TESTS})
+
+
+def find_sources(ldap_settings: Path, logger: FilteringBoundLogger) -> Sources:
+    """Everything that works here. *ldap_settings*: a directory, which need not exist where nobody needs it.
+
+    Raises :class:`core.service.resolvers.ldap_settings.LdapSettingsError` for settings that cannot be used.
+    """
+    basic = Sources.without_settings()
+    if not ldap_settings.is_dir():
+        reason = f"there is no directory {ldap_settings} with its settings"
+        return Sources(basic.working, {**basic.unavailable, "ldap": reason})
+    settings, warnings = read_settings(ldap_settings)
+    for warning in warnings:
+        logger.warning("LDAP setting", problem=warning)
+    try:
+        from core.service.resolvers.ldap import LdapDirectory  # noqa: PLC0415 - its package is an optional extra
+    except ImportError:
+        reason = "the package ldap3 is missing, install kornel[ldap]"
+        return Sources(basic.working, {**basic.unavailable, "ldap": reason})
+    logger.info("LDAP settings read", directory=str(ldap_settings), server=settings.address)
+    return Sources({**basic.working, "ldap": LdapDirectory(settings)}, {"test": _FOR_TESTS})
