@@ -247,7 +247,7 @@ class Shim:
             required_node=pick(NODES, required // 30) if required % 30 == 0 else "",
             task_group=pick(("g", "h"), traits // 540) if in_gang else "",
             placeholder=placeholder,
-            legacy=in_gang and traits % 2 == 0,
+            legacy=in_gang and traits % 2 == 0 and not node_id,
         )
 
     def _ask(self, numbers: list[int]) -> None:
@@ -283,7 +283,7 @@ class Shim:
         key = pick(pending, numbers[0])
         known = self.state.requests[key]
         node_id = pick(sorted(self.nodes), numbers[1])
-        spec = known.spec._replace(node_id=node_id, resources=known.shape.resources)
+        spec = known.spec._replace(node_id=node_id, resources=known.shape.resources, legacy=False)
         self._send(UpdateAllocations(RM, (spec,)))
         assert self.requests[key] == node_id
 

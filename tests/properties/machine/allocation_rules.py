@@ -69,6 +69,11 @@ def spec_of(world: World, dice: Dice, partition: str, key: str, application_id: 
     )
 
 
+def _sendable(spec: AllocationSpec) -> AllocationSpec:
+    """*spec* in a message that has its fields: an ask of the older generation names no node."""
+    return spec._replace(legacy=False, max_allocations=1) if spec.node_id else spec
+
+
 def _specs(world: World, dice: Dice, partition: str, keys: list[str]) -> tuple[AllocationSpec, ...]:
     application_id = some_application(world, dice, partition)
     return tuple(spec_of(world, dice, partition, key, application_id) for key in keys)
@@ -149,7 +154,7 @@ def ask_again(world: World, dice: Dice) -> None:
         {}, {"node_id": ""}, {"priority": 9}, {"originator": True},
         {"application_id": some_application(world, dice, partition)},
     )  # fmt: skip
-    world.send(UpdateAllocations(RM, (spec._replace(**dice.pick(changes)),)))
+    world.send(UpdateAllocations(RM, (_sendable(spec._replace(**dice.pick(changes))),)))
 
 
 @rule(4)
@@ -160,7 +165,8 @@ def resize(world: World, dice: Dice) -> None:
         return
     node_id = "" if dice.one_in(2) else request.node
     larger = size(1 + dice.below(7), dice.below(4), int(dice.one_in(6)))
-    world.send(UpdateAllocations(RM, (request.spec._replace(node_id=node_id, resources=larger, partition=partition),)))
+    spec = request.spec._replace(node_id=node_id, resources=larger, partition=partition)
+    world.send(UpdateAllocations(RM, (_sendable(spec),)))
 
 
 @rule(5)
@@ -183,4 +189,5 @@ def place_by_hand(world: World, dice: Dice) -> None:
     if request is None or not nodes:
         return
     amounts = size(1 + dice.below(5), 1) if dice.one_in(4) else request.size
-    world.send(UpdateAllocations(RM, (request.spec._replace(node_id=dice.pick(nodes), resources=amounts),)))
+    spec = request.spec._replace(node_id=dice.pick(nodes), resources=amounts)
+    world.send(UpdateAllocations(RM, (_sendable(spec),)))
