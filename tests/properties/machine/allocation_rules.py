@@ -8,7 +8,6 @@ from core.domain.commands import AllocationSpec, UpdateAllocations
 from core.domain.resources import Resources
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
 from tests.properties.machine.dice import Dice
-from tests.properties.machine.features import COUNTS
 from tests.properties.machine.registry import rule
 from tests.properties.machine.view import PartitionView, RequestView
 from tests.properties.machine.world import RM, SECOND, World
@@ -27,7 +26,7 @@ def view_of(world: World, partition: str) -> PartitionView:
 
 def free_keys(world: World, dice: Dice, partition: str, most: int) -> list[str]:
     """Up to *most* keys that name nothing now."""
-    taken = view_of(world, partition).requests
+    taken = {request.key for request in view_of(world, partition).requests.values()}
     return [key for key in KEYS[partition] if key not in taken][: 1 + dice.below(most)]
 
 
@@ -113,15 +112,30 @@ def ask_for_a_gang(world: World, dice: Dice) -> None:
     world.send(UpdateAllocations(RM, specs))
 
 
-@rule(3)
+@rule(4)
 def ask_the_older_way(world: World, dice: Dice) -> None:
     """G2 asks, with counts right and wrong."""
     partition = some_partition(world, dice)
     keys = free_keys(world, dice, partition, 2)
-    counts = (1, 1, 0, -1) if COUNTS else (1, 1, 3, 0, -1)
     specs = _specs(world, dice, partition, keys)
+    counts = (1, 3, 2, 1, 5, 0, -1, 10_001)
     legacy = tuple(spec._replace(legacy=True, max_allocations=dice.pick(counts)) for spec in specs)
     world.send(UpdateAllocations(RM, legacy))
+
+
+@rule(4)
+def ask_the_older_way_again(world: World, dice: Dice) -> None:
+    """A key that is known is to have more allocations, fewer, or as many, in the same words or in others."""
+    partition = some_partition(world, dice)
+    request = some_request(world, dice, partition)
+    if request is None:
+        return
+    spec = request.spec._replace(legacy=True, max_allocations=1 + dice.below(5), instance=0)
+    if dice.one_in(3):
+        spec = spec_of(world, dice, partition, spec.key, spec.application_id)._replace(
+            legacy=True, max_allocations=spec.max_allocations
+        )
+    world.send(UpdateAllocations(RM, (spec,)))
 
 
 @rule(4)
@@ -177,7 +191,9 @@ def recover(world: World, dice: Dice) -> None:
     nodes = list(view_of(world, partition).nodes)
     if keys and nodes:
         specs = _specs(world, dice, partition, keys)
-        world.send(UpdateAllocations(RM, tuple(spec._replace(node_id=dice.pick(nodes)) for spec in specs)))
+        instances = (0, 0, 0, 0, 0, 0, 1, 2)
+        running = (spec._replace(node_id=dice.pick(nodes), instance=dice.pick(instances)) for spec in specs)
+        world.send(UpdateAllocations(RM, tuple(running)))
 
 
 @rule(3)
