@@ -213,6 +213,7 @@ class Engine:
         self._refuse_obstacles(configuration)
         for name, state in list(self._partitions.items()):
             if name not in listed:
+                inquiries.forget_all(state)
                 for application in list(state.applications.values()):
                     lifecycle.fire(state, application, AppEvent.FAIL, now_ns, "PartitionRemoved")
                 del self._partitions[name]

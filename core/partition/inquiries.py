@@ -66,6 +66,14 @@ def forget(state: PartitionState, inquiry: Inquiry) -> None:
     state.callbacks.open.pop(inquiry.number, None)
 
 
+def forget_all(state: PartitionState) -> None:
+    """The partition goes: what is asked about its asks does not matter any more."""
+    opened = state.callbacks.open
+    for number, inquiry in list(opened.items()):
+        if state.requests.get(inquiry.ask.key) is inquiry.ask:
+            del opened[number]
+
+
 def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str, str], now_ns: int) -> None:
     """The shim said no to the nodes in *refused* and yes to the others; an unknown number is ignored."""
     inquiry = callbacks.open.get(number)

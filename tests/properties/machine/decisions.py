@@ -89,7 +89,7 @@ def _judge_place(
         raise ContractBroken("held node", f"{request.name!r} is on {request.node}, held for {set(holders)}")
     if partition.applications[request.owner].state in ("Failing", "New"):
         raise ContractBroken("unserved", f"{request.name!r} of {partition.applications[request.owner]} was placed")
-    if permit is None and not request.placeholder and partition.placeholders(request.owner, request.spec.task_group):
+    if not request.placeholder and partition.placeholders(request.owner, request.spec.task_group):
         raise ContractBroken("replaceable", f"{request.name!r} was placed while it could replace a placeholder")
     for name, amount in request.size.items():
         if amount and amount > room[request.node].get(name, 0):

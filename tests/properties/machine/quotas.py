@@ -56,12 +56,12 @@ class Quotas:
             if over := _over(self._used[queue.path], size, maximum):
                 return f"{queue.path}: {over}"
             rules = self._rules.get(queue.path)
-            if rules is None:
-                continue
-            running = self._running(queue.path)
-            if starts and rules.max_applications and len(running) + 1 > rules.max_applications:
-                return f"{queue.path}: {list(running)} run, {rules.max_applications} may"
-            for limit in rules.limits:
+            # A queue that is listed no more keeps what was written there last.
+            most = rules.max_applications if rules is not None else queue.max_applications
+            running = self._running(queue.path) if starts and most else []
+            if len(running) + 1 > most > 0:
+                return f"{queue.path}: {running} run, {most} may"
+            for limit in rules.limits if rules is not None else ():
                 if user not in limit.users:
                     continue
                 used = self._of_users.get((queue.path, user), {})
