@@ -15,7 +15,7 @@ from core.model.queues import Queue
 from core.model.shapes import Pairs
 from core.model.users import NO_LIMITS, Account, Limit, QueueLimits
 from core.partition.state import PartitionState
-from core.partition.waiting import account_gained, activate, let_in, slot_freed
+from core.partition.waiting import account_gained, activate, let_in, look_again, slot_freed
 from core.policies.user_limits import binding, choose_group, groups_of
 
 
@@ -82,6 +82,8 @@ def change_limits(state: PartitionState, listed: Mapping[str, QueueConfig]) -> N
         for group in application.groups.values():
             if group.kept_back:
                 activate(group)
+    for reservation in list(state.reservations.values()):
+        look_again(state, reservation)
 
 
 def _lost_its_group(application: Application, before: Mapping[Queue, QueueLimits]) -> bool:
