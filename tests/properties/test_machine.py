@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,20 @@ from core.model.allocations import Allocation, AskGroup, Reservation
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.partition import allocation_intake, ledger, lifecycle, node_intake, preempting, removal, waiting
+from core.model.users import Account
+from core.partition import (
+    admission,
+    allocation_intake,
+    inquiries,
+    ledger,
+    lifecycle,
+    node_intake,
+    preempting,
+    removal,
+    vetting,
+    waiting,
+)
+from core.partition.gangs import pools
 from tests.properties.machine import driver, journal
 from tests.properties.machine.cluster import VARIANTS, configuration
 from tests.properties.machine.dice import Dice
@@ -120,6 +134,10 @@ def _deaf_to_draining(original: Callable[..., None]) -> Callable[..., None]:
     return handle
 
 
+def _deaf_to_refusals(original: Callable[..., None]) -> Callable[..., None]:
+    return lambda state, ask, nodes, _refused, now_ns: original(state, ask, nodes, {}, now_ns)
+
+
 def _twice(original: Callable[..., None]) -> Callable[..., None]:
     def fire(state: Any, *arguments: Any, **named: Any) -> None:
         before = len(state.effects)
@@ -140,6 +158,14 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "a full node takes more": (Node, "fits", lambda _: Node.could_hold),
     "a timeout withdraws an ask": (allocation_intake, "_ends_ask", lambda _: lambda *_: True),
     "a reserved ask still waits": (waiting, "_deactivate", lambda _: _nothing),
+    "nobody is asked": (inquiries, "ask_predicates", lambda _: _nothing),
+    "a refused node will do": (vetting, "_decide", _deaf_to_refusals),
+    "an answer that fits is lost": (vetting, "_wait_again", lambda _: _nothing),
+    "a limit of a user admits": (Account, "admits", lambda _: lambda *_: True),
+    "any number of applications runs": (Queue, "open", lambda _: lambda *_: True),
+    "an ask does not wait for a placeholder": (pools, "_wait_for_placeholder", lambda _: _nothing),
+    "a slot that frees is offered to nobody": (admission, "slot_freed", lambda _: _nothing),
+    "one ask too few": (allocation_intake, "islice", lambda _: lambda found, most: islice(found, most - 1)),
 }
 
 
@@ -154,9 +180,9 @@ def planted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_planted_bug_is_found_and_kept(planted: str, tmp_path: Path) -> None:
     """The machine notices, leaves out most of the calls, and what is left fails in the same way from the file."""
     with pytest.raises(driver.StepFailed) as caught:
-        driver.run(4_000, seed=3)
+        driver.run(4_000, seed=3, longest=400)
     path = tmp_path / "failure.jsonl"
-    kept = driver.keep(caught.value, 3, path, seconds=1)
+    kept = driver.keep(caught.value, 3, path, seconds=0.5)
     error = driver.replay(journal.read(path))
     assert type(error) is type(caught.value.error), planted
     assert len(kept) < len(caught.value.calls)

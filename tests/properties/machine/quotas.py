@@ -34,6 +34,8 @@ class Quotas:
         self._state = state
         self._view = view
         self._counted = counted
+        self._states = {name: application.state for name, application in view.applications.items()}
+        """As they were: a placement is announced after the change of state that it brings."""
         self._rules = dict(_paths(config.root, ""))
         self._used: dict[str, Amounts] = {path: {} for path in state.queues}
         self._of_users: dict[tuple[str, str], Amounts] = {}
@@ -47,9 +49,8 @@ class Quotas:
 
         *agreed*: the application counted as one that runs when the shim was asked about this.
         """
-        application = self._view.applications[application_id]
-        user = application.spec.user
-        begins = application.state == "Accepted" and application_id not in self._holders and not agreed
+        user = self._view.applications[application_id].spec.user
+        begins = self._states[application_id] == "Accepted" and application_id not in self._holders and not agreed
         starts = begins and application_id not in self._counted
         for queue in self._lineage(application_id):
             maximum = self._state.types.resources(queue.max)
@@ -94,7 +95,8 @@ class Quotas:
         return found is not None and any(queue.path == path for queue in found.queue.lineage())
 
     def _counts_for(self, application_id: str, path: str, user: str) -> bool:
-        return self._view.applications[application_id].spec.user == user and self._below(application_id, path)
+        application = self._view.applications.get(application_id)
+        return application is not None and application.spec.user == user and self._below(application_id, path)
 
     def _about_to_run(self, application_id: str) -> bool:
         return application_id in self._holders or application_id in self._counted
@@ -104,7 +106,8 @@ class Quotas:
         return [
             name
             for name, application in self._view.applications.items()
-            if (application.state == "Running" or (application.state == "Accepted" and self._about_to_run(name)))
+            if application.state in ("Accepted", "Running")
+            and (self._states[name] == "Running" or self._about_to_run(name))
             and self._below(name, path)
         ]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from core.domain.effects import Effect, PredicatesAsked
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.partition import placement
@@ -24,6 +27,15 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
             continue
         if roomy := [node for node in _usable(state, ask) if node.fits(ask.shape.pairs)]:
             raise ContractBroken("forgotten", f"{ask} fits {roomy}")
+
+
+def check_questions(state: PartitionState, questions: Iterable[Effect]) -> None:
+    """An ask is held on a node only while the shim is being asked whether it may run there."""
+    asked = {(q.key, q.node_ids[0]) for q in questions if isinstance(q, PredicatesAsked) and q.allocate}
+    for node in state.nodes.values():
+        for ask in node.held.values():
+            if (ask.spec.key, node.node_id) not in asked:
+                raise ContractBroken("held", f"{ask} is held on {node}, and nobody is asked")
 
 
 def _is_kept_back(state: PartitionState, ask: Allocation, limits: Quotas) -> bool:
