@@ -27,7 +27,6 @@ from core.partition import (
     lifecycle,
     node_intake,
     preempting,
-    removal,
     vetting,
     waiting,
 )
@@ -74,17 +73,20 @@ TestAnySequence.settings = settings(
 
 def test_ten_thousand_steps() -> None:
     """Long random sequences break nothing, and nearly everything that can happen does."""
-    tally = driver.run(10_000, seed=20)
+    tally = driver.run(10_000, seed=20, longest=1_000)
     assert tally.steps == 10_000
     assert tally.calls > tally.steps
     happened = {
-        "Allocated": 1000, "Released:STOPPED_BY_RM": 1000, "Released:PREEMPTED_BY_SCHEDULER": 50,
-        "PreemptionDecided:TRIGGERED": 50, "ApplicationUpdated:Accepted": 100, "ApplicationUpdated:Completed": 20,
-        "ApplicationUpdated:Expired": 20, "ApplicationUpdated:Failing": 2,
-        "ApplicationAccepted": 200, "NodeAccepted": 100, "refused:CommandRefused": 10, "refused:ConfigError": 2,
+        "Allocated": 800, "Released:STOPPED_BY_RM": 600, "Released:PREEMPTED_BY_SCHEDULER": 20, "Released:TIMEOUT": 30,
+        "Released:PLACEHOLDER_REPLACED": 10, "AskReleased": 1, "PreemptionDecided:TRIGGERED": 15,
+        "PredicatesAsked": 200, "PreemptionPredicatesAsked": 5, "SchedulingFailed": 100,
+        "ApplicationUpdated:Accepted": 100, "ApplicationUpdated:Completed": 20, "ApplicationUpdated:Expired": 20,
+        "ApplicationUpdated:Failing": 2, "ApplicationUpdated:Resuming": 1,
+        "ApplicationAccepted": 100, "NodeAccepted": 50, "refused:CommandRefused": 10, "refused:ConfigError": 2,
         "NodeRejected:node-exists": 10, "ApplicationRejected:application-exists": 10,
-        "ApplicationRejected:no-queue": 10, "AllocationRejected:key-in-use": 5,
+        "ApplicationRejected:no-queue": 10, "AllocationRejected:key-in-use": 3,
         "AllocationRejected:application-not-found": 50, "AllocationRejected:placeholder-without-group": 5,
+        "AllocationRejected:max-allocations": 20,
     }  # fmt: skip
     rare = {kind: tally.seen.get(kind, 0) for kind, least in happened.items() if tally.seen.get(kind, 0) < least}
     assert not rare
@@ -150,7 +152,7 @@ def _twice(original: Callable[..., None]) -> Callable[..., None]:
 PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "a full queue admits": (Queue, "admits", lambda _: lambda *_: True),
     "a victim that left stays booked": (ledger, "unmark", lambda _: _nothing),
-    "a freed node wakes nobody": (removal.ledger, "node_gained", lambda _: _nothing),
+    "a freed node wakes nobody": (ledger, "node_gained", lambda _: _nothing),
     "a node does not drain": (node_intake, "handle", _deaf_to_draining),
     "a state is told twice": (lifecycle, "fire", _twice),
     "a withdrawn ask keeps its claim": (preempting, "forget", lambda _: _nothing),
@@ -173,7 +175,7 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
 def planted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     owner, name, mutate = PLANTED[request.param]
     monkeypatch.setattr(owner, name, mutate(getattr(owner, name)))
-    return request.param
+    return str(request.param)
 
 
 @pytest.mark.parametrize("planted", PLANTED, indirect=True)

@@ -103,8 +103,12 @@ def ask_for_a_gang(world: World, dice: Dice) -> None:
     application_id, group = dice.pick(gangs), dice.pick(GROUPS)
     member = size(2, 2 * dice.below(2))
     sizes = (member, size(1, 0), size(3, 1))
+    legacy, each = (True, 1 + dice.below(3)) if dice.one_in(4) else (False, 1)
+    placeholder = AllocationSpec(
+        "", application_id, partition, member, task_group=group, placeholder=True, legacy=legacy, max_allocations=each
+    )
     specs = tuple(
-        AllocationSpec(key, application_id, partition, member, task_group=group, placeholder=True)
+        placeholder._replace(key=key)
         if not dice.one_in(3)
         else AllocationSpec(key, application_id, partition, dice.pick(sizes), task_group=group)
         for key in keys
