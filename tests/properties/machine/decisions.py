@@ -66,11 +66,15 @@ def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed]
 
 
 def _permit(allowed: list[Allowed], effect: Allocated) -> Allowed:
-    """The answer that let *effect* happen; each does so once."""
-    for permit in allowed:
-        if permit.key == effect.spec.key and effect.node_id in permit.nodes:
-            allowed.remove(permit)
-            return permit
+    """The answer that let *effect* happen; each does so once.
+
+    Of several about requests that share a key, the one for which the node was kept comes first.
+    """
+    fitting = [permit for permit in allowed if permit.key == effect.spec.key and effect.node_id in permit.nodes]
+    if fitting:
+        permit = min(fitting, key=lambda permit: permit.first != effect.node_id)
+        allowed.remove(permit)
+        return permit
     raise ContractBroken("refused node", f"{effect}, although the shim allowed only {allowed}")
 
 
