@@ -226,11 +226,9 @@ def _clean_periodically(state: PartitionState, at_ns: int) -> None:
 
 
 def _clean(state: PartitionState) -> None:
-    """Remove drained and dynamic queues that are empty, children first (scheduling.md 19)."""
-    before = len(state.queues)
+    """Remove drained and dynamic queues that are empty, children first (scheduling.md 19), and what empty ones held."""
     _clean_below(state, state.root)
-    if len(state.queues) != before:
-        state.victim_index.keep_only({queue for queue in state.queues.values() if queue.leaf})
+    state.victim_index.keep_only({queue for queue in state.queues.values() if queue.applications})
 
 
 def _clean_below(state: PartitionState, queue: Queue) -> None:

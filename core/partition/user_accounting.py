@@ -83,7 +83,7 @@ def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConf
         for group in application.groups.values():
             if group.kept_back:
                 activate(group)
-    for reservation in state.reservations.values():
+    for reservation in list(state.reservations.values()):
         look_again(state, reservation)
 
 

@@ -67,6 +67,7 @@ def dequeue(state: PartitionState, ask: Allocation) -> None:
     """Take *ask* out from among its equals: placed, reserved or withdrawn."""
     group = ask.group
     if group is None:
+        leave_refused(state, ask)
         if ask.pool is not None:
             ask.pool.asks.discard(ask)
             ask.pool = None

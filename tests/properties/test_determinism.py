@@ -32,6 +32,13 @@ from tests.properties.shim import (
 ROOT: Final = Path(__file__).parents[2]
 SEEDS: Final = range(4)
 LENGTH: Final = 300
+EPISODES: Final = (0, 6, 12, 13, 15)
+"""Seeds of recorded runs that together show :data:`FEATURES`."""
+FEATURES: Final = (
+    b"PreemptionDecided(", b"PREEMPTED_BY_SCHEDULER", b"PLACEHOLDER_REPLACED", b"AskReleased(", b"Resuming",
+    b"PredicatesAsked(", b"PreemptionPredicatesAsked(", b"SchedulingFailed(", b"instance=2", b"Expired",
+)  # fmt: skip
+"""What the answers to recorded runs must show, or they prove less than they seem to."""
 
 
 def write_log() -> None:
@@ -44,13 +51,14 @@ def write_log() -> None:
         sys.stdout.write("\n".join(shim.log) + "\n")
 
 
-def write_answers(path: str) -> None:
-    """Print what the engine answers to a recorded run; run in a process of its own."""
-    world = World()
-    world.effects = []
-    for call in journal.read(Path(path)):
-        world.play(call)
-    sys.stdout.write("\n".join(world.effects) + "\n")
+def write_answers(*paths: str) -> None:
+    """Print what an engine answers to each recorded run; run in a process of its own."""
+    for path in paths:
+        world = World()
+        world.effects = []
+        for call in journal.read(Path(path)):
+            world.play(call)
+        sys.stdout.write("\n".join(world.effects) + "\n")
 
 
 def _run_under(hash_seed: str, code: str) -> bytes:
@@ -73,12 +81,17 @@ def test_two_processes_decide_alike() -> None:
 
 def test_a_recorded_run_is_answered_alike_everywhere(tmp_path: Path) -> None:
     """Whatever the machine's rules can do: two processes with different hash seeds answer it with the same bytes."""
-    path = tmp_path / "run.jsonl"
-    journal.write(path, driver.episode("determinism", 1200).calls, {"seed": "determinism"})
-    code = f"from tests.properties.test_determinism import write_answers; write_answers({str(path)!r})"
+    paths: list[str] = []
+    for seed in EPISODES:
+        path = tmp_path / f"run-{seed}.jsonl"
+        journal.write(path, driver.episode(f"determinism/{seed}", 400).calls, {"seed": seed})
+        paths.append(str(path))
+    code = f"from tests.properties.test_determinism import write_answers; write_answers(*{paths!r})"
     first, second = _run_under("1", code), _run_under("2", code)
     assert first.count(b"Allocated(") > 100
     assert first.count(b"Rejected(") > 50
+    missing = [feature for feature in FEATURES if feature not in first]
+    assert not missing
     assert first == second
 
 

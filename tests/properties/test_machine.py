@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,19 @@ from core.model.allocations import Allocation, AskGroup, Reservation
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.partition import allocation_intake, ledger, lifecycle, node_intake, preempting, removal, waiting
+from core.model.users import Account
+from core.partition import (
+    admission,
+    allocation_intake,
+    inquiries,
+    ledger,
+    lifecycle,
+    node_intake,
+    preempting,
+    vetting,
+    waiting,
+)
+from core.partition.gangs import pools
 from tests.properties.machine import driver, journal
 from tests.properties.machine.cluster import VARIANTS, configuration
 from tests.properties.machine.dice import Dice
@@ -60,17 +73,20 @@ TestAnySequence.settings = settings(
 
 def test_ten_thousand_steps() -> None:
     """Long random sequences break nothing, and nearly everything that can happen does."""
-    tally = driver.run(10_000, seed=20)
+    tally = driver.run(10_000, seed=20, longest=1_000)
     assert tally.steps == 10_000
     assert tally.calls > tally.steps
     happened = {
-        "Allocated": 1000, "Released:STOPPED_BY_RM": 1000, "Released:PREEMPTED_BY_SCHEDULER": 50,
-        "PreemptionDecided:TRIGGERED": 50, "ApplicationUpdated:Accepted": 100, "ApplicationUpdated:Completed": 20,
-        "ApplicationUpdated:Expired": 20, "ApplicationUpdated:Failing": 2,
-        "ApplicationAccepted": 200, "NodeAccepted": 100, "refused:CommandRefused": 10, "refused:ConfigError": 2,
+        "Allocated": 800, "Released:STOPPED_BY_RM": 600, "Released:PREEMPTED_BY_SCHEDULER": 20, "Released:TIMEOUT": 30,
+        "Released:PLACEHOLDER_REPLACED": 10, "AskReleased": 1, "PreemptionDecided:TRIGGERED": 15,
+        "PredicatesAsked": 200, "PreemptionPredicatesAsked": 5, "SchedulingFailed": 100,
+        "ApplicationUpdated:Accepted": 100, "ApplicationUpdated:Completed": 20, "ApplicationUpdated:Expired": 20,
+        "ApplicationUpdated:Failing": 2, "ApplicationUpdated:Resuming": 1,
+        "ApplicationAccepted": 100, "NodeAccepted": 50, "refused:CommandRefused": 10, "refused:ConfigError": 2,
         "NodeRejected:node-exists": 10, "ApplicationRejected:application-exists": 10,
-        "ApplicationRejected:no-queue": 10, "AllocationRejected:key-in-use": 5,
+        "ApplicationRejected:no-queue": 10, "AllocationRejected:key-in-use": 3,
         "AllocationRejected:application-not-found": 50, "AllocationRejected:placeholder-without-group": 5,
+        "AllocationRejected:max-allocations": 20,
     }  # fmt: skip
     rare = {kind: tally.seen.get(kind, 0) for kind, least in happened.items() if tally.seen.get(kind, 0) < least}
     assert not rare
@@ -120,6 +136,10 @@ def _deaf_to_draining(original: Callable[..., None]) -> Callable[..., None]:
     return handle
 
 
+def _deaf_to_refusals(original: Callable[..., None]) -> Callable[..., None]:
+    return lambda state, ask, nodes, _refused, now_ns: original(state, ask, nodes, {}, now_ns)
+
+
 def _twice(original: Callable[..., None]) -> Callable[..., None]:
     def fire(state: Any, *arguments: Any, **named: Any) -> None:
         before = len(state.effects)
@@ -132,7 +152,7 @@ def _twice(original: Callable[..., None]) -> Callable[..., None]:
 PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "a full queue admits": (Queue, "admits", lambda _: lambda *_: True),
     "a victim that left stays booked": (ledger, "unmark", lambda _: _nothing),
-    "a freed node wakes nobody": (removal.ledger, "node_gained", lambda _: _nothing),
+    "a freed node wakes nobody": (ledger, "node_gained", lambda _: _nothing),
     "a node does not drain": (node_intake, "handle", _deaf_to_draining),
     "a state is told twice": (lifecycle, "fire", _twice),
     "a withdrawn ask keeps its claim": (preempting, "forget", lambda _: _nothing),
@@ -140,6 +160,14 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "a full node takes more": (Node, "fits", lambda _: Node.could_hold),
     "a timeout withdraws an ask": (allocation_intake, "_ends_ask", lambda _: lambda *_: True),
     "a reserved ask still waits": (waiting, "_deactivate", lambda _: _nothing),
+    "nobody is asked": (inquiries, "ask_predicates", lambda _: _nothing),
+    "a refused node will do": (vetting, "_decide", _deaf_to_refusals),
+    "an answer that fits is lost": (vetting, "_wait_again", lambda _: _nothing),
+    "a limit of a user admits": (Account, "admits", lambda _: lambda *_: True),
+    "any number of applications runs": (Queue, "open", lambda _: lambda *_: True),
+    "an ask does not wait for a placeholder": (pools, "_wait_for_placeholder", lambda _: _nothing),
+    "a slot that frees is offered to nobody": (admission, "slot_freed", lambda _: _nothing),
+    "one ask too few": (allocation_intake, "islice", lambda _: lambda found, most: islice(found, most - 1)),
 }
 
 
@@ -147,16 +175,16 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
 def planted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     owner, name, mutate = PLANTED[request.param]
     monkeypatch.setattr(owner, name, mutate(getattr(owner, name)))
-    return request.param
+    return str(request.param)
 
 
 @pytest.mark.parametrize("planted", PLANTED, indirect=True)
 def test_a_planted_bug_is_found_and_kept(planted: str, tmp_path: Path) -> None:
     """The machine notices, leaves out most of the calls, and what is left fails in the same way from the file."""
     with pytest.raises(driver.StepFailed) as caught:
-        driver.run(4_000, seed=3)
+        driver.run(16_000, seed=3, longest=400)
     path = tmp_path / "failure.jsonl"
-    kept = driver.keep(caught.value, 3, path, seconds=1)
+    kept = driver.keep(caught.value, 3, path, seconds=0.5)
     error = driver.replay(journal.read(path))
     assert type(error) is type(caught.value.error), planted
     assert len(kept) < len(caught.value.calls)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from core.model.allocations import Allocation
 from core.model.task_groups import TaskGroup
-from core.partition import preempting
+from core.partition import preempting, vetting
 from core.partition.gangs import approval
 from core.partition.state import PartitionState
 from core.partition.waiting import dequeue, enqueue
@@ -24,10 +24,17 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
     task_group.count += 1
     if was_open:
         return
-    for ask in application.asks.values():
-        if ask.group is not None and ask.spec.task_group == name and not ask.spec.placeholder:
-            dequeue(state, ask)
-            enqueue(state, ask)
+    for ask in list(application.asks.values()):
+        if ask.pending and ask.spec.task_group == name and not ask.spec.placeholder:
+            _wait_for_placeholder(state, ask)
+
+
+def _wait_for_placeholder(state: PartitionState, ask: Allocation) -> None:
+    """A node it was to get, a node kept for it and victims on their way out for it are not for it any more."""
+    vetting.cancel(state, ask)
+    preempting.forget(state, ask)
+    dequeue(state, ask)
+    enqueue(state, ask)
 
 
 def placeholder_replaced(state: PartitionState, placeholder: Allocation) -> None:

@@ -80,5 +80,5 @@ class VictimIndex:
         return known
 
     def keep_only(self, leaves: set[Queue]) -> None:
-        """Forget all other queues; to be called when queues are removed."""
+        """Forget all other queues; to be called now and then, since these keep what left them."""
         self._leaves = {leaf: ranked for leaf, ranked in self._leaves.items() if leaf in leaves}

@@ -8,7 +8,6 @@ from core.domain.commands import AllocationSpec, UpdateAllocations
 from core.domain.resources import Resources
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
 from tests.properties.machine.dice import Dice
-from tests.properties.machine.features import COUNTS
 from tests.properties.machine.registry import rule
 from tests.properties.machine.view import PartitionView, RequestView
 from tests.properties.machine.world import RM, SECOND, World
@@ -27,7 +26,7 @@ def view_of(world: World, partition: str) -> PartitionView:
 
 def free_keys(world: World, dice: Dice, partition: str, most: int) -> list[str]:
     """Up to *most* keys that name nothing now."""
-    taken = view_of(world, partition).requests
+    taken = {request.key for request in view_of(world, partition).requests.values()}
     return [key for key in KEYS[partition] if key not in taken][: 1 + dice.below(most)]
 
 
@@ -69,6 +68,11 @@ def spec_of(world: World, dice: Dice, partition: str, key: str, application_id: 
     )
 
 
+def _sendable(spec: AllocationSpec) -> AllocationSpec:
+    """*spec* in a message that has its fields: an ask of the older generation names no node."""
+    return spec._replace(legacy=False, max_allocations=1) if spec.node_id else spec
+
+
 def _specs(world: World, dice: Dice, partition: str, keys: list[str]) -> tuple[AllocationSpec, ...]:
     application_id = some_application(world, dice, partition)
     return tuple(spec_of(world, dice, partition, key, application_id) for key in keys)
@@ -99,8 +103,12 @@ def ask_for_a_gang(world: World, dice: Dice) -> None:
     application_id, group = dice.pick(gangs), dice.pick(GROUPS)
     member = size(2, 2 * dice.below(2))
     sizes = (member, size(1, 0), size(3, 1))
+    legacy, each = (True, 1 + dice.below(3)) if dice.one_in(4) else (False, 1)
+    placeholder = AllocationSpec(
+        "", application_id, partition, member, task_group=group, placeholder=True, legacy=legacy, max_allocations=each
+    )
     specs = tuple(
-        AllocationSpec(key, application_id, partition, member, task_group=group, placeholder=True)
+        placeholder._replace(key=key)
         if not dice.one_in(3)
         else AllocationSpec(key, application_id, partition, dice.pick(sizes), task_group=group)
         for key in keys
@@ -108,15 +116,30 @@ def ask_for_a_gang(world: World, dice: Dice) -> None:
     world.send(UpdateAllocations(RM, specs))
 
 
-@rule(3)
+@rule(4)
 def ask_the_older_way(world: World, dice: Dice) -> None:
     """G2 asks, with counts right and wrong."""
     partition = some_partition(world, dice)
     keys = free_keys(world, dice, partition, 2)
-    counts = (1, 1, 0, -1) if COUNTS else (1, 1, 3, 0, -1)
     specs = _specs(world, dice, partition, keys)
+    counts = (1, 3, 2, 1, 5, 0, -1, 10_001)
     legacy = tuple(spec._replace(legacy=True, max_allocations=dice.pick(counts)) for spec in specs)
     world.send(UpdateAllocations(RM, legacy))
+
+
+@rule(4)
+def ask_the_older_way_again(world: World, dice: Dice) -> None:
+    """A key that is known is to have more allocations, fewer, or as many, in the same words or in others."""
+    partition = some_partition(world, dice)
+    request = some_request(world, dice, partition)
+    if request is None:
+        return
+    spec = request.spec._replace(legacy=True, max_allocations=1 + dice.below(5), instance=0)
+    if dice.one_in(3):
+        spec = spec_of(world, dice, partition, spec.key, spec.application_id)._replace(
+            legacy=True, max_allocations=spec.max_allocations
+        )
+    world.send(UpdateAllocations(RM, (spec,)))
 
 
 @rule(4)
@@ -149,7 +172,7 @@ def ask_again(world: World, dice: Dice) -> None:
         {}, {"node_id": ""}, {"priority": 9}, {"originator": True},
         {"application_id": some_application(world, dice, partition)},
     )  # fmt: skip
-    world.send(UpdateAllocations(RM, (spec._replace(**dice.pick(changes)),)))
+    world.send(UpdateAllocations(RM, (_sendable(spec._replace(**dice.pick(changes))),)))
 
 
 @rule(4)
@@ -160,7 +183,8 @@ def resize(world: World, dice: Dice) -> None:
         return
     node_id = "" if dice.one_in(2) else request.node
     larger = size(1 + dice.below(7), dice.below(4), int(dice.one_in(6)))
-    world.send(UpdateAllocations(RM, (request.spec._replace(node_id=node_id, resources=larger, partition=partition),)))
+    spec = request.spec._replace(node_id=node_id, resources=larger, partition=partition)
+    world.send(UpdateAllocations(RM, (_sendable(spec),)))
 
 
 @rule(5)
@@ -171,7 +195,9 @@ def recover(world: World, dice: Dice) -> None:
     nodes = list(view_of(world, partition).nodes)
     if keys and nodes:
         specs = _specs(world, dice, partition, keys)
-        world.send(UpdateAllocations(RM, tuple(spec._replace(node_id=dice.pick(nodes)) for spec in specs)))
+        instances = (0, 0, 0, 0, 0, 0, 1, 2)
+        running = (spec._replace(node_id=dice.pick(nodes), instance=dice.pick(instances)) for spec in specs)
+        world.send(UpdateAllocations(RM, tuple(running)))
 
 
 @rule(3)
@@ -183,4 +209,5 @@ def place_by_hand(world: World, dice: Dice) -> None:
     if request is None or not nodes:
         return
     amounts = size(1 + dice.below(5), 1) if dice.one_in(4) else request.size
-    world.send(UpdateAllocations(RM, (request.spec._replace(node_id=dice.pick(nodes), resources=amounts),)))
+    spec = request.spec._replace(node_id=dice.pick(nodes), resources=amounts)
+    world.send(UpdateAllocations(RM, (_sendable(spec),)))

@@ -22,7 +22,7 @@ CHANGES: Final[dict[tuple[str, str], frozenset[str]]] = {
     ("New", "Failing"): _FAIL,
     ("Accepted", "Failing"): _FAIL,
     ("Running", "Failing"): _FAIL,
-    ("Failing", "Failed"): frozenset({"failApplication"}),
+    ("Failing", "Failed"): frozenset({"failApplication", "PartitionRemoved"}),
     ("New", "Resuming"): _RESUME,
     ("Accepted", "Resuming"): _RESUME,
 }

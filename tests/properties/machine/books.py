@@ -7,15 +7,12 @@ node that one occupies already, and while it asks about a placement, for which a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Literal
 
 from core.domain.resources import Resources
-from core.model.allocations import Allocation
 from core.model.shapes import Vector
 from core.partition import audit
 from core.partition.state import PartitionState
-from tests.properties.machine.features import CALLBACKS, GANGS, LIMITS
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add, without_zeros
 
 Relation = Literal["is", "at most", "at least"]
@@ -32,31 +29,12 @@ def check(state: PartitionState, view: PartitionView) -> None:
     _check_records(state, view)
     _check_applications(state, view, waits="is" if exact else "at most", holds="at least" if undecided else "is")
     _check_nodes(state, view, exact=exact)
+    _check_task_groups(state, view)
 
 
 def _undecided(state: PartitionState) -> bool:
     """Whether an ask waits for an answer of the shim, on a node that is kept for it until then."""
-    return CALLBACKS and any(getattr(node, "held", None) for node in state.nodes.values())
-
-
-def room(state: PartitionState, view: PartitionView) -> Callable[[str, Mapping[str, int]], str | None]:
-    """A function that books (application, amounts) on top of what *view* runs; see :class:`contract.Held`."""
-    booked: dict[str, Amounts] = {path: {} for path in state.queues}
-    for request in view.requests.values():
-        if request.node:
-            for queue in state.applications[request.owner].queue.lineage():
-                add(booked[queue.path], request.size)
-
-    def book(application_id: str, size: Mapping[str, int]) -> str | None:
-        for queue in state.applications[application_id].queue.lineage():
-            used, maximum = booked[queue.path], state.types.resources(queue.max)
-            for name, amount in size.items():
-                if amount and name in maximum and used.get(name, 0) + amount > maximum[name]:
-                    return f"{queue.path}: {name} {used.get(name, 0)} + {amount} > {maximum[name]}"
-            add(used, size)
-        return None
-
-    return book
+    return any(node.held for node in state.nodes.values())
 
 
 def _differ(rule: str, where: str, engine: object, shim: object) -> None:
@@ -140,6 +118,15 @@ def _check_nodes(state: PartitionState, view: PartitionView, *, exact: bool) -> 
     _differ("I5 total", "root max", dict(state.types.resources(state.root.max)), without_zeros(total))
 
 
+def _check_task_groups(state: PartitionState, view: PartitionView) -> None:
+    """I10: every placeholder ever known was replaced, went another way, or is there."""
+    for name, application in state.applications.items():
+        for group, counts in application.task_groups.items():
+            there = len(view.placeholders(name, group))
+            if counts.count - counts.replaced - counts.timed_out != there:
+                raise ContractBroken("I10", f"{name}: {counts}, {there} placeholders are there")
+
+
 class _Sums:
     """Amounts of the view as vectors of the engine's width, so that they can be compared quickly."""
 
@@ -180,28 +167,6 @@ def _compare(rule: str, where: str, engine: Vector, relation: Relation, shim: Ve
         raise ContractBroken(rule, f"{where}: the engine has {engine}, {relation} {shim} was expected")
 
 
-def check_nobody_forgotten(state: PartitionState, *, asked: bool) -> None:
-    """After the last slice no ask waits that has room. *asked*: callbacks may hold asks back."""
-    for ask in state.requests.values():
-        if ask.pending and ask.reservation is None and not _may_be_held_back(ask, asked=asked):
-            if any(not queue.admits(ask.shape.pairs) for queue in ask.queue.lineage()):
-                continue
-            if ask.spec.required_node:
-                node = state.nodes.get(ask.spec.required_node)
-                nodes = [node] if node is not None and node.fits(ask.shape.pairs) and not node.reservations else []
-            else:
-                nodes = [n for n in state.nodes.values() if n.schedulable and not n.reservations]
-            if roomy := [node for node in nodes if node.fits(ask.shape.pairs)]:
-                raise ContractBroken("forgotten", f"{ask} fits {roomy}")
-
-
-def _may_be_held_back(ask: Allocation, *, asked: bool) -> bool:
-    """For reasons that neither quotas nor nodes show."""
-    if str(ask.application.state) == "Failing":
-        return True
-    return asked or LIMITS or (GANGS and bool(ask.spec.task_group) and not ask.spec.placeholder)
-
-
 def check_nothing_left(state: PartitionState) -> None:
     """Every application, node and foreign load was removed: no amount, ask or hold survives, nobody waits."""
     left = {
@@ -238,5 +203,5 @@ def check_nothing_remembered(state: PartitionState) -> None:
     """Long after everything was removed only the queue cleaner and the autoscaling signal want to be called."""
     if state.attempts_due:
         raise ContractBroken("timers", f"attempts to preempt are due: {state.attempts_due}")
-    if len(state.timers) > 1 + CALLBACKS:
+    if len(state.timers) > 2:
         raise ContractBroken("timers", f"{len(state.timers)} timers are left: {state.timers}")

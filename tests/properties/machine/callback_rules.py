@@ -11,24 +11,23 @@ from core.domain.commands import (
 )
 from core.domain.effects import PredicatesAsked, PreemptionPredicatesAsked
 from tests.properties.machine.dice import Dice
-from tests.properties.machine.features import CALLBACKS
 from tests.properties.machine.registry import rule
 from tests.properties.machine.world import RM, SECOND, World
 
 
-@rule(2, when=CALLBACKS)
+@rule(2)
 def attach(world: World, dice: Dice) -> None:
     predicates, preemption, states, events = (not dice.one_in(3) for _ in range(4))
     timeout_ns = dice.pick((SECOND, 5 * SECOND, SECOND // 100))
     world.send(AttachCallbacks(RM, predicates, preemption, states, events, timeout_ns))
 
 
-@rule(1, when=CALLBACKS)
+@rule(1)
 def detach(world: World, _: Dice) -> None:
     world.send(DetachCallbacks(RM))
 
 
-@rule(20, when=CALLBACKS)
+@rule(20)
 def answer(world: World, dice: Dice) -> None:
     """Some of the open questions, in any order; those never picked are never answered."""
     questions = list(world.contract.questions.items())
@@ -47,7 +46,7 @@ def answer(world: World, dice: Dice) -> None:
     world.send(AnswerCallbacks(RM, tuple(predicates), tuple(preemption)))
 
 
-@rule(2, when=CALLBACKS)
+@rule(2)
 def answer_wrongly(world: World, dice: Dice) -> None:
     """Unknown questions, unknown nodes, indexes out of range, and answers of the other kind."""
     number = dice.pick((*world.contract.questions, 0, 10**9))

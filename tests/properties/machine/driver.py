@@ -70,11 +70,11 @@ def _mixed(rule: Rule, source: random.Random) -> float:
     return rule.weight * source.choice((0, 0.3, 1, 1, 1, 3)) if rule.weight < 10 else rule.weight
 
 
-def run(steps: int, seed: int, *, progress: Callable[[Tally], None] | None = None) -> Tally:
-    """*steps* steps in episodes. Raises :class:`StepFailed`."""
+def run(steps: int, seed: int, *, longest: int = EPISODE, progress: Callable[[Tally], None] | None = None) -> Tally:
+    """*steps* steps in episodes of *longest* steps. Raises :class:`StepFailed`."""
     tally = Tally()
-    for number in range((steps + EPISODE - 1) // EPISODE):
-        length = min(EPISODE, steps - tally.steps)
+    for number in range((steps + longest - 1) // longest):
+        length = min(longest, steps - tally.steps)
         world = episode(f"{seed}/{number}", length)
         tally.steps += length
         tally.calls += len(world.calls)
@@ -97,12 +97,19 @@ def replay(calls: list[Call]) -> Exception | None:
 
 
 def shrink(calls: list[Call], error: Exception, *, seconds: float) -> list[Call]:
-    """Fewer calls that fail in the same way: leaves out ever smaller parts for as long as that works."""
-    wanted, deadline = _kind(error), time.monotonic() + seconds
+    """Fewer calls that fail in the same way: leaves out ever smaller parts for as long as that works.
+
+    It goes on after *seconds* only until anything could be left out at all.
+    """
+    wanted, deadline, whole = _kind(error), time.monotonic() + seconds, len(calls)
     part = max(1, len(calls) // 2)
-    while time.monotonic() < deadline:
+
+    def may_go_on() -> bool:
+        return len(calls) == whole or time.monotonic() < deadline
+
+    while may_go_on():
         at, before = 0, len(calls)
-        while at < len(calls) and time.monotonic() < deadline:
+        while at < len(calls) and may_go_on():
             fewer = calls[:at] + calls[at + part :]
             failed = replay(fewer)
             if failed is not None and _kind(failed) == wanted:

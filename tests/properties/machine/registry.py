@@ -22,12 +22,11 @@ class Rule(NamedTuple):
 RULES: Final[list[Rule]] = []
 
 
-def rule(weight: int, *, when: bool = True) -> Callable[[Action], Action]:
-    """Add the function to the rules; *when* the engine can do it."""
+def rule(weight: int) -> Callable[[Action], Action]:
+    """Add the function to the rules."""
 
     def add(action: Action) -> Action:
-        if when:
-            RULES.append(Rule(action.__name__, weight, action))
+        RULES.append(Rule(action.__name__, weight, action))
         return action
 
     return add

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from core.domain.allocation_ids import allocation_id
 from core.domain.commands import ReleaseSpec, TerminationType, UpdateAllocations
 from tests.properties.machine.allocation_rules import some_application, some_partition, some_request, view_of
 from tests.properties.machine.cluster import NOWHERE
 from tests.properties.machine.dice import Dice
 from tests.properties.machine.registry import rule
+from tests.properties.machine.view import RequestView
 from tests.properties.machine.world import RM, World
 
 _STOPPED = TerminationType.STOPPED_BY_RM
 _KINDS = (_STOPPED, 1, 1, 0, 2, 3, 4, 5, 99)
+
+
+def _naming(request: RequestView, dice: Dice) -> tuple[str, str]:
+    """Key and ID that mean *request*: the key alone, an ID, or both."""
+    if not request.spec.instance and not dice.one_in(8):
+        return request.key, ""
+    named = allocation_id(request.key, request.spec.instance)
+    return (request.key, named) if dice.one_in(2) else ("", named)
+
+
+def _release_of(partition: str, request: RequestView, kind: int, dice: Dice) -> ReleaseSpec:
+    key, named = _naming(request, dice)
+    return ReleaseSpec(partition, request.owner, key, kind, allocation_id=named)
 
 
 def _send(world: World, *releases: ReleaseSpec) -> None:
@@ -27,7 +42,7 @@ def confirm(world: World, dice: Dice) -> None:
             return
         request = doomed.pop(dice.below(len(doomed)))
         kind = dice.pick((1, 2, 3, 4)) if dice.one_in(8) else int(request.doomed or 0)
-        release = ReleaseSpec(partition, request.owner, request.key, kind)
+        release = _release_of(partition, request, kind, dice)
         _send(world, *([release, release] if dice.one_in(8) else [release]))
 
 
@@ -37,7 +52,7 @@ def stop(world: World, dice: Dice) -> None:
     partition = some_partition(world, dice)
     running = [request for request in view_of(world, partition).requests.values() if request.node]
     gone = [running.pop(dice.below(len(running))) for _ in range(1 + dice.below(4)) if running]
-    _send(world, *(ReleaseSpec(partition, request.owner, request.key, _STOPPED, "done") for request in gone))
+    _send(world, *(_release_of(partition, request, _STOPPED, dice) for request in gone))
 
 
 @rule(6)
@@ -47,7 +62,8 @@ def release_somehow(world: World, dice: Dice) -> None:
     request = some_request(world, dice, partition)
     if request is not None:
         owner = some_application(world, dice, partition) if dice.one_in(8) else request.owner
-        _send(world, ReleaseSpec(partition, owner, request.key, dice.pick(_KINDS)))
+        key, named = (request.key, "") if dice.one_in(3) else _naming(request, dice)
+        _send(world, ReleaseSpec(partition, owner, key, dice.pick(_KINDS), allocation_id=named))
 
 
 @rule(3)
@@ -56,7 +72,7 @@ def could_not_start(world: World, dice: Dice) -> None:
     partition = some_partition(world, dice)
     request = some_request(world, dice, partition, placed=True)
     if request is not None:
-        release = ReleaseSpec(partition, request.owner, request.key, TerminationType.SCHEDULING_FAILED_ON_RM)
+        release = _release_of(partition, request, TerminationType.SCHEDULING_FAILED_ON_RM, dice)
         _send(world, *([release, release] if dice.one_in(3) else [release]))
 
 
@@ -86,6 +102,9 @@ def release_the_unknown(world: World, dice: Dice) -> None:
         ReleaseSpec(partition, owner, "unknown"),
         ReleaseSpec(partition, "nobody", "k00"),
         ReleaseSpec(partition, "nobody", ""),
+        ReleaseSpec(partition, owner, "", allocation_id="k00-77"),
+        ReleaseSpec(partition, owner, "k00", allocation_id="k00-9999"),
+        ReleaseSpec(partition, owner, "", allocation_id="made-by-another-core"),
         ReleaseSpec(NOWHERE, owner, "k00"),
     )
     _send(world, dice.pick(unknown)._replace(termination=dice.pick(_KINDS)))

@@ -8,6 +8,7 @@ from typing import Final
 
 from core.domain.commands import AllocationSpec, ApplicationSpec
 from core.domain.resources import Resources
+from core.model.allocations import identity
 
 Amounts = dict[str, int]
 
@@ -51,6 +52,11 @@ class RequestView:
         return self.spec.key
 
     @property
+    def name(self) -> str:
+        """Its key, or what stands for it where several share the key."""
+        return identity(self.spec.key, self.spec.instance)
+
+    @property
     def owner(self) -> str:
         return self.spec.application_id
 
@@ -80,17 +86,27 @@ class PartitionView:
     nodes: dict[str, NodeView] = field(default_factory=dict)
     applications: dict[str, ApplicationView] = field(default_factory=dict)
     requests: dict[str, RequestView] = field(default_factory=dict)
+    """By name."""
     foreign: dict[str, ForeignView] = field(default_factory=dict)
     graves: list[Grave] = field(default_factory=list)
 
     def of(self, application_id: str) -> list[RequestView]:
         return [request for request in self.requests.values() if request.owner == application_id]
 
+    def of_key(self, key: str) -> list[RequestView]:
+        """All requests that have *key*, by instance."""
+        found = [request for request in self.requests.values() if request.key == key]
+        return sorted(found, key=lambda request: request.spec.instance)
+
     def asks_of(self, application_id: str) -> list[RequestView]:
         return [request for request in self.of(application_id) if not request.node]
 
     def allocations_of(self, application_id: str) -> list[RequestView]:
         return [request for request in self.of(application_id) if request.node]
+
+    def placeholders(self, application_id: str, task_group: str) -> list[RequestView]:
+        """Those of one task group that are pending, or allocated and not gone yet."""
+        return [r for r in self.of(application_id) if task_group and r.placeholder and r.spec.task_group == task_group]
 
     def on(self, node_id: str) -> list[RequestView]:
         return [request for request in self.requests.values() if request.node == node_id]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from core.config.problems import ConfigError
 from core.domain.commands import (
@@ -19,6 +19,7 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import (
+    Allocated,
     AllocationRejected,
     ApplicationRejected,
     ApplicationUpdated,
@@ -30,15 +31,26 @@ from core.domain.effects import (
 from core.model.allocations import Reservation
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
-from tests.properties.machine import books
-from tests.properties.machine.contract import Contract, Held
+from tests.properties.machine import books, waiting
+from tests.properties.machine.contract import Contract
 from tests.properties.machine.journal import APPLY, CYCLE, END, PREEMPT, Call
+from tests.properties.machine.quotas import counted, quotas
+from tests.properties.machine.shim_view import Known
 from tests.properties.machine.view import ContractBroken
 
 SECOND: Final = 10**9
 RM: Final = "rm"
-MOST_SLICES: Final = 5_000
+MOST_DECISIONS: Final = 5_000
+"""No settling takes more: there are fewer than a hundred names of asks, and each is tried a few times."""
 _FEW_DAYS_NS: Final = 100 * 3600 * SECOND
+
+
+class _Before(NamedTuple):
+    """What the engine alone knows before a call."""
+
+    holders: dict[str, list[Reservation]]
+    in_flight: frozenset[str]
+    counted: dict[str, frozenset[str]]
 
 
 class World:
@@ -68,13 +80,14 @@ class World:
 
     def settle(self, budget: int = 1000) -> None:
         """Slices until there is nothing left to decide now, and then nobody may be waiting for nothing."""
-        for _ in range(MOST_SLICES):
+        slices = 20 + MOST_DECISIONS // budget
+        for _ in range(slices):
             more = self.cycle(budget)
             wakeup = self.engine.next_wakeup_ns()
             if not more and (wakeup is None or wakeup > self.now_ns):
                 break
         else:
-            raise ContractBroken("endless", f"{MOST_SLICES} slices came to no end")
+            raise ContractBroken("endless", f"{slices} slices of {budget} came to no end")
 
     def play(self, call: Call) -> bool:
         """Do *call*, judge the answers and compare the books. Whether a slice left something to do."""
@@ -101,19 +114,19 @@ class World:
         return found
 
     def _decide(self, call: Call) -> bool:
-        before, more = self._holders(), False
+        before, more = self._before(), False
         if call.kind == PREEMPT:
             effects = self.engine.preempt(self.now_ns)
         else:
             result = self.engine.cycle(self.now_ns, call.budget)
             effects, more = result.effects, result.more
         self._count(effects)
-        self.contract.hear_decisions(effects, self.now_ns, self._held(before))
+        self.contract.hear_decisions(effects, self.now_ns, self._known(before))
         return more
 
     def _apply(self, command: Command | None) -> None:
         assert command is not None, "a call of this kind has a command"
-        before = self._holders()
+        before = self._before()
         try:
             effects = self.engine.apply(command, self.now_ns)
         except (CommandRefused, ConfigError) as refused:
@@ -121,35 +134,35 @@ class World:
             self.contract.refused(command, self.now_ns)
             return
         self._count(effects)
-        self.contract.hear(command, effects, self.now_ns, self._held(before))
+        self.contract.hear(command, effects, self.now_ns, self._known(before))
 
-    def _holders(self) -> dict[str, list[Reservation]]:
-        """Who holds which node."""
-        partitions = (self.engine.partition(name) for name in self.contract.partitions)
-        return {
-            node.node_id: list(node.reservations.values())
-            for state in partitions
-            if state is not None
-            for node in state.nodes.values()
-            if node.reservations
-        }
+    def _before(self) -> _Before:
+        partitions = [state for name in self.contract.partitions if (state := self.engine.partition(name))]
+        return _Before(
+            {node.node_id: list(node.reservations.values()) for s in partitions for node in s.nodes.values()},
+            frozenset(name for s in partitions for name, r in s.requests.items() if r.replaces is not None),
+            {s.name: counted(s) for s in partitions},
+        )
 
-    def _held(self, before: dict[str, list[Reservation]]) -> Held:
-        """*before*: :meth:`_holders` before the call that was just made."""
-        after = self._holders()
-        still = {node_id for node_id, held in before.items() if any(r in after.get(node_id, ()) for r in held)}
-        names = {node_id: frozenset(r.ask.key for r in held) for node_id, held in before.items()}
-        return Held(names, frozenset(still), self._room)
+    def _known(self, before: _Before) -> Known:
+        after = self._before().holders
+        still = {node for node, held in before.holders.items() if any(r in after.get(node, ()) for r in held)}
+        names = {node: frozenset(r.ask.key for r in held) for node, held in before.holders.items()}
 
-    def _room(self) -> Callable[[str, Mapping[str, int]], str | None]:
-        views = self.contract.partitions
-        rooms = {name: books.room(state, views[name]) for name, state in zip(views, self.states(), strict=True)}
+        def quota() -> Callable[[Allocated, bool], str | None]:
+            contract = self.contract
+            by_partition = {
+                state.name: quotas(state, contract.partitions[state.name], contract.config, before.counted[state.name])
+                for state in self.states()
+            }
 
-        def room(application_id: str, size: Mapping[str, int]) -> str | None:
-            name = next(name for name, view in views.items() if application_id in view.applications)
-            return rooms[name](application_id, size)
+            def take(effect: Allocated, agreed: bool) -> str | None:
+                spec = effect.spec
+                return by_partition[spec.partition].take(spec.application_id, effect.resources, agreed=agreed)
 
-        return room
+            return take
+
+        return Known(names, frozenset(still), before.in_flight, quota)
 
     def _check(self, *, settled: bool) -> None:
         if self.engine.rm_id != self.contract.rm_id:
@@ -157,8 +170,9 @@ class World:
         states = self.states()
         for state, view in zip(states, self.contract.partitions.values(), strict=True):
             books.check(state, view)
+            waiting.check_questions(state, self.contract.questions.values())
             if settled:
-                books.check_nobody_forgotten(state, asked=self.contract.attached is not None)
+                waiting.check_nobody_forgotten(state, view, self.contract.config)
         if settled and (overdue := self.contract.overdue()):
             raise ContractBroken("expiry", f"not reported: {overdue}")
 
@@ -168,7 +182,7 @@ class World:
         self.now_ns += _FEW_DAYS_NS
         while True:
             result = self.engine.cycle(self.now_ns, 1000)
-            self.contract.hear_decisions(result.effects, self.now_ns, self._held({}))
+            self.contract.hear_decisions(result.effects, self.now_ns, self._known(self._before()))
             if not result.more:
                 break
         for state in self.states():

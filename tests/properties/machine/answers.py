@@ -1,0 +1,56 @@
+"""The effects of one call, read in the order in which a shim hears them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from core.domain.effects import Effect
+from tests.properties.machine.view import ContractBroken
+
+E = TypeVar("E")
+
+
+class Answers:
+    """What may come at any time is taken in on the way, by *aside*."""
+
+    def __init__(self, effects: Sequence[Effect], aside: Callable[[Effect], bool]) -> None:
+        self._effects = effects
+        self._at = 0
+        self._aside = aside
+
+    def pass_asides(self) -> None:
+        while self._at < len(self._effects) and self._aside(self._effects[self._at]):
+            self._at += 1
+
+    def take(self) -> Effect | None:
+        """The next answer; ``None``: there is none."""
+        self.pass_asides()
+        if self._at == len(self._effects):
+            return None
+        self._at += 1
+        return self._effects[self._at - 1]
+
+    def any(self, kind: type) -> bool:
+        """Whether an answer of *kind* is still to come."""
+        return any(isinstance(effect, kind) for effect in self._effects[self._at :])
+
+    def at(self, kind: type) -> bool:
+        """Whether the next answer is of *kind*."""
+        self.pass_asides()
+        return self._at < len(self._effects) and isinstance(self._effects[self._at], kind)
+
+    def next(self, kind: type[E]) -> E:
+        """The next answer, which must be of *kind*."""
+        answer = self.take()
+        if not isinstance(answer, kind):
+            raise ContractBroken("answer", f"{answer} instead of {kind.__name__}")
+        return answer
+
+    def end(self) -> None:
+        if (answer := self.take()) is not None:
+            raise ContractBroken("answer", f"{answer} answers nothing")
+
+
+def token(reason: str) -> str:
+    return reason.partition(":")[0]

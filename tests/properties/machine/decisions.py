@@ -1,0 +1,122 @@
+"""What the core may decide by itself, judged by what the view says of nodes, asks and victims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from core.domain.commands import AnswerCallbacks, TerminationType
+from core.domain.effects import Allocated, AskReleased, PredicatesAsked, Released
+from core.model.allocations import identity
+from tests.properties.machine.answers import Answers
+from tests.properties.machine.shim_view import Known, ShimView, placed
+from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, RequestView, add
+
+
+class Allowed(NamedTuple):
+    """What one answer of the shim lets happen: the ask may run on any of ``nodes``, the first was kept for it."""
+
+    key: str
+    first: str
+    nodes: frozenset[str]
+
+
+def take_answers(shim: ShimView, command: AnswerCallbacks) -> list[Allowed]:
+    """Which placements *command* may lead to; its questions are open no more."""
+    allowed: list[Allowed] = []
+    for answer in command.predicates:
+        asked = shim.questions.get(answer.question)
+        if isinstance(asked, PredicatesAsked):
+            del shim.questions[answer.question]
+            nodes = frozenset(asked.node_ids) - dict(answer.refused).keys()
+            allowed += [Allowed(asked.key, asked.node_ids[0], nodes)] if asked.allocate else []
+    for verdict in command.preemption_predicates:
+        if not isinstance(shim.questions.get(verdict.question), PredicatesAsked):
+            shim.questions.pop(verdict.question, None)
+    return allowed
+
+
+def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed] | None = None) -> None:
+    """Take in everything that was decided. *allowed*: by an answer of the shim; ``None``: by a slice or a round."""
+    if answers.any(Allocated):
+        free = {name: partition.free() for name, partition in shim.partitions.items()}
+        quota = known.quota()
+    while (effect := answers.take()) is not None:
+        match effect:
+            case Allocated(spec):
+                if allowed is None and shim.attached is not None and shim.attached.predicates:
+                    raise ContractBroken("unasked", f"{effect} without a question")
+                partition = shim.partitions[spec.partition]
+                permit = _permit(allowed, effect) if allowed is not None else None
+                if (full := quota(effect, permit is not None)) is not None:
+                    raise ContractBroken("quota", f"{effect} over {full}")
+                request = placed(partition, effect)
+                _judge_place(partition, request, free[spec.partition], known, permit)
+                add(free[spec.partition][request.node], request.size, -1)
+            case Released():
+                _told_to_leave(shim, effect)
+            case AskReleased(name, _, key):
+                # The G2 list for pending placeholders that the core drops (protocol.md 3.4).
+                asks = [r for r in shim.known_by_key(name, key) if not r.node and r.spec.legacy]
+                if not asks:
+                    raise ContractBroken("released", f"{effect} of no older ask")
+                _told_to_leave(shim, Released(*effect, asks[0].spec.instance))
+            case _:
+                raise ContractBroken("decision", f"{effect} answers nobody")
+
+
+def _permit(allowed: list[Allowed], effect: Allocated) -> Allowed:
+    """The answer that let *effect* happen; each does so once.
+
+    Of several about requests that share a key, the one for which the node was kept comes first.
+    """
+    fitting = [permit for permit in allowed if permit.key == effect.spec.key and effect.node_id in permit.nodes]
+    if fitting:
+        permit = min(fitting, key=lambda permit: permit.first != effect.node_id)
+        allowed.remove(permit)
+        return permit
+    raise ContractBroken("refused node", f"{effect}, although the shim allowed only {allowed}")
+
+
+def _judge_place(
+    partition: PartitionView, request: RequestView, room: Mapping[str, Amounts], known: Known, permit: Allowed | None
+) -> None:
+    """A placement of the core's own goes to an open node with room."""
+    node, required = partition.nodes[request.node], request.spec.required_node
+    holders = known.before.get(request.node, frozenset())
+    if required and required != request.node:
+        raise ContractBroken("required node", f"{request.name!r} requires {required}, is on {request.node}")
+    if node.draining and not required and request.name not in holders:
+        raise ContractBroken("draining", f"{request.name!r} was placed on {request.node}, which drains")
+    promised = request.name in holders or (permit is not None and request.node == permit.first)
+    if request.node in known.throughout and not promised and not required:
+        raise ContractBroken("held node", f"{request.name!r} is on {request.node}, held for {set(holders)}")
+    if partition.applications[request.owner].state in ("Failing", "New"):
+        raise ContractBroken("unserved", f"{request.name!r} of {partition.applications[request.owner]} was placed")
+    if not request.placeholder and partition.placeholders(request.owner, request.spec.task_group):
+        raise ContractBroken("replaceable", f"{request.name!r} was placed while it could replace a placeholder")
+    for name, amount in request.size.items():
+        if amount and amount > room[request.node].get(name, 0):
+            raise ContractBroken("node room", f"{request.name!r} needs {amount} {name}: {room[request.node]}")
+
+
+def _told_to_leave(shim: ShimView, effect: Released) -> None:
+    """The core wants an allocation gone, or drops a pending placeholder. Nobody is told twice (I11)."""
+    name = identity(effect.key, effect.instance)
+    request = shim.known(effect.partition, name)
+    if request.owner != effect.application_id:
+        raise ContractBroken("released", f"{effect} names the wrong application")
+    if request.doomed is not None:
+        raise ContractBroken("told twice", f"{effect}, told before: {request.doomed}")
+    match effect.termination:
+        case TerminationType.PREEMPTED_BY_SCHEDULER if request.node:
+            request.doomed = effect.termination
+        case TerminationType.TIMEOUT if request.placeholder:
+            if request.node:
+                request.doomed = effect.termination
+            else:
+                del shim.partitions[effect.partition].requests[name]
+        case TerminationType.PLACEHOLDER_REPLACED if request.placeholder and request.node:
+            request.doomed = effect.termination
+        case _:
+            raise ContractBroken("released", f"{effect} of {request}")

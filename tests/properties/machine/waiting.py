@@ -1,0 +1,60 @@
+"""After the last slice no ask waits that could run: what keeps each of them back is looked for independently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from core.domain.effects import Effect, PredicatesAsked
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.partition import placement
+from core.partition.state import PartitionState
+from tests.properties.machine.quotas import Quotas, counted, quotas
+from tests.properties.machine.view import ContractBroken, PartitionView
+
+
+def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: str) -> None:
+    """Raises for an ask that has room on a node it may use, under all quotas and limits. *config*: in force."""
+    limits = quotas(state, view, config, counted(state))
+    for ask in state.requests.values():
+        if not ask.pending or ask.held_on is not None or ask.application.state == "Failing":
+            continue
+        if ask.pool is not None:
+            if not view.placeholders(ask.spec.application_id, ask.spec.task_group):
+                raise ContractBroken("forgotten", f"{ask} waits for a placeholder, and there is none")
+            continue
+        if _is_kept_back(state, ask, limits):
+            continue
+        if roomy := [node for node in _usable(state, ask) if node.fits(ask.shape.pairs)]:
+            raise ContractBroken("forgotten", f"{ask} fits {roomy}")
+
+
+def check_questions(state: PartitionState, questions: Iterable[Effect]) -> None:
+    """An ask is held on a node only while the shim is being asked whether it may run there."""
+    asked = {(q.key, q.node_ids[0]) for q in questions if isinstance(q, PredicatesAsked) and q.allocate}
+    for node in state.nodes.values():
+        for ask in node.held.values():
+            if (ask.spec.key, node.node_id) not in asked:
+                raise ContractBroken("held", f"{ask} is held on {node}, and nobody is asked")
+
+
+def _is_kept_back(state: PartitionState, ask: Allocation, limits: Quotas) -> bool:
+    """By a quota or limit. What is held for asks that the shim has to agree to counts too, but only the core knows."""
+    if state.held_count:
+        return placement.kept_back(state, ask) is not None
+    return limits.exceeded(ask.spec.application_id, ask.shape.resources) is not None
+
+
+def _usable(state: PartitionState, ask: Allocation) -> list[Node]:
+    refused = ask.refused or {}
+    if ask.spec.required_node:
+        node = state.nodes.get(ask.spec.required_node)
+        mine = node is not None and (
+            not node.reservations or (len(node.reservations) == 1 and ask.key in node.reservations)
+        )
+        nodes = [node] if node is not None and mine else []
+    else:
+        nodes = [n for n in state.nodes.values() if n.schedulable and not n.reservations]
+        if ask.reservation is not None:
+            nodes.append(ask.reservation.node)
+    return [node for node in nodes if node.node_id not in refused]
