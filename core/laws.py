@@ -45,6 +45,10 @@ class Law(StrEnum):
     """A victim too many, or victims where none is needed."""
     NODE_USABLE = "usable node"
     """The node does not take this ask: not schedulable, or held for another ask that does not give way."""
+    NOTIFIED = "invariant 17, notice"
+    """A victim of the periodic policy that was not told in time, or not selected in every round since."""
+    ROUND_LIMIT = "invariant 17, limit"
+    """More than its part of the cluster is selected in one round of the periodic policy."""
 
 
 @dataclass(frozen=True, slots=True)

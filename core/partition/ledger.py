@@ -179,8 +179,11 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     node_gained(state, node)
 
 
-def mark(victim: Allocation, preemptor: Allocation) -> None:
-    """*victim* was told to leave: its amount counts as preempting until it is gone (preemption.md B.7)."""
+def mark(victim: Allocation, preemptor: Allocation | None) -> None:
+    """*victim* was told to leave: its amount counts as preempting until it is gone (preemption.md B.7).
+
+    No *preemptor*: it leaves because its queue holds more than it may.
+    """
     victim.preempted = True
     if victim.spec.placeholder:
         keep_placeholder_from_use(victim)

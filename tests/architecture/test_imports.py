@@ -16,12 +16,17 @@ LAYERS = {
     "core.config": {"core.domain"},
     "core.model": {"core.domain"},
     "core.laws": {"core.domain", "core.model", "core.policies.view", "core.policies.preemption.plan"},
+    "core.monitor_laws": {
+        "core.domain", "core.model", "core.laws", "core.policies.view", "core.policies.preemption.monitor.plan",
+    },
     "core.policies": {"core.domain", "core.model"},
-    "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
+    "core.partition": {
+        "core.domain", "core.config", "core.model", "core.laws", "core.monitor_laws", "core.policies",
+    },
     "core.service": {"core.domain", "core.config", "core.partition"},
     "core.cli": {"core.domain", "core.config", "core.partition", "core.service"},
     "core.__main__": {"core.cli"},
-}
+}  # fmt: skip
 """Which packages of ours each one may import besides itself."""
 
 SHELL = ("core.service", "core.cli", "core.__main__")
