@@ -20,15 +20,13 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
     """Every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
     victims = [doomed.allocation for doomed in plan.victims]
     names = view.types.names
-    return tuple(
-        [
-            *_eligible(victims),
-            *_notified(plan),
-            *_within_limit(plan, names),
-            *_guarantees_kept(view, victims),
-            *_over_guarantee(victims),
-            *_demanded(view, victims),
-        ]
+    return (
+        *_eligible(victims),
+        *_notified(plan),
+        *_within_limit(plan, names),
+        *_guarantees_kept(view, victims),
+        *_over_guarantee(victims),
+        *_demanded(view, victims),
     )
 
 

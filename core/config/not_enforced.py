@@ -13,7 +13,6 @@ from core.config.fields import Field
 NOT_ENFORCED: Final[Mapping[str, str]] = {
     "usergroupresolver": "user and group look-ups",
     "quotapreemptionenabled": "preemption that enforces a lowered maximum",
-    "monitor": "the periodic proportional preemption",
     "governor": "preemption budgets",
 }
 

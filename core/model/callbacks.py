@@ -47,8 +47,8 @@ class Callbacks:
     """Shared by all partitions, so that numbers of questions are unique. A new object: nobody is attached."""
 
     __slots__ = (
-        "_number", "deadlines", "events", "open", "predicates", "preemption_predicates", "scheduling_states",
-        "timeout_ns",
+        "_number", "deadlines", "events", "open", "predicates", "preemption_notices", "preemption_predicates",
+        "scheduling_states", "timeout_ns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -56,6 +56,7 @@ class Callbacks:
         self.preemption_predicates = False
         self.scheduling_states = False
         self.events = False
+        self.preemption_notices = False
         self.timeout_ns = 0
         self.open: dict[int, Inquiry] = {}
         self.deadlines: list[tuple[int, int]] = []

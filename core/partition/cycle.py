@@ -12,7 +12,7 @@ from heapq import heappop
 from core.domain.reasons import Unschedulable
 from core.model.allocations import AskGroup
 from core.model.queues import Queue
-from core.partition import backoff, failing, ledger, placement, preempting, reserved, reserving, vetting
+from core.partition import backoff, failing, ledger, monitor, placement, preempting, reserved, reserving, vetting
 from core.partition.gangs import replacement, timeouts
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
@@ -27,6 +27,15 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     preempting.collect_due(state, now_ns)
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
+    if state.notices.steps is None:
+        return _decide(state, now_ns, budget)
+    half = max(1, budget // 2)
+    more = _decide(state, now_ns, half)
+    monitor.advance(state, now_ns, half)
+    return more or state.notices.steps is not None
+
+
+def _decide(state: PartitionState, now_ns: int, budget: int) -> bool:
     while budget > 0 and not state.callbacks.full:
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
@@ -73,7 +82,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return 1
     ask.missed += 1
     cost = 1
-    if group.due and state.preemption.enabled and found.preemption_may_help:
+    if group.due and state.guarantee_preemption and found.preemption_may_help:
         cost += preempting.ATTEMPT_COST
         if preempting.attempt_due(state, group, now_ns) or group.due:
             return cost

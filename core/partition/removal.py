@@ -37,6 +37,8 @@ def remove_allocation(state: PartitionState, allocation: Allocation, now_ns: int
     instances.forget(state, allocation)
     if allocation.spec.placeholder:
         pools.placeholder_gone(state, allocation)
+    if state.notices.open:
+        state.notices.allocation_left(allocation, by_us=was_victim)
     if was_victim:
         preempting.victim_left(state, allocation, now_ns)
 
@@ -56,6 +58,8 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     if application.state not in (AppState.ACCEPTED, AppState.RUNNING) or allocation.preempted or allocation.released:
         return False
     ledger.refund(state, allocation)
+    if state.notices.open:
+        state.notices.allocation_left(allocation, by_us=False)
     allocation.outcome = None
     allocation.last_attempt_ns = None
     allocation.rearms = 0
