@@ -6,7 +6,6 @@ As in :mod:`core.laws` the planner is not consulted. Rules: preemption.md A.0 (r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import inf
 
 from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from core.laws import Law, Violation
@@ -106,40 +105,37 @@ def _over_guarantee(victims: Iterable[Allocation]) -> Iterator[Violation]:
 
 def _demanded(view: PartitionView, victims: Iterable[Allocation]) -> Iterator[Violation]:
     """Laws 6 and 7: an ask elsewhere is at least as important where the queues meet, with no fence in between."""
-    ceilings: dict[Queue, float] = {}
+    by_leaf: dict[Queue, list[Allocation]] = {}
     for victim in victims:
-        if victim.queue not in ceilings:
-            ceilings[victim.queue] = _highest_to_take(view.root, victim.queue)
-        if victim.priority > ceilings[victim.queue]:
-            yield Violation(Law.PRIORITY, f"{victim.key}: no ask elsewhere has priority {victim.priority} or a way in")
-
-
-def _highest_to_take(root: Queue, leaf: Queue) -> float:
-    """The highest priority of a task of *leaf* that some ask of another leaf outranks; negative infinity: none."""
-    best = -inf
-    path = leaf.lineage()
-    for other in _leaves(root):
-        if other is leaf or not other.waiting:
+        by_leaf.setdefault(victim.queue, []).append(victim)
+    for leaf, theirs in by_leaf.items():
+        if _outranked(view.root, leaf, max(victim.priority for victim in theirs)):
             continue
-        priority = max((app.priority for app in other.applications.values() if app.asks), default=None)
-        if priority is None:
+        for victim in theirs:
+            if not _outranked(view.root, leaf, victim.priority):
+                detail = f"{victim.key}: no ask elsewhere has priority {victim.priority} or a way in"
+                yield Violation(Law.PRIORITY, detail)
+
+
+def _outranked(root: Queue, leaf: Queue, priority: int) -> bool:
+    """Whether some ask of another leaf may take a task of *leaf* with *priority*."""
+    path = leaf.lineage()
+    for other in _waiting_leaves(root):
+        asked = max((app.priority for app in other.applications.values() if app.asks), default=None)
+        if other is leaf or asked is None:
             continue
         common = next(queue for queue in other.lineage() if queue in path)
         steps = other.lineage()[: other.depth - common.depth]
         if any(step.properties.preemption_policy is PreemptionPolicyKind.FENCE for step in steps):
             continue
-        for step in steps:
-            priority = _shifted(step, priority)
-        fixed, offset = False, 0
+        shown = priority
         for step in path[: leaf.depth - common.depth]:
-            if step.properties.priority_policy is PriorityPolicy.FENCE:
-                fixed, offset = True, 0
-            offset += step.properties.priority_offset
-        if not fixed:
-            best = max(best, priority - offset)
-        elif offset <= priority:
-            return inf
-    return best
+            shown = _shifted(step, shown)
+        for step in steps:
+            asked = _shifted(step, asked)
+        if shown <= asked:
+            return True
+    return False
 
 
 def _shifted(queue: Queue, priority: int) -> int:
@@ -147,8 +143,9 @@ def _shifted(queue: Queue, priority: int) -> int:
     return offset if queue.properties.priority_policy is PriorityPolicy.FENCE else priority + offset
 
 
-def _leaves(queue: Queue) -> Iterator[Queue]:
-    if queue.leaf:
-        yield queue
-    for child in queue.children.values():
-        yield from _leaves(child)
+def _waiting_leaves(queue: Queue) -> Iterator[Queue]:
+    if queue.waiting:
+        if queue.leaf:
+            yield queue
+        for child in queue.children.values():
+            yield from _waiting_leaves(child)

@@ -29,6 +29,7 @@ LOOKS_PER_DECISION: Final = 16
 KILLS_A_PIECE: Final = 64
 """Victims told to leave at a time; each costs about as much as a placement."""
 NOTICES_A_PIECE: Final = 256
+LOOKS_A_PIECE: Final = 1_000
 
 
 def start(state: PartitionState, now_ns: int) -> None:
@@ -100,7 +101,9 @@ def _carry_out(
     number = notices.rounds
     new: dict[Application, list[tuple[Allocation, int]]] = {}
     doomed: dict[Queue, list[Doomed]] = {}
-    for allocation in selection.allocations:
+    for at, allocation in enumerate(selection.allocations, 1):
+        if at % LOOKS_A_PIECE == 0:
+            yield 2 * LOOKS_A_PIECE
         if not _still_there(state, allocation):
             continue
         wait_ns = selection.waits[allocation.key]
@@ -121,7 +124,6 @@ def _carry_out(
         if now_ns >= max(entry.deadline_ns, entry.notified_ns + settings.max_wait_ns):
             due = Doomed(allocation, entry.notified_ns, entry.first_round, entry.times)
             doomed.setdefault(allocation.queue, []).append(due)
-    yield len(selection.allocations)
     for application, risks in new.items():
         for start_ in range(0, len(risks), NOTICES_A_PIECE):
             risk = [entry for entry in risks[start_ : start_ + NOTICES_A_PIECE] if _still_there(state, entry[0])]

@@ -13,6 +13,8 @@ from math import ceil, floor
 from typing import Final
 
 OFFERS_A_PIECE: Final = 100
+LOOKS_PER_OFFER: Final = 5
+"""Looks at an allocation that can be taken in the time of one offer."""
 
 _Turn = tuple[bool, int, Fraction]
 """Who is offered room first: those below their guarantee, then by priority, then the least served for its guarantee."""
@@ -113,7 +115,7 @@ def _distribute(parent: Share, *, balance: bool) -> Generator[int, None, None]:
         for child in group:
             child.ideal = child.guaranteed + child.untouchable if child.used > child.guaranteed else child.used
             left -= child.ideal
-        yield len(group)
+        yield len(group) * 2
         left = yield from _offer(parent, group, left, balance=balance)
 
 
@@ -151,9 +153,9 @@ def _offer(parent: Share, group: Iterable[Share], left: int, *, balance: bool) -
                 count -= 1
         offers += len(batch)
         if offers >= OFFERS_A_PIECE:
-            yield offers
+            yield offers * LOOKS_PER_OFFER
             offers = 0
-    yield offers
+    yield offers * LOOKS_PER_OFFER
     return left
 
 

@@ -31,6 +31,9 @@ from core.policies.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSe
 from core.policies.preemption.monitor.terms import Deficits, Demand, Rooms, may_take
 
 LOOKS_A_PIECE: Final = 1_000
+TRIES_A_PIECE: Final = 200
+LOOKS_PER_TRY: Final = 5
+"""Looks at an allocation that can be taken in the time of one try to select one."""
 
 _Ranked = tuple[bool, int, int, str, Allocation]
 """(not offered by its application, priority, -created, key, allocation): the first to go first."""
@@ -137,7 +140,7 @@ class _Round:
                 )
                 if figures.parent is not None:
                     shares[figures.parent].children.append(share)
-            yield len(shares)
+            yield len(shares) * 3
             yield from assign(shares[self._picture.root], capacity, settings.per_round, balance=balance)
             for figures, share in shares.items():
                 if figures.leaf:
@@ -291,8 +294,8 @@ class _Round:
         looks = 0
         for entry in _in_order(pieces):
             looks += 1
-            if looks >= LOOKS_A_PIECE:
-                yield looks
+            if looks >= TRIES_A_PIECE:
+                yield looks * LOOKS_PER_TRY
                 looks = 0
             if not self._wanting(left):
                 break
@@ -302,17 +305,19 @@ class _Round:
                 aside[kind].append(victim)
             else:
                 self._try(leaf, victim, left)
-        yield looks
+        yield looks * LOOKS_PER_TRY
+        while len(pieces) > 1:  # To free a hundred thousand entries at once takes long, too.
+            yield len(pieces.pop()) // LOOKS_PER_TRY
 
     def _from_reluctant(
         self, leaf: QueueFigures, waiting: list[Allocation], left: Amounts
     ) -> Generator[int, None, None]:
-        for start in range(0, len(waiting), LOOKS_A_PIECE):
-            for victim in waiting[start : start + LOOKS_A_PIECE]:
+        for start in range(0, len(waiting), TRIES_A_PIECE):
+            for victim in waiting[start : start + TRIES_A_PIECE]:
                 if not self._wanting(left):
                     return
                 self._try(leaf, victim, left)
-            yield LOOKS_A_PIECE
+            yield TRIES_A_PIECE * LOOKS_PER_TRY
 
     def _from_originators(
         self, leaf: QueueFigures, waiting: list[Allocation], left: Amounts
@@ -322,15 +327,17 @@ class _Round:
         for victim in waiting:
             for t, amount in victim.shape.pairs:
                 spare[t] = spare.get(t, 0) + amount
+        yield len(waiting)
         for t in spare:
             spare[t] -= floor(self._settings.originator_reserve * leaf.guaranteed.get(t, 0))
-        for victim in waiting:
+        for tries, victim in enumerate(waiting, 1):
             if not self._wanting(left):
                 break
             if all(spare[t] > 0 for t, _ in victim.shape.pairs) and self._try(leaf, victim, left):
                 for t, amount in victim.shape.pairs:
                     spare[t] -= amount
-        yield len(waiting)
+            if tries % TRIES_A_PIECE == 0:
+                yield TRIES_A_PIECE * LOOKS_PER_TRY
 
     def _may_go(self, allocation: Allocation) -> bool:
         return not (
