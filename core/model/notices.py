@@ -6,7 +6,7 @@ A notice goes to one application and covers some of its allocations, the entries
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from core.model.allocations import Allocation
@@ -58,12 +58,23 @@ class Notice:
         """What the application said; ``None``: nothing."""
 
 
+class Taken(NamedTuple):
+    """Something was taken from a leaf that held ``held`` by type, net of victims on their way out.
+
+    ``futile``: how often in a row it has had everything back when its turn came again.
+    """
+
+    at_ns: int
+    held: dict[int, int]
+    futile: int
+
+
 class Notices:
     """All notices of one partition, and the round under way. *settings* ``None``: the policy is off."""
 
     __slots__ = (
         "entries", "generation", "now_ns", "observed", "of_application", "offered", "open", "released", "rounds",
-        "settings", "slices", "steps",
+        "settings", "slices", "steps", "taken",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -90,6 +101,9 @@ class Notices:
         """Keys that applications named in exchange for what was listed."""
         self.observed: dict[str, tuple[str, ...]] = {}
         """By leaf: whom the last round would have notified, had it not only observed."""
+
+        self.taken: Final[dict[str, Taken]] = {}
+        """By leaf: when something was taken from it last."""
 
     def add(self, notice: Notice) -> None:
         self.open[notice.number] = notice

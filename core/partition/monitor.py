@@ -16,6 +16,7 @@ from core.domain.effects import PreemptionDecided, Released, VictimRecord
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.applications import Application
+from core.model.notices import Taken
 from core.model.queues import Queue
 from core.partition import ledger, noticing, placement
 from core.partition.state import PartitionState
@@ -29,6 +30,8 @@ LOOKS_PER_DECISION: Final = 16
 KILLS_A_PIECE: Final = 64
 """Victims told to leave at a time; each costs about as much as a placement."""
 NOTICES_A_PIECE: Final = 256
+LONGEST_PAUSE_NS: Final = 600 * 10**9
+"""Between two times of taking from a leaf what it gets back."""
 LOOKS_A_PIECE: Final = 1_000
 
 
@@ -43,6 +46,7 @@ def start(state: PartitionState, now_ns: int) -> None:
     notices.generation += 1
     notices.steps = None
     notices.observed = {}
+    notices.taken.clear()
     if settings is None or settings.observe_only:
         _withdraw(state, list(notices.entries), now_ns)
     if settings is not None:
@@ -130,11 +134,32 @@ def _carry_out(
             noticing.notify(state, application, risk, notices.now_ns)
             _record_each(state, (allocation for allocation, _ in risk), Outcome.NOTIFIED, number)
             yield len(risk) * 4
-    for victims in doomed.values():
+    for leaf, victims in doomed.items():
+        if not _worth_taking(state, settings, selection, leaf):
+            continue
         for start_ in range(0, len(victims), KILLS_A_PIECE):
             piece = victims[start_ : start_ + KILLS_A_PIECE]
             _take(state, settings, selection, piece, stale=notices.slices != began)
             yield len(piece) * LOOKS_PER_DECISION
+
+
+def _worth_taking(state: PartitionState, settings: MonitorSettings, selection: Selection, leaf: Queue) -> bool:
+    """Whether *leaf* is to give up something now, which is noted.
+
+    Where the order of queues hands what was taken back to the same leaf, taking it again would go on for ever (K13):
+    each time it has everything back, the next try has to wait twice as long.
+    """
+    notices = state.notices
+    held = {t: leaf.used[t] - leaf.preempting[t] for t in selection.targets.get(leaf, {})}
+    last = notices.taken.get(leaf.path)
+    futile = 0
+    if last is not None and all(amount >= last.held.get(t, amount + 1) for t, amount in held.items()):
+        futile = last.futile + 1
+        pause_ns = max(settings.max_wait_ns, settings.interval_ns) << min(futile, 16)
+        if notices.now_ns < last.at_ns + min(pause_ns, LONGEST_PAUSE_NS):
+            return False
+    notices.taken[leaf.path] = Taken(notices.now_ns, held, futile)
+    return True
 
 
 def _take(

@@ -1,4 +1,4 @@
-"""A shim that is told before its work is taken: notices, replies and withdrawals over the wire, with the real engine."""
+"""A shim that is told before its work is taken: notices, replies and withdrawals over the wire, real engine."""
 
 from __future__ import annotations
 

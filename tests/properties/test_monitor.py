@@ -21,19 +21,19 @@ PARENTS: Final = ("p", "p.x", "q")
 SECOND_NS: Final = 10**9
 
 
-def random_queues(rng: random.Random, total: int, *, plain: bool = False) -> dict[str, dict[str, Any]]:
-    """A valid tree over :data:`LEAVES` whose guarantees are within *total*."""
-    owed = {leaf: rng.randint(0, total // len(LEAVES) + 1) for leaf in LEAVES}
+def random_queues(rng: random.Random, total: int, *, all_guaranteed: bool = False) -> dict[str, dict[str, Any]]:
+    """A valid tree over :data:`LEAVES` whose guarantees are within *total*, or a little above."""
+    owed = {leaf: rng.randint(1 if all_guaranteed else 0, total // len(LEAVES) + 1) for leaf in LEAVES}
     queues: dict[str, dict[str, Any]] = {}
     for path in (*PARENTS, *LEAVES):
         amount = owed.get(path)
         if amount is None:
             below = sum(owed[leaf] for leaf in LEAVES if leaf.startswith(f"{path}."))
-            amount = below if rng.random() < 0.5 else 0
+            amount = below if all_guaranteed or rng.random() < 0.5 else 0
         properties = {}
-        if not plain and rng.random() < 0.15:
+        if rng.random() < 0.15:
             properties["preemption.policy"] = rng.choice(["fence", "disabled"])
-        if not plain and rng.random() < 0.2:
+        if not all_guaranteed and rng.random() < 0.2:
             properties["priority.offset"] = str(rng.choice([-1, 1]))
         resources = {"guaranteed": {"f": amount}} if amount else {}
         queues[path] = {"resources": resources, "properties": properties}
@@ -200,20 +200,21 @@ def test_no_round_selects_more_than_its_part(seed: int) -> None:
         stage.confirm(effects)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32))
-def test_goes_quiet(seed: int) -> None:
-    """With equal tasks and victims that come back at once, the shares are reached and nothing moves any more."""
+def test_comes_to_rest(seed: int) -> None:
+    """Victims that come back at once, in a tree whose order of queues may hand the room back to them: no storm.
+
+    Once shares are reached, no leaf loses anything more often than every ten minutes.
+    """
     rng = random.Random(seed)
     total = 40
     stage = Stage(
-        random_queues(rng, total),
+        random_queues(rng, total, all_guaranteed=rng.random() < 0.5),
         per_round=rng.choice([0.1, 1]),
         natural_factor=rng.choice([0.2, 1]),
         dead_zone=rng.choice([0, 0.1]),
-        balance=rng.random() < 0.3,
-        interval_ms=1000,
-        max_wait_ms=1000,
+        max_wait_ms=5000,
     )
     for number in range(4):
         stage.node(f"n{number}", {"f": total // 4})
@@ -226,16 +227,15 @@ def test_goes_quiet(seed: int) -> None:
             priorities[key] = rng.choice([0, 0, 1])
             stage.submit(f"app-{leaf}", [key], {"f": 1}, priority=priorities[key])
         stage.run_to(stage.now_s)
-    last_kill, generation = 0.0, 0
-    while stage.now_s < last_kill + 700:
-        effects = stage.run_to(stage.now_s + (1 if stage.now_s < last_kill + 10 else 30))
+    losses: dict[str, list[int]] = {leaf: [] for leaf in LEAVES}
+    for second in range(5, 4000, 10):
+        effects = stage.run_to(second)
         victims = [effect for effect in effects if isinstance(effect, Released)]
-        if victims:
-            last_kill = stage.now_s
-            stage.confirm(effects)
-            for victim in victims:
-                generation += 1
-                key = f"{victim.key.partition('-')[0]}-{generation}"
-                stage.submit(victim.application_id, [key], {"f": 1}, priority=priorities[key.partition("-")[0]])
-            stage.run_to(stage.now_s)
-        assert last_kill < 20_000, "it never comes to rest"
+        stage.confirm(effects)
+        for leaf in {victim.application_id.removeprefix("app-") for victim in victims}:
+            losses[leaf].append(second)
+        for victim in sorted(victims, key=lambda victim: victim.key):
+            name = victim.key.partition("-")[0]
+            stage.submit(victim.application_id, [f"{name}-{second}"], {"f": 1}, priority=priorities[name])
+    late = {leaf: [second for second in seconds if second > 2700] for leaf, seconds in losses.items()}
+    assert all(len(seconds) <= 3 for seconds in late.values()), late
