@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.bench import end_to_end, engine
+from tests.bench import end_to_end, engine, monitor
 
 TARGETS = {end_to_end.Workload(): 15_000, end_to_end.Workload(answer_s=0.001): 8_000}
 """Least allocations per second of each workload."""
@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("--engine-only", action="store_true", help="leave out the gRPC measurement")
     options = parser.parse_args()
     engine.report(runs=options.runs)
+    monitor.report(runs=options.runs)
     if options.engine_only:
         return 0
     reached = [
