@@ -20,8 +20,11 @@ from shim_client.asks import Ask, Generation, resource
 from shim_client.callbacks import (
     CallbackAttachment,
     CallbackHandler,
+    NoticeReply,
     PredicatesQuestion,
+    PreemptionNotice,
     PreemptionQuestion,
+    PreemptionWithdrawal,
     SchedulingState,
 )
 from shim_client.client import ShimClient
@@ -68,8 +71,11 @@ __all__ = [
     "NodeAccepted",
     "NodeRejected",
     "NotSupported",
+    "NoticeReply",
     "PredicatesQuestion",
+    "PreemptionNotice",
     "PreemptionQuestion",
+    "PreemptionWithdrawal",
     "RegistrationRefused",
     "Released",
     "ResyncRequired",

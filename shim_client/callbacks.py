@@ -12,6 +12,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import grpc
@@ -33,7 +34,7 @@ CLOSE_GRACE_S: Final = 5.0
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-Answer: TypeAlias = pb.PredicatesAnswer | pb.PreemptionPredicatesAnswer | pb.StateDumpAnswer
+Answer: TypeAlias = pb.PredicatesAnswer | pb.PreemptionPredicatesAnswer | pb.StateDumpAnswer | pb.PreemptionNoticeAnswer
 Attach: TypeAlias = "Callable[[], grpc.aio.StreamStreamCall[pb.AttachRequest, pb.AttachResponse]]"
 
 
@@ -73,6 +74,47 @@ class SchedulingState(NamedTuple):
     reason: str
 
 
+class PreemptionNotice(NamedTuple):
+    """One application may have to give up allocations. What goes in the end is released as usual; it is no failure.
+
+    strict    go at *deadline_ms* (Unix time of the core) whatever is released until then: time to checkpoint
+    at_risk   go then unless others of the application, of at least *need* together, have been released
+    need      amounts by type; empty: not negotiable
+    """
+
+    notice_id: int
+    partition: str
+    application_id: str
+    round: int
+    strict: tuple[str, ...]
+    at_risk: tuple[str, ...]
+    need: Mapping[str, int]
+    deadline_ms: int
+    kind: str
+    reason: str
+
+
+class PreemptionWithdrawal(NamedTuple):
+    """*keys* of an earlier notice are at risk no more."""
+
+    notice_id: int
+    partition: str
+    application_id: str
+    keys: tuple[str, ...]
+
+
+class NoticeReply(NamedTuple):
+    """What an application makes of a notice.
+
+    instead      allocations of its own that it would rather lose
+    checkpoints  when work was saved last, Unix nanoseconds by allocation key
+    """
+
+    accepted: bool = True
+    instead: Sequence[str] = ()
+    checkpoints: Mapping[str, int] = MappingProxyType({})
+
+
 class CallbackHandler:
     """What a shim answers and hears. Only methods that a subclass overrides are subscribed to.
 
@@ -90,6 +132,14 @@ class CallbackHandler:
     async def scheduling_state(self, state: SchedulingState) -> None:
         """An ask found no room."""
         raise NotImplementedError
+
+    async def preemption_notice(self, notice: PreemptionNotice) -> NoticeReply | None:
+        """Allocations are about to be taken. ``None``: nothing to say. More can be said later through
+        :meth:`CallbackAttachment.answer_notice`."""
+        raise NotImplementedError
+
+    async def preemption_withdrawn(self, withdrawal: PreemptionWithdrawal) -> None:
+        """What an earlier notice said does not stand any more. Not subscribed to by itself."""
 
     async def events(self, events: Sequence[si.EventRecord]) -> None:
         """What happened in the core, in order; at most every two seconds."""
@@ -140,6 +190,15 @@ class CallbackAttachment:
         await self._settled.wait()
         if self._refusal is not None:
             raise self._refusal
+
+    def answer_notice(self, notice_id: int, reply: NoticeReply) -> None:
+        """Say something about a notice: a substitution, or how far checkpoints have come. Sent as soon as possible."""
+        answer = pb.PreemptionNoticeAnswer(
+            notice_id=notice_id, accepted=reply.accepted, instead_allocation_keys=reply.instead
+        )
+        for key, at_ns in reply.checkpoints.items():
+            answer.checkpoints.add(allocation_key=key, time_ns=at_ns)
+        self._answers.put(answer)
 
     def registered(self) -> None:
         """The RM has registered: a stream that was given up can be opened again."""
@@ -202,6 +261,7 @@ class CallbackAttachment:
             scheduling_states=self._overrides("scheduling_state"),
             events=self._overrides("events"),
             state_dump=self._overrides("state_dump"),
+            preemption_notices=self._overrides("preemption_notice"),
             timeout_ms=0 if self._wanted_timeout_s is None else max(1, round(self._wanted_timeout_s * 1000)),
         )
 
@@ -252,7 +312,12 @@ class CallbackAttachment:
             questions.append(self._dump(response.state_dump.question_id))
         if questions:
             self._start_questions(questions)
-        if response.scheduling_states or response.events:
+        if (
+            response.scheduling_states
+            or response.events
+            or response.preemption_notices
+            or response.preemption_withdrawals
+        ):
             self._queue_notice(response)
         while len(self._tasks) >= OPEN_QUESTIONS:
             self._room.clear()
@@ -323,11 +388,45 @@ class CallbackAttachment:
                 await self._handler.scheduling_state(state)
             except Exception:
                 _LOGGER.exception("callback handler failed in scheduling_state")
+        for notice in response.preemption_notices:
+            await self._tell_notice(notice)
+        for withdrawn in response.preemption_withdrawals:
+            withdrawal = PreemptionWithdrawal(
+                withdrawn.notice_id,
+                withdrawn.partition,
+                withdrawn.application_id,
+                tuple(withdrawn.allocation_keys),
+            )
+            try:
+                await self._handler.preemption_withdrawn(withdrawal)
+            except Exception:
+                _LOGGER.exception("callback handler failed in preemption_withdrawn")
         if response.events:
             try:
                 await self._handler.events(response.events)
             except Exception:
                 _LOGGER.exception("callback handler failed in events")
+
+    async def _tell_notice(self, told: pb.PreemptionNotice) -> None:
+        notice = PreemptionNotice(
+            told.notice_id,
+            told.partition,
+            told.application_id,
+            told.round,
+            tuple(told.strict_allocation_keys),
+            tuple(told.at_risk_allocation_keys),
+            {name: quantity.value for name, quantity in told.negotiable_need.resources.items()},
+            told.deadline_ms,
+            told.kind,
+            told.reason,
+        )
+        try:
+            reply = await self._handler.preemption_notice(notice)
+        except Exception:
+            _LOGGER.exception("callback handler failed in preemption_notice")
+        else:
+            if reply is not None:
+                self.answer_notice(notice.notice_id, reply)
 
 
 class _Answers:
@@ -372,6 +471,8 @@ def _encode(batch: Sequence[Answer]) -> pb.AttachRequest:
             request.predicates.append(answer)
         elif isinstance(answer, pb.PreemptionPredicatesAnswer):
             request.preemption_predicates.append(answer)
+        elif isinstance(answer, pb.PreemptionNoticeAnswer):
+            request.preemption_notices.append(answer)
         else:
             request.state_dump.CopyFrom(answer)
     return request

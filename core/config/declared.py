@@ -30,7 +30,7 @@ _PREEMPTION_KEYS: Final = (
     "enabled", "quotapreemptionenabled", "guaranteemode", "monitor", "coexist", "policies", "cycle", "cost",
     "governor",
 )  # fmt: skip
-_MONITOR_SWITCHES: Final = ("enabled", "observe_only", "balance", "reserved_first", "conservative")
+_MONITOR_SWITCHES: Final = ("enabled", "observe_only", "balance", "reserved_first", "conservative", "queue_priority")
 _MONITOR_NUMBERS: Final = {"per_round": 0.1, "natural_factor": 0.2, "originator_reserve": 0.0}
 _GOVERNOR_KEYS: Final[tuple[str, ...]] = ()
 _COST_FUNCTIONS: Final = ("default",)
@@ -298,19 +298,26 @@ class _Reader:
 
     def monitor(self, at: Field) -> Mapping[str, bool | int | float | str] | None:
         keys = at.mapping(
-            (*_MONITOR_SWITCHES, *_MONITOR_NUMBERS, "interval_ms", "max_wait_ms", "dead_zone", "contract")
+            (
+                *_MONITOR_SWITCHES,
+                *_MONITOR_NUMBERS,
+                "interval_ms",
+                "max_wait_ms",
+                "dead_zone",
+                "contract",
+                "queue_priority_wait_ms",
+            )
         )
         if not at.given:
             return None
         values: dict[str, bool | int | float | str] = {key: keys[key].boolean() for key in _MONITOR_SWITCHES}
         values["interval_ms"] = keys["interval_ms"].unsigned(3000, least=1)
         values["max_wait_ms"] = keys["max_wait_ms"].unsigned(15000)
+        values["queue_priority_wait_ms"] = keys["queue_priority_wait_ms"].unsigned(60000)
         values["dead_zone"] = keys["dead_zone"].number(0.1)
         for key, default in _MONITOR_NUMBERS.items():
             values[key] = keys[key].number(default, most=1)
         values["contract"] = keys["contract"].choice(MonitorContract, MonitorContract.NEGOTIABLE)
-        if values["enabled"]:
-            self._pending.note("monitor", at)
         return values
 
     def node_sort(self, at: Field) -> NodeSortConfig:

@@ -11,7 +11,6 @@ from typing import Final
 from core.config.fields import Field
 
 NOT_ENFORCED: Final[Mapping[str, str]] = {
-    "monitor": "the periodic proportional preemption",
     "governor": "preemption budgets",
 }
 

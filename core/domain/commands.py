@@ -184,6 +184,7 @@ class AttachCallbacks:
     scheduling_states: bool = False
     events: bool = False
     timeout_ns: int = 1_000_000_000
+    preemption_notices: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,19 @@ class PreemptionPredicatesAnswer(NamedTuple):
     last: int = -1
 
 
+class PreemptionNoticeAnswer(NamedTuple):
+    """What an application makes of a notice (preemption.md E.7). ``accepted`` ``None``: it does not say.
+
+    instead      keys of its own that it would rather lose than those listed
+    checkpoints  (key, Unix nanoseconds of its last checkpoint)
+    """
+
+    notice: int
+    accepted: bool | None = None
+    instead: tuple[str, ...] = ()
+    checkpoints: tuple[tuple[str, int], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerCallbacks:
     """Answers to questions. Those to unknown or expired questions are ignored."""
@@ -215,6 +229,7 @@ class AnswerCallbacks:
     rm_id: str
     predicates: tuple[PredicatesAnswer, ...] = ()
     preemption_predicates: tuple[PreemptionPredicatesAnswer, ...] = ()
+    notices: tuple[PreemptionNoticeAnswer, ...] = ()
 
 
 Command = (

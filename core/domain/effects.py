@@ -99,7 +99,11 @@ class VictimRecord(NamedTuple):
 
 
 class PreemptionDecided(NamedTuple):
-    """One attempt to preempt and how it ended (preemption.md I). No victims unless ``outcome`` is TRIGGERED."""
+    """One attempt to preempt and how it ended (preemption.md I). No victims unless ``outcome`` is TRIGGERED.
+
+    The periodic policy serves no single ask: ``key`` and ``application_id`` are empty, ``queue`` is who gives up, and
+    NOTIFIED, WITHDRAWN and OBSERVED name the allocations they concern.
+    """
 
     at_ns: int
     partition: str
@@ -157,7 +161,35 @@ class EventRecorded(NamedTuple):
     message: str
 
 
-CallbackEffect = PredicatesAsked | PreemptionPredicatesAsked | SchedulingFailed | EventRecorded
+class PreemptionNotice(NamedTuple):
+    """An application may have to give up allocations by ``deadline_ns`` (Unix nanoseconds; preemption.md E.7).
+
+    ``strict`` keys go whatever else it releases. Of ``at_risk`` those go that ``need`` is not met without.
+    """
+
+    notice: int
+    partition: str
+    application_id: str
+    round: int
+    strict: tuple[str, ...]
+    at_risk: tuple[str, ...]
+    need: Resources | None
+    deadline_ns: int
+    kind: str
+    reason: str
+
+
+class PreemptionNoticeWithdrawn(NamedTuple):
+    """These keys of an earlier notice are at risk no more."""
+
+    notice: int
+    partition: str
+    application_id: str
+    keys: tuple[str, ...]
+
+
+NoticeEffect = PreemptionNotice | PreemptionNoticeWithdrawn
+CallbackEffect = PredicatesAsked | PreemptionPredicatesAsked | SchedulingFailed | EventRecorded | NoticeEffect
 AllocationEffect = Allocated | Released | AskReleased | AllocationRejected
 ApplicationEffect = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
 NodeEffect = NodeAccepted | NodeRejected

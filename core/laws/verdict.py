@@ -34,6 +34,10 @@ class Law(StrEnum):
     """A victim of an ask that must run on a certain node is elsewhere, or more important than the ask."""
     WITHIN_QUOTA = "invariant 16"
     """A lowered max is enforced beyond what it calls for."""
+    NOTIFIED = "invariant 17, notice"
+    """A victim of the periodic policy that was not told in time, or not selected in every round since."""
+    ROUND_LIMIT = "invariant 17, limit"
+    """More than its part of the cluster is selected in one round of the periodic policy."""
     NODE_USABLE = "usable node"
     """The node does not take this ask: not schedulable, or held for another ask that does not give way."""
 

@@ -49,7 +49,8 @@ class Callbacks:
     """Shared by all partitions, so that numbers of questions are unique. A new object: nobody is attached."""
 
     __slots__ = (
-        "_number", "deadlines", "events", "now_ns", "open", "predicates", "preemption_predicates", "recording",
+        "_number", "deadlines", "events", "now_ns", "open", "predicates", "preemption_notices",
+        "preemption_predicates", "recording",
         "scheduling_states", "timeout_ns",
     )  # fmt: skip
 
@@ -62,6 +63,7 @@ class Callbacks:
         """Somebody wants the event history, and it is not switched off."""
         self.now_ns = 0
         """Time of the command or cycle under way, which is that of everything recorded."""
+        self.preemption_notices = False
         self.timeout_ns = 0
         self.open: dict[int, Inquiry] = {}
         self.deadlines: list[tuple[int, int]] = []

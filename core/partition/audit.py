@@ -33,6 +33,7 @@ def check(state: PartitionState) -> list[Broken]:
         *_check_users(state),
         *_check_admission(state),
         *_check_waiting_for_limits(state),
+        *_check_notices(state),
     ]
 
 
@@ -266,4 +267,20 @@ def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
             broken.append(Broken("W", application.application_id, detail))
     if held:
         broken.append(Broken("W", state.name, f"{list(held)} left and are still held back"))
+    return broken
+
+
+def _check_notices(state: PartitionState) -> list[Broken]:
+    """Notices and what is at risk know each other (preemption.md E.6)."""
+    broken: list[Broken] = []
+    notices = state.notices
+    at_risk = {key: entry for notice in notices.open.values() for key, entry in notice.entries.items()}
+    if at_risk != notices.entries:
+        odd = sorted(at_risk.keys() ^ notices.entries.keys())
+        broken.append(Broken("E.6", state.name, f"{odd} are at risk without a notice, or the other way round"))
+    if any(not notice.entries for notice in notices.open.values()):
+        broken.append(Broken("E.6", state.name, "an open notice that concerns nobody"))
+    listed = {number for theirs in notices.of_application.values() for number in theirs}
+    if listed != notices.open.keys() or notices.released.keys() - notices.of_application.keys():
+        broken.append(Broken("E.6", state.name, "open notices and those of the applications differ"))
     return broken

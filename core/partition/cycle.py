@@ -16,6 +16,7 @@ from core.partition import (
     backoff,
     failing,
     ledger,
+    monitor,
     placement,
     preempting,
     quota_preemption,
@@ -37,13 +38,17 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     preempting.collect_due(state, now_ns)
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
-    if not state.enforcement.busy:
+    if not state.enforcement.busy and state.notices.steps is None:
         return _decide(state, now_ns, budget)
-    # Whoever must run on a node preempts first, for a guarantee nobody does until this is over (preemption.md H).
+    # Whoever must run on a node preempts first, for a guarantee nobody does until quotas are enforced, and the monitor
+    # comes last (preemption.md H).
     half = max(1, budget // 2)
     more = _decide(state, now_ns, half)
-    quota_preemption.advance(state, now_ns, half)
-    return more or state.enforcement.busy
+    if state.enforcement.busy:
+        quota_preemption.advance(state, now_ns, half)
+    else:
+        monitor.advance(state, now_ns, half)
+    return more or state.enforcement.busy or state.notices.steps is not None
 
 
 def _decide(state: PartitionState, now_ns: int, budget: int) -> bool:
@@ -94,7 +99,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return 1
     ask.missed += 1
     cost = 1
-    if group.due and state.preemption.enabled and found.preemption_may_help:
+    if group.due and state.guarantee_preemption and found.preemption_may_help:
         cost += preempting.ATTEMPT_COST
         if preempting.attempt_due(state, group, now_ns) or group.due:
             return cost

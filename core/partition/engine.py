@@ -44,7 +44,9 @@ from core.partition import (
     explaining_quota,
     inquiries,
     lifecycle,
+    monitor,
     node_intake,
+    noticing,
     preempting,
     status,
     vetting,
@@ -159,7 +161,7 @@ class Engine:
         """One round of the periodic preemption cycle in every partition that has it enabled (preemption.md F2)."""
         self._callbacks.now_ns = now_ns
         for state in self._partitions.values():
-            if state.preemption.enabled:
+            if state.guarantee_preemption:
                 preempting.begin_pass(state, now_ns)
                 preempting.collect_due(state, now_ns)
                 preempting.cycle(state, now_ns)
@@ -169,7 +171,7 @@ class Engine:
     def preemption_interval_ns(self) -> int | None:
         """How often :meth:`preempt` wants to be called; ``None``: never."""
         return min(
-            (s.preemption.cycle_interval_ns for s in self._partitions.values() if s.preemption.enabled),
+            (s.preemption.cycle_interval_ns for s in self._partitions.values() if s.guarantee_preemption),
             default=None,
         )
 
@@ -255,6 +257,7 @@ class Engine:
         state.reservation_delay_ns = self._reservation_delay_ns
         state.reservation_percent = self._reservation_percent
         autoscaling.start(state, now_ns)
+        monitor.start(state, now_ns)
 
     def _unregister(self, command: UnregisterManager, _now_ns: int) -> None:
         self._require(command.rm_id, "UnregisterResourceManager")
@@ -292,6 +295,7 @@ class Engine:
                 self._build(name, partition, now_ns)
             else:
                 configure.update(running, partition, now_ns)
+                monitor.start(running, now_ns)
         self._in_force(configuration)
 
     def _refuse_obstacles(self, configuration: Configuration) -> None:
@@ -313,12 +317,14 @@ class Engine:
         callbacks.preemption_predicates = command.preemption_predicates
         callbacks.scheduling_states = command.scheduling_states
         callbacks.events = command.events
+        callbacks.preemption_notices = command.preemption_notices
         callbacks.timeout_ns = command.timeout_ns
         inquiries.drop_all(callbacks)
         self._follow_listeners()
         for state in self._partitions.values():
             vetting.forgive_all(state)
             autoscaling.start(state, now_ns)
+            noticing.tell_again(state)
 
     def _detach(self, command: DetachCallbacks, now_ns: int) -> None:
         self._attach(AttachCallbacks(command.rm_id), now_ns)
@@ -330,6 +336,10 @@ class Engine:
         for verdict in command.preemption_predicates:
             last = verdict.last if verdict.success else None
             inquiries.preemption_answered(self._callbacks, verdict.question, last, now_ns)
+        for reply in command.notices:
+            for state in self._partitions.values():
+                if noticing.answered(state, reply):
+                    break
 
     def _update_nodes(self, command: UpdateNodes, now_ns: int) -> None:
         self._require(command.rm_id, "NodeRequest")

@@ -43,6 +43,8 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     instances.forget(state, allocation)
     if allocation.spec.placeholder:
         pools.placeholder_gone(state, allocation)
+    if state.notices.open:
+        state.notices.allocation_left(allocation, by_us=was_victim)
     if was_victim:
         preempting.victim_left(state, allocation, now_ns)
     if state.recording and node is not None:
@@ -66,6 +68,8 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     if state.recording and allocation.node is not None:
         state.events.allocation_returned(allocation, allocation.node)
     ledger.refund(state, allocation)
+    if state.notices.open:
+        state.notices.allocation_left(allocation, by_us=False)
     allocation.outcome = None
     allocation.last_attempt_ns = None
     allocation.rearms = 0

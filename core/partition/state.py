@@ -15,6 +15,7 @@ from core.model.applications import Application
 from core.model.callbacks import Callbacks
 from core.model.node_order import NodeOrder
 from core.model.nodes import Node
+from core.model.notices import Notices
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
 from core.partition.enforcement import Enforcement
@@ -136,6 +137,8 @@ class PartitionState:
         self.attempts_left: Final[dict[Queue, int]] = {}
         self.pass_began_ns = 0
         self.victim_index: Final = VictimIndex()
+        self.notices: Final = Notices()
+        """What the periodic policy told applications, and its round under way."""
         self.ignored: Final[dict[Ignored, int]] = {}
         """How many request entries had no effect, by cause."""
         self.unreported: Final[list[tuple[Ignored, str]]] = []
@@ -152,6 +155,12 @@ class PartitionState:
     @property
     def guarantee_mode(self) -> GuaranteeMode:
         return self.preemption.guarantee_mode
+
+    @property
+    def guarantee_preemption(self) -> bool:
+        """Whether asks may preempt for their guarantees: not beside the periodic policy, unless so configured (H)."""
+        periodic = self.notices.settings is not None and not self.notices.settings.observe_only
+        return self.preemption.enabled and (self.preemption.coexist or not periodic)
 
     def next_number(self) -> int:
         """A number larger than all before: breaks ties by arrival."""

@@ -20,7 +20,10 @@ from core.domain.commands import AttachCallbacks, CommandRefused, Fault
 from core.domain.effects import (
     Effect,
     EventRecorded,
+    NoticeEffect,
     PredicatesAsked,
+    PreemptionNotice,
+    PreemptionNoticeWithdrawn,
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
@@ -39,7 +42,10 @@ QUESTIONS_WAITING: Final = 50_000
 """Most questions that wait for a slow reader, if their timeout lets them wait at all."""
 
 NOTICES_WAITING: Final = 10_000
-"""Most scheduling states that wait for a slow reader."""
+"""Most scheduling states that wait for a slow reader, and as many preemption notices."""
+
+PREEMPTION_NOTICES_PER_MESSAGE: Final = 20
+"""Each may name a thousand allocations."""
 
 
 class NoStateDump(Exception):
@@ -50,7 +56,8 @@ class CallbackStream:
     """One open stream; attached once its subscription has been accepted."""
 
     __slots__ = (
-        "_news", "attached", "dumps", "ending", "error", "events", "questions", "scheduling_states", "subscription",
+        "_news", "attached", "dumps", "ending", "error", "events", "notices", "questions", "scheduling_states",
+        "subscription",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -63,6 +70,7 @@ class CallbackStream:
         self.questions: deque[tuple[int, PredicatesAsked | PreemptionPredicatesAsked]] = deque()
         """(when it expires, question), oldest first."""
         self.scheduling_states: deque[SchedulingFailed] = deque()
+        self.notices: deque[NoticeEffect] = deque()
         self.events: deque[EventRecorded] = deque()
         self.dumps: deque[int] = deque()
         self._news = asyncio.Event()
@@ -171,6 +179,9 @@ class CallbackBoard:
             elif isinstance(effect, SchedulingFailed) and wanted.scheduling_states:
                 stream.scheduling_states.append(effect)
                 news = True
+            elif isinstance(effect, (PreemptionNotice, PreemptionNoticeWithdrawn)) and wanted.preemption_notices:
+                stream.notices.append(effect)
+                news = True
         if news:
             self._trim(stream)
             stream.notify()
@@ -183,15 +194,17 @@ class CallbackBoard:
             outgoing.attached = True
             return outgoing
         self._trim(stream)
-        if not (stream.questions or stream.scheduling_states or stream.events or stream.dumps):
+        if not (stream.questions or stream.scheduling_states or stream.notices or stream.events or stream.dumps):
             return None
         self._take_questions(stream, outgoing)
         outgoing.scheduling_states = _first(stream.scheduling_states, NOTICES_PER_MESSAGE)
+        outgoing.notices = _first(stream.notices, PREEMPTION_NOTICES_PER_MESSAGE)
         outgoing.events = _first(stream.events, NOTICES_PER_MESSAGE)
         if stream.dumps:
             outgoing.state_dump = stream.dumps.popleft()
         self._metrics.questions_sent += len(outgoing.predicates) + len(outgoing.preemption_predicates)
         self._metrics.scheduling_states_sent += len(outgoing.scheduling_states)
+        self._metrics.preemption_notices_sent += len(outgoing.notices)
         self._metrics.events_sent += len(outgoing.events)
         return outgoing
 
@@ -250,6 +263,8 @@ class CallbackBoard:
         stream.questions.clear()
         self._metrics.scheduling_states_dropped += len(stream.scheduling_states)
         stream.scheduling_states.clear()
+        self._metrics.preemption_notices_dropped += len(stream.notices)
+        stream.notices.clear()
 
     def _trim(self, stream: CallbackStream) -> None:
         """Drop what is too late to be asked, and what is too much to be kept."""
@@ -261,6 +276,9 @@ class CallbackBoard:
         while len(stream.scheduling_states) > NOTICES_WAITING:
             stream.scheduling_states.popleft()
             self._metrics.scheduling_states_dropped += 1
+        while len(stream.notices) > NOTICES_WAITING:
+            stream.notices.popleft()
+            self._metrics.preemption_notices_dropped += 1
 
     def _take_questions(self, stream: CallbackStream, outgoing: Outgoing) -> None:
         questions = stream.questions

@@ -94,7 +94,9 @@ class CallbackService:
         for number, command in enumerate(answer_commands(request, rm_id)):
             if number:
                 await asyncio.sleep(0)  # A long request is read piece by piece, and others get their turn.
-            self._metrics.answers_received += len(command.predicates) + len(command.preemption_predicates)
+            self._metrics.answers_received += (
+                len(command.predicates) + len(command.preemption_predicates) + len(command.notices)
+            )
             await self._runner.answer(stream, command)
 
     async def _write(self, stream: CallbackStream, context: Context) -> None:

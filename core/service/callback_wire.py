@@ -15,8 +15,21 @@ from typing import Final
 from kornel.v1 import callback_pb2 as pb
 from si.v1 import si_pb2 as si
 
-from core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer, PreemptionPredicatesAnswer
-from core.domain.effects import EventRecorded, PredicatesAsked, PreemptionPredicatesAsked, SchedulingFailed
+from core.domain.commands import (
+    AnswerCallbacks,
+    AttachCallbacks,
+    PredicatesAnswer,
+    PreemptionNoticeAnswer,
+    PreemptionPredicatesAnswer,
+)
+from core.domain.effects import (
+    EventRecorded,
+    NoticeEffect,
+    PredicatesAsked,
+    PreemptionNotice,
+    PreemptionPredicatesAsked,
+    SchedulingFailed,
+)
 from core.domain.resources import clamp
 from core.service.wire import PIECE
 
@@ -44,6 +57,7 @@ class Outgoing:
     predicates: list[PredicatesAsked] = field(default_factory=list)
     preemption_predicates: list[PreemptionPredicatesAsked] = field(default_factory=list)
     scheduling_states: list[SchedulingFailed] = field(default_factory=list)
+    notices: list[NoticeEffect] = field(default_factory=list)
     events: list[EventRecorded] = field(default_factory=list)
     state_dump: int | None = None
     """Number of the question; ``None``: not asked."""
@@ -61,6 +75,7 @@ def subscription(message: pb.Subscription, default_timeout_ms: int) -> Subscript
             scheduling_states=message.scheduling_states,
             events=message.events,
             timeout_ns=timeout_ms * MILLISECOND_NS,
+            preemption_notices=message.preemption_notices,
         ),
         message.state_dump,
     )
@@ -81,8 +96,22 @@ def answer_commands(request: pb.AttachRequest, rm_id: str) -> Iterator[AnswerCal
         for answer in request.preemption_predicates
         for response in [answer.response]
     ]
-    for start in range(0, max(len(predicates), len(preemption)), PIECE):
-        yield AnswerCallbacks(rm_id, tuple(predicates[start : start + PIECE]), tuple(preemption[start : start + PIECE]))
+    notices = [
+        PreemptionNoticeAnswer(
+            answer.notice_id,
+            answer.accepted,
+            tuple(answer.instead_allocation_keys),
+            tuple([(saved.allocation_key, saved.time_ns) for saved in answer.checkpoints]),
+        )
+        for answer in request.preemption_notices
+    ]
+    for start in range(0, max(len(predicates), len(preemption), len(notices)), PIECE):
+        yield AnswerCallbacks(
+            rm_id,
+            tuple(predicates[start : start + PIECE]),
+            tuple(preemption[start : start + PIECE]),
+            tuple(notices[start : start + PIECE]),
+        )
 
 
 def encode(outgoing: Outgoing, attachment: AttachCallbacks) -> bytes:
@@ -120,9 +149,37 @@ def encode(outgoing: Outgoing, attachment: AttachCallbacks) -> bytes:
             reason=failed.reason,
         )
     response.events.extend(_events(outgoing.events))
+    for notice in outgoing.notices:
+        if isinstance(notice, PreemptionNotice):
+            _notice(response, notice)
+        else:
+            response.preemption_withdrawals.add(
+                notice_id=notice.notice,
+                partition=notice.partition,
+                application_id=notice.application_id,
+                allocation_keys=notice.keys,
+            )
     if outgoing.state_dump is not None:
         response.state_dump.question_id = outgoing.state_dump
     return response.SerializeToString()
+
+
+def _notice(response: pb.AttachResponse, notice: PreemptionNotice) -> None:
+    told = response.preemption_notices.add(
+        notice_id=notice.notice,
+        partition=notice.partition,
+        application_id=notice.application_id,
+        round=notice.round,
+        strict_allocation_keys=notice.strict,
+        at_risk_allocation_keys=notice.at_risk,
+        deadline_ms=notice.deadline_ns // MILLISECOND_NS,
+        kind=notice.kind,
+        reason=notice.reason,
+    )
+    if notice.need is not None:
+        told.negotiable_need.SetInParent()
+        for name, amount in notice.need.items():
+            told.negotiable_need.resources[name].value = clamp(amount)
 
 
 def shortened(text: str) -> str:

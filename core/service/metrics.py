@@ -45,6 +45,9 @@ class ServiceMetrics:
     scheduling_states_sent: int = 0
     scheduling_states_dropped: int = 0
     """Scheduling states that the shim did not read."""
+    preemption_notices_sent: int = 0
+    """Notices and withdrawals of the periodic preemption."""
+    preemption_notices_dropped: int = 0
     events_sent: int = 0
     events_dropped: int = 0
     """Events past the capacity of their interval, and those the shim did not read."""

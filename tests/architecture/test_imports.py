@@ -15,7 +15,10 @@ LAYERS = {
     "core.domain": set(),
     "core.config": {"core.domain"},
     "core.model": {"core.domain"},
-    "core.laws": {"core.domain", "core.model", "core.policies.view", "core.policies.preemption.plan"},
+    "core.laws": {
+        "core.domain", "core.model", "core.policies.view", "core.policies.preemption.plan",
+        "core.policies.preemption.monitor.plan",
+    },
     "core.policies": {"core.domain", "core.model"},
     "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
     "core.service": {"core.domain", "core.config", "core.partition"},
@@ -24,7 +27,7 @@ LAYERS = {
     "core.cli_quota": {"core.cli_options", "core.service"},
     "core.cli": {"core.cli_config", "core.cli_options", "core.cli_quota", "core.partition", "core.service"},
     "core.__main__": {"core.cli"},
-}
+}  # fmt: skip
 """Which packages of ours each one may import besides itself."""
 
 SHELL = ("core.service", "core.cli_options", "core.cli_config", "core.cli_quota", "core.cli", "core.__main__")

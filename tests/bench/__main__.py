@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.bench import end_to_end, engine, full_cluster, gangs, limits, recovery, responsiveness
+from tests.bench import end_to_end, engine, full_cluster, gangs, limits, monitor, recovery, responsiveness
 
 PLAIN = end_to_end.Workload()
 ASKED = end_to_end.Workload(answer_s=0.001)
@@ -27,6 +27,7 @@ def main() -> int:
         engine.report(runs, thorough=options.thorough),
         limits.report(runs),
         full_cluster.report(runs),
+        monitor.report(1),
         gangs.report(runs, engine_only=options.engine_only),
     ]
     if not options.engine_only:

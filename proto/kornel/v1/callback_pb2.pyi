@@ -29,6 +29,7 @@ class AttachRequest(_message.Message):
     PREDICATES_FIELD_NUMBER: _builtins.int
     PREEMPTION_PREDICATES_FIELD_NUMBER: _builtins.int
     STATE_DUMP_FIELD_NUMBER: _builtins.int
+    PREEMPTION_NOTICES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def subscription(self) -> Global___Subscription:
         """Required in the first request, absent in all others."""
@@ -45,6 +46,10 @@ class AttachRequest(_message.Message):
     def state_dump(self) -> Global___StateDumpAnswer:
         """Answer to "state_dump". Absent: none."""
 
+    @_builtins.property
+    def preemption_notices(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreemptionNoticeAnswer]:
+        """What applications make of "preemption_notices"."""
+
     def __init__(
         self,
         *,
@@ -52,10 +57,11 @@ class AttachRequest(_message.Message):
         predicates: _abc.Iterable[Global___PredicatesAnswer] | None = ...,
         preemption_predicates: _abc.Iterable[Global___PreemptionPredicatesAnswer] | None = ...,
         state_dump: Global___StateDumpAnswer | None = ...,
+        preemption_notices: _abc.Iterable[Global___PreemptionNoticeAnswer] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["state_dump", b"state_dump", "subscription", b"subscription"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["predicates", b"predicates", "preemption_predicates", b"preemption_predicates", "state_dump", b"state_dump", "subscription", b"subscription"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["predicates", b"predicates", "preemption_notices", b"preemption_notices", "preemption_predicates", b"preemption_predicates", "state_dump", b"state_dump", "subscription", b"subscription"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -73,6 +79,8 @@ class AttachResponse(_message.Message):
     SCHEDULING_STATES_FIELD_NUMBER: _builtins.int
     EVENTS_FIELD_NUMBER: _builtins.int
     STATE_DUMP_FIELD_NUMBER: _builtins.int
+    PREEMPTION_NOTICES_FIELD_NUMBER: _builtins.int
+    PREEMPTION_WITHDRAWALS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def attached(self) -> Global___Attached:
         """Set in the first response only."""
@@ -97,6 +105,14 @@ class AttachResponse(_message.Message):
     def state_dump(self) -> Global___StateDumpQuestion:
         """Please describe your state. Absent: not asked."""
 
+    @_builtins.property
+    def preemption_notices(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreemptionNotice]:
+        """Applications that may have to give up allocations, each with time to prepare."""
+
+    @_builtins.property
+    def preemption_withdrawals(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreemptionNoticeWithdrawal]:
+        """What of earlier notices does not stand any more."""
+
     def __init__(
         self,
         *,
@@ -106,10 +122,12 @@ class AttachResponse(_message.Message):
         scheduling_states: _abc.Iterable[_si_pb2.UpdateContainerSchedulingStateRequest] | None = ...,
         events: _abc.Iterable[_si_pb2.EventRecord] | None = ...,
         state_dump: Global___StateDumpQuestion | None = ...,
+        preemption_notices: _abc.Iterable[Global___PreemptionNotice] | None = ...,
+        preemption_withdrawals: _abc.Iterable[Global___PreemptionNoticeWithdrawal] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "state_dump", b"state_dump"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "events", b"events", "predicates", b"predicates", "preemption_predicates", b"preemption_predicates", "scheduling_states", b"scheduling_states", "state_dump", b"state_dump"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "events", b"events", "predicates", b"predicates", "preemption_notices", b"preemption_notices", "preemption_predicates", b"preemption_predicates", "preemption_withdrawals", b"preemption_withdrawals", "scheduling_states", b"scheduling_states", "state_dump", b"state_dump"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -128,6 +146,7 @@ class Subscription(_message.Message):
     EVENTS_FIELD_NUMBER: _builtins.int
     STATE_DUMP_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    PREEMPTION_NOTICES_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
     """RM that the shim speaks for. Required."""
     predicates: _builtins.bool
@@ -142,6 +161,8 @@ class Subscription(_message.Message):
     """Answers state dumps."""
     timeout_ms: _builtins.int
     """How long the core waits for an answer, in milliseconds. 0: the core's default, one second unless configured."""
+    preemption_notices: _builtins.bool
+    """Wants preemption notices and withdrawals. Without, the time to prepare passes unheard."""
     def __init__(
         self,
         *,
@@ -152,10 +173,11 @@ class Subscription(_message.Message):
         events: _builtins.bool = ...,
         state_dump: _builtins.bool = ...,
         timeout_ms: _builtins.int = ...,
+        preemption_notices: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "predicates", b"predicates", "preemption_predicates", b"preemption_predicates", "rm_id", b"rm_id", "scheduling_states", b"scheduling_states", "state_dump", b"state_dump", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "predicates", b"predicates", "preemption_notices", b"preemption_notices", "preemption_predicates", b"preemption_predicates", "rm_id", b"rm_id", "scheduling_states", b"scheduling_states", "state_dump", b"state_dump", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -396,3 +418,174 @@ class StateDumpAnswer(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StateDumpAnswer: _TypeAlias = StateDumpAnswer  # noqa: Y015
+
+@_typing.final
+class PreemptionNotice(_message.Message):
+    """One application may have to give up allocations. Nothing has been released yet: what goes in the end is released
+    through si.v1 with PREEMPTED_BY_SCHEDULER, which is no failure of the task. A notice reflects one moment; repeated
+    after the stream was opened anew, it carries what still stands.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOTICE_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    ROUND_FIELD_NUMBER: _builtins.int
+    STRICT_ALLOCATION_KEYS_FIELD_NUMBER: _builtins.int
+    NEGOTIABLE_NEED_FIELD_NUMBER: _builtins.int
+    AT_RISK_ALLOCATION_KEYS_FIELD_NUMBER: _builtins.int
+    DEADLINE_MS_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    notice_id: _builtins.int
+    """To be repeated in the answer and in withdrawals."""
+    partition: _builtins.str
+    """Partition of the application, "[rm_id]name"."""
+    application_id: _builtins.str
+    """Application concerned."""
+    round: _builtins.int
+    """Round in which the core noticed."""
+    deadline_ms: _builtins.int
+    """When the core takes what is left to take, by the core's clock, Unix time in milliseconds."""
+    kind: _builtins.str
+    """Which kind of preemption it is: "monitor"."""
+    reason: _builtins.str
+    """Why, for people."""
+    @_builtins.property
+    def strict_allocation_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Strict contract: these allocations go at the deadline, whatever else is released. Time to checkpoint them."""
+
+    @_builtins.property
+    def negotiable_need(self) -> _si_pb2.Resource:
+        """Negotiable contract: amounts asked back. Releasing other allocations of the application of at least that much, in
+        the ordinary way, spares those at risk. Absent: not negotiable.
+        """
+
+    @_builtins.property
+    def at_risk_allocation_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Negotiable contract: these allocations go at the deadline unless the need is met."""
+
+    def __init__(
+        self,
+        *,
+        notice_id: _builtins.int = ...,
+        partition: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        round: _builtins.int = ...,
+        strict_allocation_keys: _abc.Iterable[_builtins.str] | None = ...,
+        negotiable_need: _si_pb2.Resource | None = ...,
+        at_risk_allocation_keys: _abc.Iterable[_builtins.str] | None = ...,
+        deadline_ms: _builtins.int = ...,
+        kind: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["negotiable_need", b"negotiable_need"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "at_risk_allocation_keys", b"at_risk_allocation_keys", "deadline_ms", b"deadline_ms", "kind", b"kind", "negotiable_need", b"negotiable_need", "notice_id", b"notice_id", "partition", b"partition", "reason", b"reason", "round", b"round", "strict_allocation_keys", b"strict_allocation_keys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreemptionNotice: _TypeAlias = PreemptionNotice  # noqa: Y015
+
+@_typing.final
+class PreemptionNoticeWithdrawal(_message.Message):
+    """Allocations of an earlier notice that are at risk no more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOTICE_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    ALLOCATION_KEYS_FIELD_NUMBER: _builtins.int
+    notice_id: _builtins.int
+    """Notice that is withdrawn, in whole or in part."""
+    partition: _builtins.str
+    """Partition of the application, "[rm_id]name"."""
+    application_id: _builtins.str
+    """Application concerned."""
+    @_builtins.property
+    def allocation_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Allocations that may stay."""
+
+    def __init__(
+        self,
+        *,
+        notice_id: _builtins.int = ...,
+        partition: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        allocation_keys: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_keys", b"allocation_keys", "application_id", b"application_id", "notice_id", b"notice_id", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreemptionNoticeWithdrawal: _TypeAlias = PreemptionNoticeWithdrawal  # noqa: Y015
+
+@_typing.final
+class PreemptionNoticeAnswer(_message.Message):
+    """What an application makes of a notice. Optional, and may come in several parts; one to an unknown notice is ignored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOTICE_ID_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    INSTEAD_ALLOCATION_KEYS_FIELD_NUMBER: _builtins.int
+    CHECKPOINTS_FIELD_NUMBER: _builtins.int
+    notice_id: _builtins.int
+    """Notice that is answered."""
+    accepted: _builtins.bool
+    """Whether the application will do something about it."""
+    @_builtins.property
+    def instead_allocation_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Allocations of the same application that it would rather lose. As many of those at risk are spared as these make
+        up for; the deadline stays. Ignored under the strict contract.
+        """
+
+    @_builtins.property
+    def checkpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___AllocationCheckpoint]:
+        """Work that was saved, so that a restart can go on from there."""
+
+    def __init__(
+        self,
+        *,
+        notice_id: _builtins.int = ...,
+        accepted: _builtins.bool = ...,
+        instead_allocation_keys: _abc.Iterable[_builtins.str] | None = ...,
+        checkpoints: _abc.Iterable[Global___AllocationCheckpoint] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "checkpoints", b"checkpoints", "instead_allocation_keys", b"instead_allocation_keys", "notice_id", b"notice_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreemptionNoticeAnswer: _TypeAlias = PreemptionNoticeAnswer  # noqa: Y015
+
+@_typing.final
+class AllocationCheckpoint(_message.Message):
+    """The last checkpoint of one allocation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALLOCATION_KEY_FIELD_NUMBER: _builtins.int
+    TIME_NS_FIELD_NUMBER: _builtins.int
+    allocation_key: _builtins.str
+    """The allocation."""
+    time_ns: _builtins.int
+    """When it was taken, Unix time in nanoseconds."""
+    def __init__(
+        self,
+        *,
+        allocation_key: _builtins.str = ...,
+        time_ns: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_key", b"allocation_key", "time_ns", b"time_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllocationCheckpoint: _TypeAlias = AllocationCheckpoint  # noqa: Y015

@@ -63,7 +63,7 @@ def test_monitor_has_all_its_parameters() -> None:
     assert read("{monitor: {enabled: true, per_round: 1, contract: strict}}").monitor == {
         "enabled": True, "observe_only": False, "balance": False, "reserved_first": False, "conservative": False,
         "interval_ms": 3000, "max_wait_ms": 15000, "dead_zone": 0.1, "per_round": 1.0, "natural_factor": 0.2,
-        "originator_reserve": 0.0, "contract": "strict",
+        "originator_reserve": 0.0, "contract": "strict", "queue_priority": False, "queue_priority_wait_ms": 60000,
     }  # fmt: skip
 
 

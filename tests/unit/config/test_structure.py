@@ -195,9 +195,7 @@ def test_configuration_is_immutable() -> None:
 
 def test_keys_not_enforced_yet_are_said_once_each() -> None:
     """One warning per key that does nothing yet, with the number of its places."""
-    partitions = [
-        {"name": name, "queues": [root()], "preemption": {"monitor": {"enabled": True}}} for name in ("a", "b", "c")
-    ]
+    partitions = [{"name": name, "queues": [root()], "preemption": {"governor": {}}} for name in ("a", "b", "c")]
     (message,) = [str(problem) for problem in load(json.dumps({"partitions": partitions})).warnings]
     assert "accepted but not enforced yet" in message
     assert "2 more places" in message
@@ -207,7 +205,7 @@ def test_every_key_not_enforced_can_be_met() -> None:
     """The table holds no row that nothing leads to."""
     text = partition_text(
         root(queue("a")),
-        preemption={"monitor": {"enabled": True}, "governor": {}},
+        preemption={"governor": {}},
     )
     found = " ".join(str(problem) for problem in load(text).warnings)
     for what in NOT_ENFORCED.values():

@@ -30,7 +30,7 @@ def test_a_timeout_is_kept_within_reason(wanted_ms: int, granted_ms: int) -> Non
 
 def test_a_subscription() -> None:
     """Each kind is subscribed to on its own."""
-    for kind in ("predicates", "preemption_predicates", "scheduling_states", "events"):
+    for kind in ("predicates", "preemption_predicates", "scheduling_states", "events", "preemption_notices"):
         found = subscription(pb.Subscription(rm_id="rm-1", **{kind: True}), 1_000)
         assert found.attachment == AttachCallbacks("rm-1", **{kind: True})
         assert not found.state_dump

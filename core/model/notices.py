@@ -1,0 +1,137 @@
+"""Who was told that it may have to leave, and until when: the memory of the periodic policy between its rounds.
+
+A notice goes to one application and covers some of its allocations, the entries. Rules: preemption.md E.6, E.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from core.model.allocations import Allocation
+    from core.model.applications import Application
+
+
+class Entry:
+    """An allocation at risk. It is taken in the first round at or after ``deadline_ns`` that selects it again."""
+
+    __slots__ = (
+        "allocation",
+        "checkpoint_ns",
+        "deadline_ns",
+        "first_round",
+        "notice",
+        "notified_ns",
+        "times",
+        "wait_ns",
+    )
+
+    def __init__(
+        self, allocation: Allocation, notice: Notice, notified_ns: int, wait_ns: int, first_round: int
+    ) -> None:
+        self.allocation: Final = allocation
+        self.notice: Final = notice
+        self.notified_ns: Final = notified_ns
+        self.wait_ns: Final = wait_ns
+        self.deadline_ns: Final = notified_ns + wait_ns
+        self.first_round: Final = first_round
+        self.times = 1
+        """In how many rounds it was selected, the one of its notice included."""
+        self.checkpoint_ns: int | None = None
+        """When its application last saved its work, as far as it said so."""
+
+
+class Notice:
+    """What one application was told at one moment."""
+
+    __slots__ = ("accepted", "application", "deadline_ns", "entries", "number", "round")
+
+    def __init__(self, number: int, application: Application, round_number: int, deadline_ns: int) -> None:
+        self.number: Final = number
+        self.application: Final = application
+        self.round: Final = round_number
+        self.deadline_ns: Final = deadline_ns
+        self.entries: Final[dict[str, Entry]] = {}
+        """Those still at risk, by key, in the order in which they were selected."""
+        self.accepted: bool | None = None
+        """What the application said; ``None``: nothing."""
+
+
+class Taken(NamedTuple):
+    """Something was taken from a leaf that held ``held`` by type, net of victims on their way out.
+
+    ``futile``: how often in a row it has had everything back when its turn came again.
+    """
+
+    at_ns: int
+    held: dict[int, int]
+    futile: int
+
+
+class Notices:
+    """All notices of one partition, and the round under way. *settings* ``None``: the policy is off."""
+
+    __slots__ = (
+        "entries", "generation", "now_ns", "observed", "of_application", "offered", "open", "released", "rounds",
+        "settings", "slices", "steps", "taken",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.settings: Any = None
+        """:class:`core.policies.preemption.monitor.settings.MonitorSettings` in force."""
+        self.generation = 0
+        """Counts changes of the settings: timers of an earlier generation do nothing."""
+        self.rounds = 0
+        """Rounds that selected, ever."""
+        self.steps: Generator[int, None, None] | None = None
+        """The round under way."""
+        self.slices = 0
+        """In how many slices a round did something, ever."""
+        self.now_ns = 0
+        """Time of the last of them."""
+        self.entries: Final[dict[str, Entry]] = {}
+        """By the allocation's key."""
+        self.open: Final[dict[int, Notice]] = {}
+        """Notices with entries left, by number."""
+        self.of_application: Final[dict[Application, dict[int, Notice]]] = {}
+        self.released: Final[dict[Application, dict[int, int]]] = {}
+        """By application with open notices: what left of its other allocations since, by type, not yet credited."""
+        self.offered: Final[dict[str, None]] = {}
+        """Keys that applications named in exchange for what was listed."""
+        self.observed: dict[str, tuple[str, ...]] = {}
+        """By leaf: whom the last round would have notified, had it not only observed."""
+
+        self.taken: Final[dict[str, Taken]] = {}
+        """By leaf: when something was taken from it last."""
+
+    def add(self, notice: Notice) -> None:
+        self.open[notice.number] = notice
+        self.of_application.setdefault(notice.application, {})[notice.number] = notice
+
+    def drop(self, entry: Entry) -> None:
+        """*entry* is at risk no more; its notice goes with its last one."""
+        notice = entry.notice
+        key = entry.allocation.key
+        self.offered.pop(key, None)
+        if self.entries.get(key) is entry:
+            del self.entries[key]
+        notice.entries.pop(key, None)
+        if not notice.entries and notice.number in self.open:
+            del self.open[notice.number]
+            theirs = self.of_application[notice.application]
+            del theirs[notice.number]
+            if not theirs:
+                del self.of_application[notice.application]
+                self.released.pop(notice.application, None)
+
+    def allocation_left(self, allocation: Allocation, *, by_us: bool) -> None:
+        """*allocation* is gone: no longer at risk, or to the credit of an application that was to give up others."""
+        self.offered.pop(allocation.key, None)
+        entry = self.entries.get(allocation.key)
+        if entry is not None:
+            self.drop(entry)
+        elif not by_us and allocation.application in self.of_application:
+            released = self.released.setdefault(allocation.application, {})
+            for t, amount in allocation.shape.pairs:
+                released[t] = released.get(t, 0) + amount

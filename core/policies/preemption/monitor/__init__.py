@@ -1,0 +1,16 @@
+"""The periodic proportional policy: what every queue should hold now, and who goes where it holds more.
+
+Pure planners on a view of the partition, one part a module. A round asks them in this order (preemption.md E.2):
+
+=============== ===============================================================================================
+settings        the parameters of E.1, as exact numbers
+figures         one consistent picture of the queues: guarantees, usage, demand, priorities
+ideal           what every queue should hold, and how much a leaf loses this round (E.3, E.4)
+terms           what the laws leave of it: rooms above guarantees, priorities, fences (laws 2, 6, 7)
+round           what each leaf is to give up, and what was selected so far
+nodes           who goes for asks with a reserved node (E.5, selectors 1 and 2)
+selection       who goes, selector by selector (E.5)
+=============== ===============================================================================================
+
+Long work is a generator that yields after every bounded piece, with what the piece cost in looks at an allocation.
+"""

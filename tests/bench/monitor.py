@@ -1,0 +1,105 @@
+"""Rounds of the periodic preemption in a large cluster: how long one takes in all, and how long it stops other work."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+from core.domain.commands import (
+    AllocationSpec,
+    ApplicationSpec,
+    NodeAction,
+    NodeSpec,
+    RegisterManager,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
+from core.domain.resources import Resources
+from core.partition.engine import Engine
+from tests.bench.report import Figure, show
+
+PARTITION = "[bench]default"
+SECOND_NS = 10**9
+PARENTS = 20
+NODES, ALLOCATIONS = 5_000, 100_000
+
+CASES = (
+    ("200 leaves x 5 applications, half of them over", 200, 5, 100),
+    ("1,000 leaves x 1 application, half of them over", 1_000, 1, 500),
+    ("200 leaves, one application holds everything", 200, 1, 1),
+)
+
+
+def _cluster(leaves: int, applications: int, hogs: int) -> Engine:
+    """All allocations are in the first *hogs* leaves, the others want half as much."""
+    share = NODES * 20 // leaves
+    queues = ""
+    for parent in range(PARENTS):
+        queues += f"          - name: p{parent}\n            queues:\n"
+        for leaf in range(leaves // PARENTS):
+            guaranteed = f"{{vcore: {share}m, memory: {share}}}"
+            queues += f"              - {{name: q{leaf}, resources: {{guaranteed: {guaranteed}}}}}\n"
+    config = (
+        "partitions:\n  - name: default\n    preemption: {monitor: {enabled: true, max_wait_ms: 3000}}\n"
+        f"    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n{queues}"
+    )
+    engine = Engine(reservation_delay_ns=None)
+    engine.apply(RegisterManager("bench", config), 0)
+    capacity, one = Resources({"vcore": 20, "memory": 20}), Resources({"vcore": 1, "memory": 1})
+    nodes = tuple(NodeSpec(f"n{at:05}", NodeAction.CREATE, PARTITION, capacity=capacity) for at in range(NODES))
+    engine.apply(UpdateNodes("bench", nodes), 0)
+    paths = [f"root.p{parent}.q{leaf}" for parent in range(PARENTS) for leaf in range(leaves // PARENTS)]
+    added = tuple(ApplicationSpec(f"{path}-{at}", path, PARTITION, "u") for path in paths for at in range(applications))
+    engine.apply(UpdateApplications("bench", added), 0)
+    running = tuple(
+        AllocationSpec(
+            f"k{at}",
+            f"{paths[at % hogs]}-{at // hogs % applications}",
+            PARTITION,
+            one,
+            node_id=f"n{at % NODES:05}",
+            created_s=at + 1,
+        )
+        for at in range(ALLOCATIONS)
+    )
+    engine.apply(UpdateAllocations("bench", running), 0)
+    waiting = paths[hogs:]
+    asks = tuple(
+        AllocationSpec(f"ask{at}", f"{waiting[at % len(waiting)]}-0", PARTITION, one) for at in range(ALLOCATIONS // 2)
+    )
+    engine.apply(UpdateAllocations("bench", asks), 0)
+    _slices(engine, SECOND_NS)
+    return engine
+
+
+def _slices(engine: Engine, now_ns: int) -> list[float]:
+    """Seconds that each slice took until there was nothing more to do."""
+    taken: list[float] = []
+    more = True
+    while more:
+        began = time.perf_counter()
+        more = engine.cycle(now_ns, 250).more
+        taken.append(time.perf_counter() - began)
+    return taken
+
+
+def report(runs: int) -> bool:
+    """Milliseconds of a round that notifies and of one that kills, in all and in its longest slice."""
+    reached = []
+    for label, leaves, applications, hogs in CASES:
+        rounds: list[tuple[list[float], list[float]]] = []
+        for _ in range(runs):
+            engine = _cluster(leaves, applications, hogs)
+            gc.freeze()  # As the service does with what has settled.
+            rounds.append((_slices(engine, 3 * SECOND_NS), _slices(engine, 6 * SECOND_NS)))
+            gc.unfreeze()
+        figures = []
+        for at, what in enumerate(("notifies", "kills")):
+            whole = [sum(taken[at]) * 1000 for taken in rounds]
+            longest = [max(taken[at]) * 1000 for taken in rounds]
+            figures.append(Figure(f"a round that {what}", "ms", whole, 500, at_most=True, each_s=whole[0] / 1000))
+            figures.append(Figure("its longest slice", "ms", longest, at_most=True, each_s=longest[0] / 1000))
+        title = f"Monitor, {NODES:,} nodes, {ALLOCATIONS:,} allocations, {label}"
+        reached.append(show(title, figures, "60 to 260 ms in all, slices of 3 to 7 ms"))
+    return all(reached)

@@ -1,0 +1,164 @@
+"""A cluster under the periodic policy: what the worked cases need to build one and to watch it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import yaml
+
+from core.domain.commands import (
+    AllocationSpec,
+    ApplicationSpec,
+    AttachCallbacks,
+    Command,
+    NodeAction,
+    NodeSpec,
+    RegisterManager,
+    ReleaseSpec,
+    TerminationType,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
+from core.domain.effects import Allocated, Effect, PreemptionDecided, Released
+from core.domain.reasons import Outcome
+from core.domain.resources import Resources
+from core.partition import audit
+from core.partition.engine import Engine
+from core.partition.state import PartitionState
+
+PARTITION: Final = "[rm]default"
+SECOND_NS: Final = 10**9
+START_NS: Final = 100_000 * SECOND_NS
+
+Amounts = Mapping[str, int]
+
+
+class Stage:
+    """An engine with a manual clock; ``now_s`` counts seconds since registration.
+
+    Confirms the release of victims when told to, and keeps every effect in ``effects``.
+    """
+
+    def __init__(self, queues: dict[str, dict[str, Any]], **settings: Any) -> None:
+        """*queues*: by path below root, ``resources`` and ``properties``; *settings*: of the monitor.
+
+        ``root`` among the queues sets its properties; ``coexist`` is a setting of preemption itself.
+        """
+        self.engine = Engine(reservation_delay_ns=settings.pop("reservation_delay_ns", None))
+        self.now_s = 0.0
+        self.effects: list[Effect] = []
+        self._tick = 0
+        self._queues = queues
+        self.apply(RegisterManager("rm", self.configuration(**settings)))
+
+    def configuration(self, **settings: Any) -> str:
+        """The same queues under other *settings*."""
+        root: dict[str, Any] = {"name": "root", "submitacl": "*", **self._queues.get("root", {})}
+        for path, described in self._queues.items():
+            if path == "root":
+                continue
+            entry = root
+            for name in path.split("."):
+                children = entry.setdefault("queues", [])
+                found = next((child for child in children if child["name"] == name), None)
+                if found is None:
+                    found = {"name": name}
+                    children.append(found)
+                entry = found
+            entry.update({key: value for key, value in described.items() if value})
+        preemption: dict[str, Any] = {"coexist": settings.pop("coexist", False)}
+        preemption["monitor"] = {"enabled": True, "interval_ms": 5000, "max_wait_ms": 10000, **settings}
+        return yaml.safe_dump({"partitions": [{"name": "default", "preemption": preemption, "queues": [root]}]})
+
+    @property
+    def state(self) -> PartitionState:
+        state = self.engine.partition(PARTITION)
+        assert state is not None
+        return state
+
+    def apply(self, command: Command) -> list[Effect]:
+        effects = self.engine.apply(command, self._now_ns())
+        assert not [effect for effect in effects if "Rejected" in type(effect).__name__], effects
+        self.effects += effects
+        return effects
+
+    def node(self, name: str, capacity: Amounts, *, draining: bool = False) -> None:
+        action = NodeAction.CREATE_DRAIN if draining else NodeAction.CREATE
+        self.apply(UpdateNodes("rm", (NodeSpec(name, action, PARTITION, capacity=Resources(capacity)),)))
+
+    def application(self, name: str, queue: str) -> None:
+        """Applications added later count as submitted later."""
+        self._tick += 1
+        tags = (("application.creationtime", str(self._tick)),)
+        self.apply(
+            UpdateApplications("rm", (ApplicationSpec(name, f"root.{queue}", PARTITION, user="tester", tags=tags),))
+        )
+
+    def submit(self, application: str, keys: list[str], size: Amounts, **details: Any) -> list[Effect]:
+        """Asks, or with ``node_id`` running allocations; later ones are younger."""
+        specs = []
+        for key in keys:
+            self._tick += 1
+            specs.append(AllocationSpec(key, application, PARTITION, Resources(size), created_s=self._tick, **details))
+        return self.apply(UpdateAllocations("rm", tuple(specs)))
+
+    def release(self, application: str, *keys: str) -> list[Effect]:
+        specs = tuple(ReleaseSpec(PARTITION, application, key) for key in keys)
+        return self.apply(UpdateAllocations("rm", releases=specs))
+
+    def attach(self) -> None:
+        self.apply(AttachCallbacks("rm", preemption_notices=True))
+
+    def run_to(self, now_s: float, budget: int = 250) -> list[Effect]:
+        """Let time pass, with a stop whenever the engine wants one. Returns what came of it; books are checked."""
+        found: list[Effect] = []
+        while True:
+            due_ns = self.engine.next_wakeup_ns()
+            at_s = now_s if due_ns is None else min(now_s, max(self.now_s, (due_ns - START_NS) / SECOND_NS))
+            self.now_s = at_s
+            more = True
+            while more:
+                result = self.engine.cycle(self._now_ns(), budget)
+                found += result.effects
+                more = result.more
+            if at_s >= now_s:
+                break
+        assert audit.check(self.state) == []
+        assert self.state.law_violations == 0
+        self.effects += found
+        return found
+
+    def confirm(self, effects: list[Effect]) -> list[Effect]:
+        """The victims that *effects* name have left."""
+        victims = [e for e in effects if isinstance(e, Released)]
+        specs = tuple(
+            ReleaseSpec(PARTITION, e.application_id, e.key, TerminationType.PREEMPTED_BY_SCHEDULER) for e in victims
+        )
+        return self.apply(UpdateAllocations("rm", releases=specs))
+
+    def _now_ns(self) -> int:
+        return START_NS + round(self.now_s * SECOND_NS)
+
+
+def decided(effects: list[Effect], outcome: Outcome) -> dict[str, list[str]]:
+    """By leaf, the keys that decisions with *outcome* name."""
+    found: dict[str, list[str]] = {}
+    for effect in effects:
+        if isinstance(effect, PreemptionDecided) and effect.outcome is outcome:
+            assert effect.kind == "monitor"
+            found.setdefault(effect.queue.removeprefix("root."), []).extend(v.key for v in effect.victims)
+    return found
+
+
+def killed(effects: list[Effect]) -> list[str]:
+    """Keys of allocations told to leave."""
+    found = [effect for effect in effects if isinstance(effect, Released)]
+    assert all(effect.termination == TerminationType.PREEMPTED_BY_SCHEDULER for effect in found)
+    return [effect.key for effect in found]
+
+
+def placed(effects: list[Effect]) -> list[str]:
+    """Keys of asks that were placed."""
+    return [effect.spec.key for effect in effects if isinstance(effect, Allocated)]
