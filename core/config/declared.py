@@ -12,9 +12,10 @@ from typing import Final
 from core.config import properties
 from core.config.access import parse_access
 from core.config.fields import Field
+from core.config.governor import read_governor
 from core.config.model import POLICIES, NodeSortConfig, PreemptionConfig
 from core.config.not_enforced import Pending
-from core.config.quantities import parse_quantity
+from core.config.quantities import parse_duration, parse_quantity
 from core.config.yaml_reader import shortened
 from core.domain.access import NOBODY, AccessList
 from core.domain.settings import FilterConfig, GuaranteeMode, MonitorContract, NodeSortPolicy
@@ -28,11 +29,10 @@ _QUEUE_KEYS: Final = (
 )  # fmt: skip
 _PREEMPTION_KEYS: Final = (
     "enabled", "quotapreemptionenabled", "guaranteemode", "monitor", "coexist", "policies", "cycle", "cost",
-    "governor",
+    "governor", "victim",
 )  # fmt: skip
 _MONITOR_SWITCHES: Final = ("enabled", "observe_only", "balance", "reserved_first", "conservative")
 _MONITOR_NUMBERS: Final = {"per_round": 0.1, "natural_factor": 0.2, "originator_reserve": 0.0}
-_GOVERNOR_KEYS: Final[tuple[str, ...]] = ()
 _COST_FUNCTIONS: Final = ("default",)
 _RESOLVERS: Final = ("os", "ldap", "test")
 _LIKELY_MEANT: Final = {"cpu": "vcore", "cpus": "vcore", "vcores": "vcore", "mem": "memory"}
@@ -278,9 +278,6 @@ class _Reader:
         keys = at.mapping(_PREEMPTION_KEYS)
         cycle = keys["cycle"].mapping(("interval_ms", "limit", "batch"))
         defaults = PreemptionConfig()
-        if keys["governor"].given:
-            self._pending.note("governor", keys["governor"])
-            keys["governor"].mapping(_GOVERNOR_KEYS)
         return PreemptionConfig(
             enabled=keys["enabled"].boolean(default=True),
             quota_enabled=keys["quotapreemptionenabled"].boolean(),
@@ -292,7 +289,8 @@ class _Reader:
             cycle_batch=cycle["batch"].unsigned(defaults.cycle_batch, least=1),
             cost=keys["cost"].choice(_COST_FUNCTIONS, defaults.cost),
             monitor=self.monitor(keys["monitor"]),
-            governor={} if keys["governor"].given else None,
+            governor=read_governor(keys["governor"]),
+            victim_timeout_ns=_victim_timeout(keys["victim"], defaults.victim_timeout_ns),
         )
 
     def monitor(self, at: Field) -> Mapping[str, bool | int | float | str] | None:
@@ -357,3 +355,19 @@ def _policies(at: Field) -> tuple[str, ...]:
         else:
             names.append(name)
     return tuple(names)
+
+
+def _victim_timeout(at: Field, default_ns: int) -> int:
+    """``preemption.victim.timeout``: a positive duration."""
+    found = at.mapping(("timeout",))["timeout"]
+    if not found.given:
+        return default_ns
+    try:
+        timeout_ns = parse_duration(found.text())
+    except ValueError as error:
+        found.error(str(error), "a duration such as 5m")
+        return default_ns
+    if timeout_ns <= 0:
+        found.error(f"{shortened(found.text())} is not above 0", "a duration such as 5m")
+        return default_ns
+    return timeout_ns

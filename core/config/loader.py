@@ -122,7 +122,7 @@ def _partition(declared: DeclaredPartition, root: DeclaredQueue) -> PartitionCon
         name=declared.name,
         root=_queue(root, None),
         placement_rules=tuple(_rule(rule) for rule in declared.rules),
-        preemption=replace(preemption, monitor=_frozen(preemption.monitor), governor=_frozen(preemption.governor)),
+        preemption=replace(preemption, monitor=_frozen(preemption.monitor)),
         node_sort=replace(node_sort, weights=MappingProxyType(dict(node_sort.weights))),
         resolver=declared.resolver,
     )

@@ -13,7 +13,6 @@ from core.config.fields import Field
 NOT_ENFORCED: Final[Mapping[str, str]] = {
     "usergroupresolver": "user and group look-ups",
     "monitor": "the periodic proportional preemption",
-    "governor": "preemption budgets",
 }
 
 

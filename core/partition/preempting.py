@@ -17,13 +17,13 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation, AskGroup
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.partition import failing, ledger, placement
+from core.partition import failing, governing, ledger, placement
 from core.partition.consulting import MOST_ROUNDS, Dialogue
 from core.partition.state import PartitionState
 from core.partition.waiting import UNSERVED, activate, look_again
 from core.policies.application_order import application_key
 from core.policies.preemption import guarantee
-from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal
+from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal, Spared
 
 ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
@@ -114,20 +114,37 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     result = _plan(state, ask, now_ns)
     if result is None:
         return False
+    would_be: PreemptionPlan | None = None
     if isinstance(result, PreemptionPlan):
-        refusal = unlawful(state, result)
-        if refusal is None:
+        result = unlawful(state, result) or _governed(state, result, now_ns)
+    if isinstance(result, PreemptionPlan):
+        if not governing.shadowed(state, guarantee.KIND):
+            governing.charge(state, result.victims, leaf.path, now_ns)
             _apply(state, result, now_ns)
             # A result ends the pass, so the next one starts with a full budget (B.1).
             state.attempts_left.pop(leaf, None)
             return True
-        result = refusal
+        would_be, result = result, Refusal(Outcome.SHADOW)
     failing.note_preemption(ask, result.outcome, now_ns)
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
-        record(state, guarantee.KIND, ask, now_ns, result.outcome, result.detail)
-    _due_at(state, ask, now_ns + RETRY_NS)
+        record(state, guarantee.KIND, ask, now_ns, result.outcome, result.detail, would_be)
+    _due_at(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))
     return False
+
+
+def _governed(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> PreemptionPlan | Refusal:
+    """*plan*, or a lawful one with other victims, if the governor lets it pass.
+
+    Where the shim has a say about victims there is no second plan: every one would have to be asked about anew.
+    """
+
+    def without(spared: Spared) -> PreemptionPlan | Refusal:
+        found = guarantee.plan(state, plan.ask, index=state.victim_index, spared=spared, now_ns=now_ns)
+        return found if isinstance(found, Refusal) else unlawful(state, found) or found
+
+    asked = state.callbacks.predicates or state.callbacks.preemption_predicates
+    return governing.govern(state, plan, now_ns, None if asked else without)
 
 
 def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:

@@ -63,6 +63,13 @@ def run_ended(state: PartitionState, queue: Queue, changed: Terms | None, grown:
         _arm_if_over(state, queue, now_ns)
 
 
+def resume(state: PartitionState, queue: Queue, retry_ns: int | None, now_ns: int) -> None:
+    """The governor stopped the run of *queue*: go on when it may be, unless something else makes it due before."""
+    if state.preemption.quota_enabled and queue.managed and queue not in state.enforcement.armed and over_max(queue):
+        at_ns = retry_ns if retry_ns is not None else now_ns + state.preemption.governor.window_ns
+        _set(state, queue, at_ns, now_ns)
+
+
 def _arm_if_over(state: PartitionState, queue: Queue, now_ns: int) -> None:
     delay_ns = queue.properties.quota_preemption_delay_ns
     if delay_ns and queue.managed and queue.parent is not None and over_max(queue):

@@ -18,6 +18,7 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
 from core.partition.enforcement import Enforcement
+from core.partition.governor_state import GovernorBooks
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
@@ -130,6 +131,8 @@ class PartitionState:
         """Those of the command under way, each with the ID it named."""
         self.enforcement: Final = Enforcement()
         """Lowered maxima that are enforced by preemption, now or later."""
+        self.governor: Final = GovernorBooks()
+        """What preemption took lately, which bounds what it may take next."""
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0

@@ -16,6 +16,7 @@ from core.model.queues import Queue
 from core.model.shapes import Shape
 from core.policies.preemption.index import CLASSES, Ranked, RankedLeaf, VictimIndex, reluctance
 from core.policies.preemption.order import Candidate
+from core.policies.preemption.plan import NOBODY_SPARED, Spared
 from core.policies.preemption.terms import LeafTerms, Terms
 
 
@@ -44,11 +45,14 @@ class Ranking:
 class Candidates:
     """The candidates for one ask, and how many each filter kept back as far as anybody looked."""
 
-    def __init__(self, ask: Allocation, fence: Queue, terms: Terms, index: VictimIndex) -> None:
+    def __init__(
+        self, ask: Allocation, fence: Queue, terms: Terms, index: VictimIndex, spared: Spared = NOBODY_SPARED
+    ) -> None:
         self._ask = ask
         self._fence = fence
         self._terms = terms
         self._own_application = ask.application.application_id
+        self._spared = spared
         self._leaves: list[tuple[LeafTerms, RankedLeaf]] = []
         self._leaf_terms: dict[Queue, LeafTerms] = {}
         self.dropped: Counter[str] = Counter()
@@ -59,6 +63,9 @@ class Candidates:
         self.by_class = tuple(Ranking(self._merged(c)) for c in CLASSES)
 
     def _consider(self, leaf: Queue, index: VictimIndex) -> None:
+        if leaf.path in self._spared.queues:
+            self.dropped["governor"] += _allocations_of(leaf)
+            return
         leaf_terms = self._terms.of(leaf)
         if isinstance(leaf_terms, str):
             self.dropped[leaf_terms] += _allocations_of(leaf)
@@ -158,6 +165,9 @@ class Candidates:
             return None
         if application.application_id == self._own_application:
             dropped["law 3"] += 1
+            return None
+        if application.application_id in self._spared.applications:
+            dropped["governor"] += 1
             return None
         return (
             adjusted, -allocation.created_ns, application.preempted_count, allocation.key, allocation, kind,

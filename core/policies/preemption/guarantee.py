@@ -16,7 +16,7 @@ from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.fences import fence_root
 from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.needs import Needs
-from core.policies.preemption.plan import PreemptionPlan, PreemptionPredicate, Refusal
+from core.policies.preemption.plan import NOBODY_SPARED, PreemptionPlan, PreemptionPredicate, Refusal, Spared
 from core.policies.preemption.predicates import Approval
 from core.policies.preemption.search import Search
 from core.policies.preemption.terms import Terms
@@ -31,6 +31,7 @@ def plan(
     *,
     predicate: PreemptionPredicate | None = None,
     index: VictimIndex | None = None,
+    spared: Spared = NOBODY_SPARED,
     now_ns: int,
 ) -> PreemptionPlan | Refusal:
     """Victims for *ask* and the node to reserve, or why nobody goes. Changes nothing in *view*.
@@ -48,7 +49,7 @@ def plan(
         return Refusal(Outcome.FENCED_AT_LEAF, f"no victim outside {fence.path} may help")
     needs = Needs(ask, fence, entitled)
     terms = Terms(ask, fence, entitled, needs)
-    candidates = Candidates(ask, fence, terms, index or VictimIndex())
+    candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared)
     search = Search(view, ask, needs, terms, candidates, now_ns)
     extended = False
     if predicate is None:

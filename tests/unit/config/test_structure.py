@@ -208,7 +208,7 @@ def test_every_key_not_enforced_can_be_met() -> None:
     text = partition_text(
         root(queue("a")),
         usergroupresolver={"type": "os"},
-        preemption={"monitor": {"enabled": True}, "governor": {}},
+        preemption={"monitor": {"enabled": True}},
     )
     found = " ".join(str(problem) for problem in load(text).warnings)
     for what in NOT_ENFORCED.values():
