@@ -19,6 +19,7 @@ from core.config.quantities import parse_duration, parse_quantity
 from core.config.yaml_reader import shortened
 from core.domain.access import NOBODY, AccessList
 from core.domain.settings import FilterConfig, GuaranteeMode, MonitorContract, NodeSortPolicy
+from core.policies.preemption.registry import COSTS
 
 _PARTITION_KEYS: Final = (
     "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver",
@@ -33,7 +34,6 @@ _PREEMPTION_KEYS: Final = (
 )  # fmt: skip
 _MONITOR_SWITCHES: Final = ("enabled", "observe_only", "balance", "reserved_first", "conservative")
 _MONITOR_NUMBERS: Final = {"per_round": 0.1, "natural_factor": 0.2, "originator_reserve": 0.0}
-_COST_FUNCTIONS: Final = ("default",)
 _RESOLVERS: Final = ("os", "ldap", "test")
 _LIKELY_MEANT: Final = {"cpu": "vcore", "cpus": "vcore", "vcores": "vcore", "mem": "memory"}
 
@@ -287,7 +287,7 @@ class _Reader:
             cycle_interval_ns=cycle["interval_ms"].unsigned(1000, least=1) * 10**6,
             cycle_limit=cycle["limit"].number(defaults.cycle_limit, most=1),
             cycle_batch=cycle["batch"].unsigned(defaults.cycle_batch, least=1),
-            cost=keys["cost"].choice(_COST_FUNCTIONS, defaults.cost),
+            cost=keys["cost"].choice(COSTS, defaults.cost),
             monitor=self.monitor(keys["monitor"]),
             governor=read_governor(keys["governor"]),
             victim_timeout_ns=_victim_timeout(keys["victim"], defaults.victim_timeout_ns),

@@ -20,8 +20,9 @@ from core.domain.settings import (
     PlacementRuleConfig,
     QueueProperties,
 )
+from core.policies.preemption import registry
 
-POLICIES: Final = ("required-node", "quota", "guarantee", "monitor")
+POLICIES: Final = tuple(registry.POLICIES)
 """The preemption policies there are, in the order in which they run unless told otherwise (preemption.md H)."""
 
 

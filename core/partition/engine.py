@@ -45,6 +45,7 @@ from core.partition import (
     lifecycle,
     node_intake,
     preempting,
+    rounds,
     status,
     vetting,
 )
@@ -149,7 +150,7 @@ class Engine:
             if state.preemption.enabled:
                 preempting.begin_pass(state, now_ns)
                 preempting.collect_due(state, now_ns)
-                preempting.cycle(state, now_ns)
+                rounds.run(state, now_ns)
         return self._take_effects()
 
     @property

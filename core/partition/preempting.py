@@ -16,12 +16,10 @@ from core.domain.effects import PreemptionDecided, Released, VictimRecord
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation, AskGroup
 from core.model.nodes import Node
-from core.model.queues import Queue
 from core.partition import failing, governing, ledger, placement
 from core.partition.consulting import MOST_ROUNDS, Dialogue
 from core.partition.state import PartitionState
 from core.partition.waiting import UNSERVED, activate, look_again
-from core.policies.application_order import application_key
 from core.policies.preemption import guarantee
 from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal, Spared
 
@@ -301,63 +299,6 @@ def forget(state: PartitionState, ask: Allocation) -> None:
     ask.victims.clear()
     if ask.reservation is not None:
         placement.unreserve(state, ask.reservation)
-
-
-def cycle(state: PartitionState, now_ns: int) -> int:
-    """The periodic preemption cycle (preemption.md F2, F4). Returns how many asks it made room for.
-
-    Aged asks of all leaves, those of the queue with the least in hand first, go through the same attempt as in the
-    allocation cycle, until the part of the cluster that one round may take is used up. Each ask is tried once a
-    round, so the round ends.
-    """
-    settings = state.preemption
-    limit = {t: amount * settings.cycle_limit for t, amount in state.root.max.items()}
-    taken = dict.fromkeys(limit, 0)
-    served = 0
-    tried: set[Allocation] = set()
-    while all(taken[t] < most for t, most in limit.items()):
-        candidates = _candidates(state, tried, settings.cycle_batch)
-        if not candidates:
-            break
-        for ask in candidates:
-            tried.add(ask)
-            group = ask.group
-            if group is None:
-                continue
-            found = placement.find_node(state, ask)
-            if not isinstance(found, placement.NotPlaced) or not found.preemption_may_help:
-                continue
-            group.due.pop(ask, None)
-            if attempt(state, ask, now_ns):
-                served += 1
-                for t, amount in ask.shape.pairs:
-                    if t in taken:
-                        taken[t] += amount
-    return served
-
-
-def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
-    """Up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual (F5)."""
-    found: list[Allocation] = []
-    leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting]
-    for leaf in sorted(leaves, key=_net_share):
-        served = [a for a in leaf.applications.values() if a.state not in UNSERVED and not a.backoff_until_ns]
-        for application in sorted(served, key=application_key):
-            groups = [group for group in application.groups.values() if not group.kept_back]
-            due = [ask for group in groups for ask in group.due if ask not in tried]
-            found.extend(sorted(due, key=lambda ask: ask.order))
-            if len(found) >= most:
-                return found[:most]
-    return found
-
-
-def _net_share(queue: Queue) -> tuple[float, str]:
-    """Largest share of (used - preempting) against what the queue is entitled to; the path makes it total."""
-    share = 0.0
-    for t, denominator in queue.fair_terms:
-        if denominator > 0:
-            share = max(share, (queue.used[t] - queue.preempting[t]) / denominator)
-    return (share, queue.path)
 
 
 def record(

@@ -144,6 +144,10 @@ class PartitionState:
     def guarantee_mode(self) -> GuaranteeMode:
         return self.preemption.guarantee_mode
 
+    @property
+    def victim_order(self) -> str:
+        return self.preemption.cost
+
     def next_number(self) -> int:
         """A number larger than all before: breaks ties by arrival."""
         self._number += 1
