@@ -223,7 +223,10 @@ def _clean(state: PartitionState) -> None:
     before = len(state.queues)
     _clean_below(state, state.root)
     if len(state.queues) != before:
-        state.victim_index.keep_only({queue for queue in state.queues.values() if queue.leaf})
+        leaves = {queue for queue in state.queues.values() if queue.leaf}
+        state.victim_index.keep_only(leaves)
+        for queue in [queue for queue in state.unentitled if queue not in leaves]:
+            del state.unentitled[queue]
 
 
 def _clean_below(state: PartitionState, queue: Queue) -> None:

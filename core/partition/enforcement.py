@@ -43,11 +43,13 @@ class QuotaRun:
 class Enforcement:
     """Which queues are to be enforced, and when."""
 
-    __slots__ = ("armed", "due", "run", "ticking")
+    __slots__ = ("armed", "due", "postponed", "run", "ticking")
 
     def __init__(self) -> None:
         self.armed: dict[Queue, int] = {}
         """When each becomes due, in nanoseconds."""
+        self.postponed: dict[Queue, tuple[int, int]] = {}
+        """Of those put off: when each was to be enforced at first, and how often that was put off (K9)."""
         self.due: list[Queue] = []
         """Those whose time has come, in the order in which they are served; all still armed."""
         self.run: QuotaRun | None = None

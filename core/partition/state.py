@@ -22,7 +22,9 @@ from core.partition.governor_state import GovernorBooks
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
+from core.policies.preemption.entitlement import Numbers
 from core.policies.preemption.index import VictimIndex
+from core.policies.preemption.plan import Refusal
 from core.policies.queue_order import queue_key
 
 if TYPE_CHECKING:
@@ -125,6 +127,10 @@ class PartitionState:
         self.attempts_left: Final[dict[Queue, int]] = {}
         self.pass_began_ns = 0
         self.victim_index: Final = VictimIndex()
+        self.unentitled: Final[dict[Queue, dict[Shape, tuple[Numbers, Refusal]]]] = {}
+        """By leaf and size, the numbers by which law 4 last refused an ask, and what it said."""
+        self.stuck: Final[dict[Allocation, Allocation]] = {}
+        """Victims that have not left in time, each with the ask that waited for them."""
         self.ignored: Final[dict[Ignored, int]] = {}
         """How many request entries had no effect, by cause."""
         self.unreported: Final[list[tuple[Ignored, str]]] = []
