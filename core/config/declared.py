@@ -12,12 +12,13 @@ from typing import Final
 from core.config import properties
 from core.config.access import parse_access
 from core.config.fields import Field
+from core.config.governor import read_governor
 from core.config.model import POLICIES, NodeSortConfig, PreemptionConfig
-from core.config.not_enforced import Pending
-from core.config.quantities import parse_quantity
+from core.config.quantities import parse_duration, parse_quantity
 from core.config.yaml_reader import shortened
 from core.domain.access import NOBODY, AccessList
 from core.domain.settings import FilterConfig, GuaranteeMode, MonitorContract, NodeSortPolicy
+from core.policies.preemption.registry import COSTS
 
 _PARTITION_KEYS: Final = (
     "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver",
@@ -28,12 +29,10 @@ _QUEUE_KEYS: Final = (
 )  # fmt: skip
 _PREEMPTION_KEYS: Final = (
     "enabled", "quotapreemptionenabled", "guaranteemode", "monitor", "coexist", "policies", "cycle", "cost",
-    "governor",
+    "governor", "victim",
 )  # fmt: skip
 _MONITOR_SWITCHES: Final = ("enabled", "observe_only", "balance", "reserved_first", "conservative", "queue_priority")
 _MONITOR_NUMBERS: Final = {"per_round": 0.1, "natural_factor": 0.2, "originator_reserve": 0.0}
-_GOVERNOR_KEYS: Final[tuple[str, ...]] = ()
-_COST_FUNCTIONS: Final = ("default",)
 _RESOLVERS: Final = ("os", "ldap", "test")
 _LIKELY_MEANT: Final = {"cpu": "vcore", "cpus": "vcore", "vcores": "vcore", "mem": "memory"}
 
@@ -142,16 +141,15 @@ class DeclaredPartition:
     resolver: str
 
 
-def read_partitions(top: Field, pending: Pending, unavailable_resolvers: Mapping[str, str]) -> list[DeclaredPartition]:
+def read_partitions(top: Field, unavailable_resolvers: Mapping[str, str]) -> list[DeclaredPartition]:
     """The partitions of a document; problems go to the log of *top*."""
     keys = top.mapping(("partitions", "checksum"))
     keys["checksum"].text()
-    return [_Reader(pending, unavailable_resolvers).partition(item) for item in keys["partitions"].items()]
+    return [_Reader(unavailable_resolvers).partition(item) for item in keys["partitions"].items()]
 
 
 class _Reader:
-    def __init__(self, pending: Pending, unavailable_resolvers: Mapping[str, str]) -> None:
-        self._pending = pending
+    def __init__(self, unavailable_resolvers: Mapping[str, str]) -> None:
         self._unavailable_resolvers = unavailable_resolvers
 
     def partition(self, at: Field) -> DeclaredPartition:
@@ -279,9 +277,6 @@ class _Reader:
         keys = at.mapping(_PREEMPTION_KEYS)
         cycle = keys["cycle"].mapping(("interval_ms", "limit", "batch"))
         defaults = PreemptionConfig()
-        if keys["governor"].given:
-            self._pending.note("governor", keys["governor"])
-            keys["governor"].mapping(_GOVERNOR_KEYS)
         return PreemptionConfig(
             enabled=keys["enabled"].boolean(default=True),
             quota_enabled=keys["quotapreemptionenabled"].boolean(),
@@ -291,9 +286,10 @@ class _Reader:
             cycle_interval_ns=cycle["interval_ms"].unsigned(1000, least=1) * 10**6,
             cycle_limit=cycle["limit"].number(defaults.cycle_limit, most=1),
             cycle_batch=cycle["batch"].unsigned(defaults.cycle_batch, least=1),
-            cost=keys["cost"].choice(_COST_FUNCTIONS, defaults.cost),
+            cost=keys["cost"].choice(COSTS, defaults.cost),
             monitor=self.monitor(keys["monitor"]),
-            governor={} if keys["governor"].given else None,
+            governor=read_governor(keys["governor"]),
+            victim_timeout_ns=_victim_timeout(keys["victim"], defaults.victim_timeout_ns),
         )
 
     def monitor(self, at: Field) -> Mapping[str, bool | int | float | str] | None:
@@ -365,3 +361,19 @@ def _policies(at: Field) -> tuple[str, ...]:
         else:
             names.append(name)
     return tuple(names)
+
+
+def _victim_timeout(at: Field, default_ns: int) -> int:
+    """``preemption.victim.timeout``: a positive duration."""
+    found = at.mapping(("timeout",))["timeout"]
+    if not found.given:
+        return default_ns
+    try:
+        timeout_ns = parse_duration(found.text())
+    except ValueError as error:
+        found.error(str(error), "a duration such as 5m")
+        return default_ns
+    if timeout_ns <= 0:
+        found.error(f"{shortened(found.text())} is not above 0", "a duration such as 5m")
+        return default_ns
+    return timeout_ns

@@ -27,7 +27,6 @@ from core.config.model import (
     PartitionConfig,
     QueueConfig,
 )
-from core.config.not_enforced import Pending
 from core.config.placement_rules import check_rules
 from core.config.problems import ProblemLog
 from core.config.resource_rules import check_resources
@@ -74,8 +73,7 @@ def _load(text: str, unavailable_resolvers: Mapping[str, str]) -> tuple[Configur
     """The configuration, and everything it was made from, parents before what they hold."""
     log = ProblemLog()
     top = Field(read(text, log), 1, 1, log)
-    pending = Pending()
-    declared = read_partitions(top, pending, unavailable_resolvers)
+    declared = read_partitions(top, unavailable_resolvers)
     if not declared and not log.has_errors:
         top.error("no partition is configured", "partitions: a list of at least one partition")
     _check_partition_names(declared)
@@ -85,7 +83,6 @@ def _load(text: str, unavailable_resolvers: Mapping[str, str]) -> tuple[Configur
         check_resources(root)
         check_rules(partition.rules, root)
     log.raise_if_errors()
-    pending.report()
     partitions = tuple(_partition(partition, root) for partition, root in trees)
     pieces: list[object] = [queue for _, root in trees for queue in root.walk()]
     pieces += collections_of(top.node)
@@ -125,7 +122,7 @@ def _partition(declared: DeclaredPartition, root: DeclaredQueue) -> PartitionCon
         name=declared.name,
         root=_queue(root, None),
         placement_rules=tuple(_rule(rule) for rule in declared.rules),
-        preemption=replace(preemption, monitor=_frozen(preemption.monitor), governor=_frozen(preemption.governor)),
+        preemption=replace(preemption, monitor=_frozen(preemption.monitor)),
         node_sort=replace(node_sort, weights=MappingProxyType(dict(node_sort.weights))),
         resolver=declared.resolver,
     )

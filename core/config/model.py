@@ -12,9 +12,17 @@ from typing import Final
 
 from core.config.problems import Problem
 from core.domain.access import AccessList
-from core.domain.settings import GuaranteeMode, NodeSortPolicy, PlacementRuleConfig, QueueProperties
+from core.domain.settings import (
+    DEFAULT_GOVERNOR,
+    GovernorSettings,
+    GuaranteeMode,
+    NodeSortPolicy,
+    PlacementRuleConfig,
+    QueueProperties,
+)
+from core.policies.preemption import registry
 
-POLICIES: Final = ("required-node", "quota", "guarantee", "monitor")
+POLICIES: Final = tuple(registry.POLICIES)
 """The preemption policies there are, in the order in which they run unless told otherwise (preemption.md H)."""
 
 
@@ -88,7 +96,8 @@ class PreemptionConfig:
     cycle_limit     part of the cluster that one round of the cycle may take, 0 to 1
     cycle_batch     asks tried between two looks at the limit
     monitor         all parameters of preemption.md E.1, defaults filled in; ``None``: not configured, which is off
-    governor        ``None``: not configured
+    governor        bounds against storms; never of preemption on required nodes
+    victim_timeout_ns  how long after it was told to leave a victim counts as stuck (K14)
     """
 
     enabled: bool = True
@@ -101,7 +110,8 @@ class PreemptionConfig:
     cycle_batch: int = 10
     cost: str = "default"
     monitor: Mapping[str, bool | int | float | str] | None = None
-    governor: Mapping[str, bool | int | float | str] | None = None
+    governor: GovernorSettings = DEFAULT_GOVERNOR
+    victim_timeout_ns: int = 300 * 10**9
 
 
 @dataclass(frozen=True, slots=True)

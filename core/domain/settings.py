@@ -5,8 +5,10 @@ Rules: config.md 2.6 to 2.8 and 6.1, preemption.md 0.2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 DEFAULT_PREEMPTION_DELAY_NS: Final = 30 * 10**9
@@ -98,3 +100,40 @@ class PlacementRuleConfig:
     value: str = ""
     parent: PlacementRuleConfig | None = None
     filter: FilterConfig = FilterConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What preemption may take within a window, from one queue, from one application, or altogether.
+
+    victims  number of allocations; 0: any number
+    lost     by type, resource-seconds in base units that may be thrown away; an absent type is not limited
+    """
+
+    victims: int = 0
+    lost: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class GovernorSettings:
+    """Bounds against storms of preemption (preemption.md 0.2, K13). Times in nanoseconds.
+
+    window_ns       over which the three budgets are counted, sliding
+    cluster, queue, application  budgets of the partition, of each leaf and of each application that loses something
+    cooldown_ns     how long nobody preempts from a leaf again after a decision that did; 0: no pause
+    loop_window_ns  over which two queues that preempt each other in turns are watched; 0: never
+    loop_returns    how often the direction may change within it
+    shadow          kinds of preemption that are decided and recorded, but not carried out
+    """
+
+    window_ns: int = 600 * 10**9
+    cluster: Budget = Budget(victims=100_000)
+    queue: Budget = Budget(victims=50_000)
+    application: Budget = Budget(victims=20_000)
+    cooldown_ns: int = 0
+    loop_window_ns: int = 300 * 10**9
+    loop_returns: int = 3
+    shadow: frozenset[str] = frozenset()
+
+
+DEFAULT_GOVERNOR: Final = GovernorSettings()

@@ -23,6 +23,10 @@ SEPARATOR: Final = "\uffff"
 """Stands in no key that is taken: a noncharacter, which no text that is exchanged contains."""
 
 
+NONE_STUCK: Final[dict[str, str]] = {}
+"""Shared by all asks without; never changed."""
+
+
 def identity(key: str, instance: int) -> str:
     """Under which name a request is kept: its key, unless it shares that with others (protocol.md 3.4)."""
     return f"{key}{SEPARATOR}{instance}" if instance else key
@@ -44,7 +48,7 @@ class Allocation:
         "failures", "group", "held_on", "inquiry", "key", "last_attempt_ns", "missed", "node", "outcome",
         "pause_until_ns", "pool", "preempted", "preemptor", "rearm_ns", "rearms", "refusals", "refused",
         "refused_on", "released", "replaced_by", "replaces", "reservation", "reserve_after_ns", "scale_up",
-        "shape", "spec", "told", "triggered", "victims",
+        "shape", "spec", "stuck", "told", "triggered", "victims",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +83,8 @@ class Allocation:
         """As an ask: it has preempted and waits for its victims to leave."""
         self.victims: dict[str, Allocation] = {}
         """As a triggered ask: victims not yet confirmed gone."""
+        self.stuck: dict[str, str] = NONE_STUCK
+        """As an ask: victims that did not leave in time, by key, with the node that it looks past because of them."""
         self.rearm_ns = 0
         """As a triggered ask: when it may preempt again; 0 while victims remain."""
         self.rearms = 0

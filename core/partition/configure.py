@@ -228,7 +228,10 @@ def _clean_periodically(state: PartitionState, at_ns: int) -> None:
 def _clean(state: PartitionState) -> None:
     """Remove drained and dynamic queues that are empty, children first (scheduling.md 19), and what empty ones held."""
     _clean_below(state, state.root)
-    state.victim_index.keep_only({queue for queue in state.queues.values() if queue.applications})
+    leaves = {queue for queue in state.queues.values() if queue.applications}
+    state.victim_index.keep_only(leaves)
+    for queue in [queue for queue in state.unentitled if queue not in leaves]:
+        del state.unentitled[queue]
 
 
 def _clean_below(state: PartitionState, queue: Queue) -> None:

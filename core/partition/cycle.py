@@ -103,6 +103,8 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         cost += preempting.ATTEMPT_COST
         if preempting.attempt_due(state, group, now_ns) or group.due:
             return cost
+    if group.due and found.reason is Unschedulable.USER_QUOTA and found.account is not None:
+        preempting.cannot_help(state, ask, found.account, now_ns)
     if found.reason is Unschedulable.REFUSED_BY_PREDICATE:
         vetting.refused_everywhere(state, ask, now_ns)
     else:

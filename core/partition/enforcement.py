@@ -7,7 +7,7 @@ from typing import Final
 
 from core.domain.effects import VictimRecord
 from core.model.queues import Queue
-from core.policies.preemption.plan import QuotaPlan
+from core.policies.preemption.plan import QuotaPlan, Refusal
 from core.policies.preemption.quota import Steps
 from core.policies.preemption.quota_timer import Terms
 
@@ -15,7 +15,7 @@ from core.policies.preemption.quota_timer import Terms
 class QuotaRun:
     """One queue that is being brought below its max, in steps that other work goes on between."""
 
-    __slots__ = ("at", "changed", "freed", "grew", "miss", "plan", "queue", "records", "steps")
+    __slots__ = ("at", "changed", "freed", "grew", "miss", "plan", "queue", "records", "steps", "stopped")
 
     def __init__(self, queue: Queue, miss: int, steps: Steps) -> None:
         self.queue: Final = queue
@@ -30,6 +30,8 @@ class QuotaRun:
         self.records: list[VictimRecord] = []
         self.changed: Terms | None = None
         """The terms before the first change made during the run."""
+        self.stopped: Refusal | None = None
+        """What kept it from going on, or from being carried out at all; ``retry_ns``: when to go on."""
         self.grew = False
         """Something was added to the queue unchecked during the run."""
 
@@ -41,11 +43,13 @@ class QuotaRun:
 class Enforcement:
     """Which queues are to be enforced, and when."""
 
-    __slots__ = ("armed", "due", "run", "ticking")
+    __slots__ = ("armed", "due", "postponed", "run", "ticking")
 
     def __init__(self) -> None:
         self.armed: dict[Queue, int] = {}
         """When each becomes due, in nanoseconds."""
+        self.postponed: dict[Queue, tuple[int, int]] = {}
+        """Of those put off: when each was to be enforced at first, and how often that was put off (K9)."""
         self.due: list[Queue] = []
         """Those whose time has come, in the order in which they are served; all still armed."""
         self.run: QuotaRun | None = None

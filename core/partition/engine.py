@@ -48,6 +48,7 @@ from core.partition import (
     node_intake,
     noticing,
     preempting,
+    rounds,
     status,
     vetting,
 )
@@ -164,7 +165,7 @@ class Engine:
             if state.guarantee_preemption:
                 preempting.begin_pass(state, now_ns)
                 preempting.collect_due(state, now_ns)
-                preempting.cycle(state, now_ns)
+                rounds.run(state, now_ns)
         return self._take_effects()
 
     @property

@@ -35,6 +35,11 @@ _PREEMPTION: Final[Mapping[Outcome, str]] = MappingProxyType(
         Outcome.NO_CANDIDATES: "preempt-no-help",
         Outcome.NO_NODE: "preempt-no-help",
         Outcome.PREDICATE_REFUSED: "preempt-no-help",
+        Outcome.BUDGET_SPENT: "preempt-paused",
+        Outcome.COOLING_DOWN: "preempt-paused",
+        Outcome.LOOP: "preempt-paused",
+        Outcome.SHADOW: "preempt-shadow",
+        Outcome.USER_QUOTA: "preempt-user-quota",
         Outcome.NO_VICTIM_REQUIRED_NODE: "required-node-no-victim",
     }
 )

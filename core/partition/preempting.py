@@ -7,6 +7,7 @@ touched. Rules: preemption.md B.1 (preconditions), B.7 (commit and handshake), F
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Final
 
@@ -16,14 +17,14 @@ from core.domain.effects import PreemptionDecided, Released, VictimRecord
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation, AskGroup
 from core.model.nodes import Node
-from core.model.queues import Queue
-from core.partition import failing, ledger, placement
+from core.model.users import Account
+from core.partition import failing, governing, ledger, placement
 from core.partition.consulting import MOST_ROUNDS, Dialogue
 from core.partition.state import PartitionState
 from core.partition.waiting import UNSERVED, activate, look_again
-from core.policies.application_order import application_key
 from core.policies.preemption import guarantee
-from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal
+from core.policies.preemption.entitlement import UNENTITLED, numbers
+from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal, Spared
 
 ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
@@ -107,6 +108,8 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         return False
     leaf = ask.queue
     ask.attempt_due = False
+    if _refused_before(state, ask, now_ns):
+        return False
     if ask.dialogue is None:
         state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
         ask.last_attempt_ns = now_ns
@@ -114,20 +117,68 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     result = _plan(state, ask, now_ns)
     if result is None:
         return False
+    would_be: PreemptionPlan | None = None
     if isinstance(result, PreemptionPlan):
-        refusal = unlawful(state, result)
-        if refusal is None:
+        result = unlawful(state, result) or _governed(state, result, now_ns)
+    if isinstance(result, PreemptionPlan):
+        if not governing.shadowed(state, guarantee.KIND):
+            governing.charge(state, result.victims, leaf.path, now_ns)
             _apply(state, result, now_ns)
             # A result ends the pass, so the next one starts with a full budget (B.1).
             state.attempts_left.pop(leaf, None)
             return True
-        result = refusal
-    failing.note_preemption(ask, result.outcome, now_ns)
-    if ask.outcome is not result.outcome:
-        ask.outcome = result.outcome
-        record(state, guarantee.KIND, ask, now_ns, result.outcome, result.detail)
-    _due_at(state, ask, now_ns + RETRY_NS)
+        would_be, result = result, Refusal(Outcome.SHADOW)
+    if result.outcome in UNENTITLED:
+        numbers_now = numbers(ask, state.guarantee_mode)
+        state.unentitled.setdefault(leaf, {})[ask.shape] = (numbers_now, result)
+    _refused(state, ask, result, now_ns, would_be)
     return False
+
+
+def _refused(
+    state: PartitionState, ask: Allocation, refusal: Refusal, now_ns: int, would_be: PreemptionPlan | None = None
+) -> None:
+    """Nobody goes for *ask*: say so if that is news, and try again later."""
+    failing.note_preemption(ask, refusal.outcome, now_ns)
+    if ask.outcome is not refusal.outcome:
+        ask.outcome = refusal.outcome
+        record(state, guarantee.KIND, ask, now_ns, refusal.outcome, refusal.detail, would_be)
+    _due_at(state, ask, max(now_ns + RETRY_NS, refusal.retry_ns or 0))
+
+
+def _refused_before(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
+    """Whether law 4 refused an equal ask by the very numbers of now: that is no attempt, and costs none (K17)."""
+    known = state.unentitled.get(ask.queue, {}).get(ask.shape)
+    if known is None or known[0] != numbers(ask, state.guarantee_mode):
+        return False
+    _refused(state, ask, known[1], now_ns)
+    return True
+
+
+def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns: int) -> None:
+    """A limit of *account* keeps *ask* back, and no victim can change that: said once, with the numbers (K18)."""
+    if ask.outcome is Outcome.USER_QUOTA:
+        return
+    ask.outcome = Outcome.USER_QUOTA
+    failing.note_preemption(ask, Outcome.USER_QUOTA, now_ns)
+    names = state.types.names
+    held = ", ".join(f"{account.used[t]} of {most} {names[t]}" for t, most in account.limit.max.items())
+    detail = f"preemption cannot help: {account.kind} {account.name} holds {held} in {account.queue.path}"
+    record(state, guarantee.KIND, ask, now_ns, Outcome.USER_QUOTA, detail)
+
+
+def _governed(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> PreemptionPlan | Refusal:
+    """*plan*, or a lawful one with other victims, if the governor lets it pass.
+
+    Where the shim has a say about victims there is no second plan: every one would have to be asked about anew.
+    """
+
+    def without(spared: Spared) -> PreemptionPlan | Refusal:
+        found = guarantee.plan(state, plan.ask, index=state.victim_index, spared=spared, now_ns=now_ns)
+        return found if isinstance(found, Refusal) else unlawful(state, found) or found
+
+    asked = state.callbacks.predicates or state.callbacks.preemption_predicates
+    return governing.govern(state, plan, now_ns, None if asked else without)
 
 
 def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
@@ -208,7 +259,35 @@ def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     ledger.claim(ask)
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1
+    _watch_exits(state, plan, now_ns)
     record(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, plan=plan)
+
+
+def _watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
+    """Look after a while whether the victims of *plan* have left (K14)."""
+
+    def look(at_ns: int) -> None:
+        ask = plan.ask
+        stuck = tuple(victim for victim in plan.victims if victim.preempted and victim.preemptor is ask)
+        if stuck and ask.triggered:
+            _give_up_victims(state, replace(plan, victims=stuck, adjusted=()), at_ns)
+
+    state.at(now_ns + state.preemption.victim_timeout_ns, look)
+
+
+def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
+    """The victims of *plan* do not leave: its ask looks for room on other nodes, they stay marked (K14)."""
+    ask = plan.ask
+    waited_s = state.preemption.victim_timeout_ns / 10**9
+    ask.outcome = Outcome.VICTIM_STUCK
+    record(state, plan.kind, ask, now_ns, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s", plan)
+    nodes = {victim.key: victim.node.node_id for victim in plan.victims if victim.node is not None}
+    ask.stuck = {**ask.stuck, **nodes}
+    for victim in plan.victims:
+        victim.preemptor = None
+        state.stuck[victim] = ask
+    ask.victims.clear()
+    rearm(state, ask, now_ns)
 
 
 def evict(state: PartitionState, victims: Sequence[Allocation], preemptor: Allocation | None, message: str) -> None:
@@ -230,6 +309,9 @@ def evict(state: PartitionState, victims: Sequence[Allocation], preemptor: Alloc
 
 def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
     """A marked victim is gone: once the last one of its preemptor is, the wait until re-arming begins (K3)."""
+    waited_for = state.stuck.pop(victim, None)
+    if waited_for is not None:
+        waited_for.stuck = {key: node for key, node in waited_for.stuck.items() if key != victim.key}
     ask = victim.preemptor
     victim.preemptor = None
     if ask is None or ask.victims.pop(victim.key, None) is None or ask.victims or not ask.triggered:
@@ -288,63 +370,6 @@ def forget(state: PartitionState, ask: Allocation) -> None:
         placement.unreserve(state, ask.reservation)
 
 
-def cycle(state: PartitionState, now_ns: int) -> int:
-    """The periodic preemption cycle (preemption.md F2, F4). Returns how many asks it made room for.
-
-    Aged asks of all leaves, those of the queue with the least in hand first, go through the same attempt as in the
-    allocation cycle, until the part of the cluster that one round may take is used up. Each ask is tried once a
-    round, so the round ends.
-    """
-    settings = state.preemption
-    limit = {t: amount * settings.cycle_limit for t, amount in state.root.max.items()}
-    taken = dict.fromkeys(limit, 0)
-    served = 0
-    tried: set[Allocation] = set()
-    while all(taken[t] < most for t, most in limit.items()):
-        candidates = _candidates(state, tried, settings.cycle_batch)
-        if not candidates:
-            break
-        for ask in candidates:
-            tried.add(ask)
-            group = ask.group
-            if group is None:
-                continue
-            found = placement.find_node(state, ask)
-            if not isinstance(found, placement.NotPlaced) or not found.preemption_may_help:
-                continue
-            group.due.pop(ask, None)
-            if attempt(state, ask, now_ns):
-                served += 1
-                for t, amount in ask.shape.pairs:
-                    if t in taken:
-                        taken[t] += amount
-    return served
-
-
-def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
-    """Up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual (F5)."""
-    found: list[Allocation] = []
-    leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting]
-    for leaf in sorted(leaves, key=_net_share):
-        served = [a for a in leaf.applications.values() if a.state not in UNSERVED and not a.backoff_until_ns]
-        for application in sorted(served, key=application_key):
-            groups = [group for group in application.groups.values() if not group.kept_back]
-            due = [ask for group in groups for ask in group.due if ask not in tried]
-            found.extend(sorted(due, key=lambda ask: ask.order))
-            if len(found) >= most:
-                return found[:most]
-    return found
-
-
-def _net_share(queue: Queue) -> tuple[float, str]:
-    """Largest share of (used - preempting) against what the queue is entitled to; the path makes it total."""
-    share = 0.0
-    for t, denominator in queue.fair_terms:
-        if denominator > 0:
-            share = max(share, (queue.used[t] - queue.preempting[t]) / denominator)
-    return (share, queue.path)
-
-
 def record(
     state: PartitionState,
     kind: str,
@@ -359,7 +384,7 @@ def record(
     if plan is not None:
         adjusted = plan.adjusted or (0,) * len(plan.victims)
         victims = tuple(map(victim_record, plan.victims, adjusted))
-        detail = f"needs {plan.needs}, fence {plan.fence.path}"
+        detail = detail or f"needs {plan.needs}, fence {plan.fence.path}"
     state.effects.append(
         PreemptionDecided(
             now_ns,

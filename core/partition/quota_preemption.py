@@ -6,15 +6,17 @@ Which queue is due is the business of :mod:`core.partition.quota_timers`, who le
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from core.domain.effects import PreemptionDecided
 from core.domain.reasons import Outcome
-from core.partition import preempting, quota_timers
+from core.model.allocations import Allocation
+from core.partition import governing, preempting, quota_timers
 from core.partition.enforcement import QuotaRun
 from core.partition.state import PartitionState
 from core.policies.preemption import quota
-from core.policies.preemption.plan import QuotaPlan
+from core.policies.preemption.plan import QuotaPlan, Refusal
 from core.policies.preemption.quota_shares import Amounts, net
 
 LOOKS_PER_DECISION: Final = 16
@@ -51,9 +53,13 @@ def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     run.at += BATCH
     left = _left(run, run.plan)
     refused = ""
-    if batch and left:
+    if batch and left and governing.shadowed(state, quota.KIND):
+        would_be = quota.confirm(run.queue, run.plan.ceilings, left, batch)
+        _take_down(run, would_be.victims)
+        run.stopped = Refusal(Outcome.SHADOW)
+    elif batch and left:
         refused = _evict(state, run, quota.confirm(run.queue, run.plan.ceilings, left, batch), now_ns)
-    if refused or run.at >= len(run.plan.victims) or not left:
+    if refused or _is_denied(run) or run.at >= len(run.plan.victims) or not left:
         _finish(state, run, run.plan, refused, now_ns)
     return max(1, len(batch))
 
@@ -73,15 +79,27 @@ def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -
     refusal = preempting.judge(state, part)
     if refusal is not None:
         return refusal.detail
-    message = f"preempted because queue {run.queue.path} holds more than its max"
-    preempting.evict(state, part.victims, None, message)
+    most, denial = governing.allowed(state, part.victims, now_ns, run)
+    if denial is not None:
+        run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
+    victims = part.victims[:most]
+    governing.charge(state, victims, "", now_ns, run)
+    preempting.evict(state, victims, None, f"preempted because queue {run.queue.path} holds more than its max")
     if state.recording:
-        state.events.preempted_for_quota(part.victims, run.queue)
-    for victim in part.victims:
+        state.events.preempted_for_quota(victims, run.queue)
+    _take_down(run, victims)
+    return ""
+
+
+def _is_denied(run: QuotaRun) -> bool:
+    return run.stopped is not None and run.stopped.outcome is not Outcome.SHADOW
+
+
+def _take_down(run: QuotaRun, victims: Sequence[Allocation]) -> None:
+    for victim in victims:
         run.records.append(preempting.victim_record(victim, victim.priority))
         for t, amount in victim.shape.pairs:
             run.freed[t] = run.freed.get(t, 0) + amount
-    return ""
 
 
 def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str, now_ns: int) -> None:
@@ -90,11 +108,16 @@ def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str,
     outcome = quota.outcome(plan.target, unmet, run.miss, any_victims=bool(run.records))
     freed = {t: run.freed.get(t, 0) for t in plan.target}
     named = state.types.resources
+    told = "would be told to leave" if run.stopped and run.stopped.outcome is Outcome.SHADOW else "told to leave"
     detail = (
         f"target {dict(named(plan.target))}, freed {dict(named(freed))}, unmet {dict(named(unmet))}, "
-        f"chosen {len(plan.victims)}, told to leave {len(run.records)}"
+        f"chosen {len(plan.victims)}, {told} {len(run.records)}"
     )
-    state.preemptions += bool(run.records)
+    stopped = run.stopped
+    if stopped is not None:
+        outcome = stopped.outcome
+        detail = f"{detail}; {stopped.detail}" if stopped.detail else detail
+    state.preemptions += bool(run.records) and outcome is not Outcome.SHADOW
     state.effects.append(
         PreemptionDecided(
             now_ns,
@@ -113,3 +136,5 @@ def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str,
         state.events.queues.quota_enforced(run.queue, outcome, detail)
     state.enforcement.run = None
     quota_timers.run_ended(state, run.queue, run.changed, run.grew, now_ns)
+    if _is_denied(run):
+        quota_timers.resume(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)

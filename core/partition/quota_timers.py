@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from core.domain.effects import PreemptionDecided
+from core.domain.reasons import Outcome
 from core.domain.settings import QuotaTimer
 from core.model.queues import Queue
 from core.partition.state import PartitionState
+from core.policies.preemption import quota
 from core.policies.preemption.quota_timer import Terms, next_start, over_max
 
 TICK_NS: Final = 10**9
+MOST_POSTPONED: Final = 3
 NO_TERMS: Final = Terms({}, 0)
 
 
@@ -37,7 +41,27 @@ def reconfigured(state: PartitionState, enabled_before: bool, before: Mapping[Qu
             if queue.properties.quota_preemption_timer is QuotaTimer.RESET and enforcement.run.changed is None:
                 enforcement.run.changed = old
             continue
-        _set(state, queue, next_start(queue, old, enforcement.armed.get(queue), now_ns), now_ns)
+        before_ns = enforcement.armed.get(queue)
+        _set(state, queue, next_start(queue, old, before_ns, now_ns), now_ns)
+        _warn_if_put_off(state, queue, before_ns, now_ns)
+
+
+def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None, now_ns: int) -> None:
+    """Say it once when changes put off what *queue* has to give, again and again or for long (K9)."""
+    enforcement = state.enforcement
+    start_ns = enforcement.armed.get(queue)
+    if before_ns is None or start_ns is None or start_ns <= before_ns:
+        return
+    first_ns, times = enforcement.postponed.get(queue, (before_ns, 0))
+    delay_ns = queue.properties.quota_preemption_delay_ns
+    warned = times > MOST_POSTPONED or before_ns - first_ns > 2 * delay_ns
+    enforcement.postponed[queue] = (first_ns, times + 1)
+    if warned or (times + 1 <= MOST_POSTPONED and start_ns - first_ns <= 2 * delay_ns):
+        return
+    later_s = (start_ns - first_ns) / 10**9
+    detail = f"put off {times + 1} times, by {later_s:g} s in all; quota.preemption.timer adjust keeps the first start"
+    outcome = Outcome.TIMER_POSTPONED
+    state.effects.append(PreemptionDecided(now_ns, state.name, quota.KIND, "", "", queue.path, outcome, detail, "", ()))
 
 
 def grew(state: PartitionState, leaf: Queue, now_ns: int) -> None:
@@ -63,6 +87,13 @@ def run_ended(state: PartitionState, queue: Queue, changed: Terms | None, grown:
         _arm_if_over(state, queue, now_ns)
 
 
+def resume(state: PartitionState, queue: Queue, retry_ns: int | None, now_ns: int) -> None:
+    """The governor stopped the run of *queue*: go on when it may be, unless something else makes it due before."""
+    if state.preemption.quota_enabled and queue.managed and queue not in state.enforcement.armed and over_max(queue):
+        at_ns = retry_ns if retry_ns is not None else now_ns + state.preemption.governor.window_ns
+        _set(state, queue, at_ns, now_ns)
+
+
 def _arm_if_over(state: PartitionState, queue: Queue, now_ns: int) -> None:
     delay_ns = queue.properties.quota_preemption_delay_ns
     if delay_ns and queue.managed and queue.parent is not None and over_max(queue):
@@ -76,6 +107,7 @@ def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int)
         state.events.queues.quota_timer_set(queue, enforcement.armed.get(queue), start_ns)
     if start_ns is None:
         enforcement.armed.pop(queue, None)
+        enforcement.postponed.pop(queue, None)
     elif enforcement.armed.get(queue) != start_ns:
         enforcement.armed[queue] = start_ns
         _tick_soon(state, now_ns)

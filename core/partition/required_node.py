@@ -11,11 +11,11 @@ from typing import Final
 from core.domain.reasons import Outcome
 from core.model.allocations import Reservation
 from core.model.nodes import Node
-from core.partition import failing, preempting
+from core.partition import failing, governing, preempting
 from core.partition.state import PartitionState
 from core.partition.waiting import look_again
 from core.policies.preemption import required_node
-from core.policies.preemption.plan import PreemptionPlan
+from core.policies.preemption.plan import PreemptionPlan, Refusal
 
 ATTEMPT_COST: Final = 10
 """Decisions that one such search counts for in a slice's budget."""
@@ -31,19 +31,21 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
         return False
     state.preemption_attempts += 1
     state.required_node_attempts += 1
+    would_be: PreemptionPlan | None = None
     result = required_node.plan(state, ask, node)
     if isinstance(result, PreemptionPlan):
         refusal = preempting.unlawful(state, result)
-        if refusal is None:
+        if refusal is None and not governing.shadowed(state, required_node.KIND):
             preempting.trigger(state, result, now_ns)
             return True
-        result = refusal
+        would_be = result if refusal is None else None
+        result = refusal or Refusal(Outcome.SHADOW)
     failing.note_preemption(ask, result.outcome, now_ns)
     if state.recording and result.outcome is Outcome.NO_VICTIM_REQUIRED_NODE:
         state.events.no_victim_on_required_node(ask)
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
-        preempting.record(state, required_node.KIND, ask, now_ns, result.outcome, result.detail)
+        preempting.record(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
     return False
 
 

@@ -17,12 +17,17 @@ from core.partition.state import PartitionState
 from core.partition.waiting import park_below_limit, park_below_quota, park_without_node
 
 
-def serve(state: PartitionState, now_ns: int) -> int:
-    """Try every reserved ask that may be placed now. Returns how many decisions that counts for."""
+def serve(state: PartitionState, now_ns: int, *, required_only: bool = False) -> int:
+    """Try every reserved ask that may be placed now, or those only that must run where they are reserved.
+
+    Returns how many decisions that counts for.
+    """
     attempts, required = state.preemption_attempts, state.required_node_attempts
     turns = Turns()
-    ready = sorted(state.reserved_ready, key=lambda reservation: turns.of(reservation.ask))
-    state.reserved_ready.clear()
+    ready = [r for r in state.reserved_ready if r.ask.spec.required_node or not required_only]
+    ready.sort(key=lambda reservation: turns.of(reservation.ask))
+    for reservation in ready:
+        del state.reserved_ready[reservation]
     for _, own in groupby(ready, key=lambda reservation: reservation.ask.application):
         reservations = list(own)
         for reservation in reservations:

@@ -21,10 +21,13 @@ from core.model.shapes import ResourceTypes, Shape
 from core.partition.enforcement import Enforcement
 from core.partition.event_log import EventLog
 from core.partition.events import Recorder
+from core.partition.governor_state import GovernorBooks
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
+from core.policies.preemption.entitlement import Numbers
 from core.policies.preemption.index import VictimIndex
+from core.policies.preemption.plan import Refusal
 from core.policies.queue_order import queue_key
 
 if TYPE_CHECKING:
@@ -139,12 +142,18 @@ class PartitionState:
         self.victim_index: Final = VictimIndex()
         self.notices: Final = Notices()
         """What the periodic policy told applications, and its round under way."""
+        self.unentitled: Final[dict[Queue, dict[Shape, tuple[Numbers, Refusal]]]] = {}
+        """By leaf and size, the numbers by which law 4 last refused an ask, and what it said."""
+        self.stuck: Final[dict[Allocation, Allocation]] = {}
+        """Victims that have not left in time, each with the ask that waited for them."""
         self.ignored: Final[dict[Ignored, int]] = {}
         """How many request entries had no effect, by cause."""
         self.unreported: Final[list[tuple[Ignored, str]]] = []
         """Those of the command under way, each with the ID it named."""
         self.enforcement: Final = Enforcement()
         """Lowered maxima that are enforced by preemption, now or later."""
+        self.governor: Final = GovernorBooks()
+        """What preemption took lately, which bounds what it may take next."""
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0
@@ -161,6 +170,10 @@ class PartitionState:
         """Whether asks may preempt for their guarantees: not beside the periodic policy, unless so configured (H)."""
         periodic = self.notices.settings is not None and not self.notices.settings.observe_only
         return self.preemption.enabled and (self.preemption.coexist or not periodic)
+
+    @property
+    def victim_order(self) -> str:
+        return self.preemption.cost
 
     def next_number(self) -> int:
         """A number larger than all before: breaks ties by arrival."""

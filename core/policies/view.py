@@ -32,3 +32,8 @@ class PartitionView(Protocol):
     def guarantee_mode(self) -> GuaranteeMode:
         """How law 4 is read: ``reach`` or ``strict`` (preemption.md A)."""
         ...
+
+    @property
+    def victim_order(self) -> str:
+        """Name of the order of victims (:data:`core.policies.preemption.registry.COSTS`)."""
+        ...

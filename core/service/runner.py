@@ -381,8 +381,10 @@ class PartitionRunner:
         self._logger.debug("request entry ignored", rm_id=self._engine.rm_id, item=item, cause=str(cause))
 
     def _log_preemption(self, decided: PreemptionDecided) -> None:
-        tell = decided.outcome is Outcome.TRIGGERED or (
-            decided.kind == "quota" and decided.outcome is not Outcome.NOTHING_TO_DO
+        tell = (
+            decided.outcome in (Outcome.TRIGGERED, Outcome.SHADOW, Outcome.VICTIM_STUCK)
+            or decided.kind == "governor"
+            or (decided.kind == "quota" and decided.outcome is not Outcome.NOTHING_TO_DO)
         )
         log = self._logger.info if tell else self._logger.debug
         log(

@@ -9,6 +9,7 @@ Input lines are a directive, names and ``option=value`` pairs; amounts are base 
 starts with ``+`` belongs to the same request as the line before.
 
     partition NAME nodesort=binpacking weights={..} guaranteemode=strict preemption=off quota=on limit=0.5 batch=2
+                   governor="{..}" victim="{..}" policies="[..]" cost=NAME        flow style YAML
     queue PATH guaranteed={..} max={..} parent maxapplications=N PROPERTY=VALUE
     limit PATH users=U,* groups=G,* max={..} apps=N                   one entry of the queue's limits
     yaml TEXT                         the whole configuration, in one line of flow style
@@ -45,6 +46,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+import yaml
 
 from core.config.problems import ConfigError
 from core.domain.application_states import AppEvent
@@ -261,6 +264,11 @@ class Configuration:
             preemption["quotapreemptionenabled"] = options["quota"] == "on"
         if "guaranteemode" in options:
             preemption["guaranteemode"] = options["guaranteemode"]
+        for name in ("governor", "victim", "policies"):
+            if name in options:
+                preemption[name] = yaml.safe_load(options[name])
+        if "cost" in options:
+            preemption["cost"] = options["cost"]
         cycle = {name: json.loads(options[name]) for name in ("limit", "batch", "interval_ms") if name in options}
         if cycle:
             preemption["cycle"] = cycle
@@ -685,6 +693,12 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             return _event(effect)
         case PreemptionDecided(kind="quota", queue=queue, outcome=outcome, detail=detail):
             return f"enforce {queue} {outcome}: {detail}"
+        case PreemptionDecided(
+            kind="governor", application_id=application, queue=queue, outcome=outcome, detail=detail
+        ):
+            return f"pause {queue or application or 'all'} {outcome}: {detail}"
+        case PreemptionDecided(outcome=Outcome.SHADOW | Outcome.VICTIM_STUCK as outcome, key=key, victims=victims):
+            return f"refuse {key} {outcome} {','.join(victim.key for victim in victims)}"
         case PreemptionDecided(outcome=Outcome.TRIGGERED, key=key, node_id=node_id):
             return f"reserve {node_id} for={key}"
         case PreemptionDecided(key=key, outcome=outcome):

@@ -17,6 +17,9 @@ search          the node, by the solution key
 predicates      what the shim says about it
 =============== ===============================================================================================
 
+:mod:`.governor` bounds what many plans may take together, :mod:`.round` and :mod:`.registry` run the policies of the
+periodic cycle, :mod:`.cost` holds other orders of victims.
+
 Room on a node that an ask must run on (C) is :mod:`.required_node`. A lowered max (D) is enforced by :mod:`.quota`,
 which asks :mod:`.quota_shares` what each leaf has to bear and :mod:`.quota_victims` who goes; :mod:`.quota_timer` says
 when.

@@ -7,15 +7,17 @@ somebody asks: mostly the first few decide.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
 
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Shape
+from core.policies.preemption.cost import Pricing
 from core.policies.preemption.index import CLASSES, Ranked, RankedLeaf, VictimIndex, reluctance
 from core.policies.preemption.order import Candidate
+from core.policies.preemption.plan import NOBODY_SPARED, Spared
 from core.policies.preemption.terms import LeafTerms, Terms
 
 
@@ -44,11 +46,14 @@ class Ranking:
 class Candidates:
     """The candidates for one ask, and how many each filter kept back as far as anybody looked."""
 
-    def __init__(self, ask: Allocation, fence: Queue, terms: Terms, index: VictimIndex) -> None:
+    def __init__(
+        self, ask: Allocation, fence: Queue, terms: Terms, index: VictimIndex, spared: Spared = NOBODY_SPARED
+    ) -> None:
         self._ask = ask
         self._fence = fence
         self._terms = terms
         self._own_application = ask.application.application_id
+        self._spared = spared
         self._leaves: list[tuple[LeafTerms, RankedLeaf]] = []
         self._leaf_terms: dict[Queue, LeafTerms] = {}
         self.dropped: Counter[str] = Counter()
@@ -57,8 +62,24 @@ class Candidates:
             if leaf is not ask.queue:
                 self._consider(leaf, index)
         self.by_class = tuple(Ranking(self._merged(c)) for c in CLASSES)
+        self._prices: Mapping[Allocation, int] | None = None
+
+    def price(self, pricing: Pricing, now_ns: int) -> None:
+        """Have the cheapest go first within each class. To be called before anybody looks."""
+        everybody = [
+            a for leaf, _ in self._leaves for app in leaf.leaf.applications.values() for a in app.allocations.values()
+        ]
+        self._prices = pricing(everybody, self._ask, now_ns)
+        self.by_class = tuple(Ranking(self._priced(c)) for c in CLASSES)
+
+    def adjusted(self, victim: Allocation) -> int:
+        """The priority of *victim*, a candidate, as it appears at the fence."""
+        return self._leaf_terms[victim.queue].adjusted.of(victim.priority)
 
     def _consider(self, leaf: Queue, index: VictimIndex) -> None:
+        if leaf.path in self._spared.queues:
+            self.dropped["governor"] += _allocations_of(leaf)
+            return
         leaf_terms = self._terms.of(leaf)
         if isinstance(leaf_terms, str):
             self.dropped[leaf_terms] += _allocations_of(leaf)
@@ -86,8 +107,8 @@ class Candidates:
             c = reluctance(allocation)
             if c > level or (leaf_terms.highest is not None and allocation.priority > leaf_terms.highest):
                 continue
-            adjusted = leaf_terms.adjusted.of(allocation.priority)
-            candidate = self._candidate(leaf_terms, allocation, adjusted, uncounted)
+            order = leaf_terms.adjusted.of(allocation.priority) if self._prices is None else self._prices[allocation]
+            candidate = self._candidate(leaf_terms, allocation, order, uncounted)
             if candidate is not None:
                 pool[c].append(candidate)
         for part in pool:
@@ -135,6 +156,22 @@ class Candidates:
             self.found += len(equals)
             yield from equals
 
+    def _priced(self, c: int) -> Iterator[Candidate]:
+        """The candidates of class *c* of all leaves, the cheapest first."""
+        assert self._prices is not None, "priced before anybody looks"
+        found: list[Candidate] = []
+        for leaf_terms, ranked in self._leaves:
+            entries = ranked.by_priority[c]
+            if leaf_terms.highest is not None:
+                entries = self._below(entries, leaf_terms.highest)
+            for entry in entries:
+                candidate = self._candidate(leaf_terms, entry[3], self._prices[entry[3]], self.dropped)
+                if candidate is not None:
+                    found.append(candidate)
+        found.sort(key=lambda candidate: candidate[:4])
+        self.found += len(found)
+        yield from found
+
     def _below(self, entries: list[Ranked], highest: int) -> list[Ranked]:
         """Those up to the priority *highest*; law 6 protects the others."""
         admitted = [entry for entry in entries if entry[0] <= highest]
@@ -142,7 +179,7 @@ class Candidates:
         return admitted
 
     def _candidate(
-        self, leaf_terms: LeafTerms, allocation: Allocation, adjusted: int, dropped: Counter[str]
+        self, leaf_terms: LeafTerms, allocation: Allocation, order: int, dropped: Counter[str]
     ) -> Candidate | None:
         """*allocation* as a candidate; ``None``, and counted in *dropped*, if a filter keeps it back."""
         kind = leaf_terms.kinds.get(allocation.shape)
@@ -159,8 +196,11 @@ class Candidates:
         if application.application_id == self._own_application:
             dropped["law 3"] += 1
             return None
+        if application.application_id in self._spared.applications:
+            dropped["governor"] += 1
+            return None
         return (
-            adjusted, -allocation.created_ns, application.preempted_count, allocation.key, allocation, kind,
+            order, -allocation.created_ns, application.preempted_count, allocation.key, allocation, kind,
         )  # fmt: skip
 
 

@@ -21,6 +21,24 @@ class Entitlement:
     """``D_ent``, > 0: the guarantee is already spent, so victims inside ``E_t`` must make room for the ask."""
 
 
+UNENTITLED = frozenset({Outcome.NO_GUARANTEE, Outcome.ASK_EXCEEDS_GUARANTEE, Outcome.NOT_UNDER_GUARANTEE})
+"""What :func:`entitlement` refuses with."""
+
+Numbers = tuple[GuaranteeMode | int | None, ...]
+
+
+def numbers(ask: Allocation, mode: GuaranteeMode) -> Numbers:
+    """All that :func:`entitlement` depends on for an ask of this size in this leaf: same numbers, same answer."""
+    found: list[GuaranteeMode | int | None] = [mode]
+    for queue in ask.queue.lineage():
+        if queue.guaranteed:
+            for t, _ in ask.shape.pairs:
+                found += (queue.guaranteed.get(t), projected(queue, t))
+        else:
+            found.append(None)
+    return tuple(found)
+
+
 def entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entitlement | Refusal:
     """What the guarantees on the ask's path say about it; *names* are the type names, for the refusal."""
     lineage = ask.queue.lineage()

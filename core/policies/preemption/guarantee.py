@@ -16,8 +16,9 @@ from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.fences import fence_root
 from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.needs import Needs
-from core.policies.preemption.plan import PreemptionPlan, PreemptionPredicate, Refusal
+from core.policies.preemption.plan import NOBODY_SPARED, PreemptionPlan, PreemptionPredicate, Refusal, Spared
 from core.policies.preemption.predicates import Approval
+from core.policies.preemption.registry import COSTS
 from core.policies.preemption.search import Search
 from core.policies.preemption.terms import Terms
 from core.policies.view import PartitionView
@@ -31,6 +32,7 @@ def plan(
     *,
     predicate: PreemptionPredicate | None = None,
     index: VictimIndex | None = None,
+    spared: Spared = NOBODY_SPARED,
     now_ns: int,
 ) -> PreemptionPlan | Refusal:
     """Victims for *ask* and the node to reserve, or why nobody goes. Changes nothing in *view*.
@@ -48,7 +50,10 @@ def plan(
         return Refusal(Outcome.FENCED_AT_LEAF, f"no victim outside {fence.path} may help")
     needs = Needs(ask, fence, entitled)
     terms = Terms(ask, fence, entitled, needs)
-    candidates = Candidates(ask, fence, terms, index or VictimIndex())
+    pricing = COSTS[view.victim_order]
+    candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared)
+    if pricing is not None:
+        candidates.price(pricing, now_ns)
     search = Search(view, ask, needs, terms, candidates, now_ns)
     extended = False
     if predicate is None:
@@ -69,7 +74,7 @@ def plan(
         fence=fence,
         cancelled=search.cancelled(solution.node),
         needs=needs.described(solution.node, names),
-        adjusted=tuple(victim[0] for victim in solution.victims),
+        adjusted=tuple(candidates.adjusted(victim[4]) for victim in solution.victims),
         extended=extended,
     )
 

@@ -84,9 +84,10 @@ def in_the_way(node: Node, ask: Allocation, now_ns: int) -> tuple[Reservation, .
     """Reservations to cancel so that *ask* can have *node*; ``None``: the node may not be used (B.6).
 
     A stranger's reservation gives way only to a more important ask, after an hour, and never if the holder must run
-    here or has itself preempted for the room. All of them give way, or none.
+    here or has itself preempted for the room. All of them give way, or none. Nor may a node be used whose victims the
+    ask has waited for in vain (K14).
     """
-    if not node.schedulable:
+    if not node.schedulable or (ask.stuck and node.node_id in ask.stuck.values()):
         return None
     capacity = node.capacity
     for t, amount in ask.shape.pairs:

@@ -13,7 +13,8 @@ from core.policies.preemption.index import reluctance
 from core.policies.preemption.terms import Kind
 
 Candidate = tuple[int, int, int, str, Allocation, Kind]
-"""(adjusted priority at the fence, -created, earlier preemptions of the application, key, allocation, kind)."""
+"""(adjusted priority at the fence, or the price if victims have one, -created, earlier preemptions of
+the application, key, allocation, kind)."""
 
 SolutionKey = tuple[bool, bool, int, int, int, int, str]
 """(any opted out, any originator, victims, highest adjusted priority, -created of the oldest, -depth of the shallowest

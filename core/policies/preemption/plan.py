@@ -40,10 +40,25 @@ class PreemptionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Nobody goes. *detail* holds the numbers behind the outcome, ready to be shown."""
+    """Nobody goes. *detail* holds the numbers behind the outcome, ready to be shown.
+
+    *retry_ns*: there is no use in trying again before then; ``None``: as usual.
+    """
 
     outcome: Outcome
     detail: str = ""
+    retry_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """Who is not to lose anything just now although the laws would allow it: leaves by path, applications by ID."""
+
+    queues: frozenset[str] = frozenset()
+    applications: frozenset[str] = frozenset()
+
+
+NOBODY_SPARED = Spared()
 
 
 @dataclass(frozen=True, slots=True)

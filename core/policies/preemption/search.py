@@ -189,6 +189,8 @@ class Search:
     def _unusable(self, node: Node) -> str:
         if not node.schedulable:
             return "not schedulable"
+        if node.node_id in self._ask.stuck.values():
+            return "victims stuck"
         return "reserved" if node.could_hold(self._ask.shape.pairs) else "too small"
 
     def _with_room(self) -> list[Solution]:

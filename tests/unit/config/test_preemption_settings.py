@@ -6,7 +6,7 @@ import pytest
 
 from core.config.loader import load
 from core.config.model import POLICIES, PreemptionConfig
-from core.domain.settings import GuaranteeMode
+from core.domain.settings import Budget, GovernorSettings, GuaranteeMode
 from tests.unit.config.reading import errors, only
 
 
@@ -54,7 +54,27 @@ def test_everything_set() -> None:
         cycle_interval_ns=250 * 10**6,
         cycle_limit=0.5,
         cycle_batch=3,
-        governor={},
+        governor=GovernorSettings(),
+    )
+
+
+def test_governor_and_victims() -> None:
+    """Every bound reaches its field; what is not given keeps its default."""
+    written = (
+        "{victim: {timeout: 90s}, governor: {window_ms: 60000, cluster: {victims: 9}, queue: {lost: {vcore: 2, f: 3}},"
+        " application: {victims: 0}, cooldown_ms: 5000, loop: {window_ms: 0, returns: 1}, shadow: [quota, guarantee]}}"
+    )
+    found = read(written)
+    assert found.victim_timeout_ns == 90 * 10**9
+    assert found.governor == GovernorSettings(
+        window_ns=60 * 10**9,
+        cluster=Budget(9),
+        queue=Budget(50_000, {"vcore": 2000, "f": 3}),
+        application=Budget(0),
+        cooldown_ns=5 * 10**9,
+        loop_window_ns=0,
+        loop_returns=1,
+        shadow=frozenset({"quota", "guarantee"}),
     )
 
 
@@ -83,6 +103,14 @@ def test_monitor_has_all_its_parameters() -> None:
         ("{cycle: {limit: -0.1}}", "cycle.limit"),
         ("{cycle: {speed: 1}}", "cycle.speed"),
         ("{governor: {budget: 1}}", "governor.budget"),
+        ("{governor: {window_ms: 0}}", "governor.window_ms"),
+        ("{governor: {queue: {victims: -1}}}", "governor.queue.victims"),
+        ("{governor: {application: {share: 1}}}", "governor.application.share"),
+        ("{governor: {cluster: {lost: {vcore: lots}}}}", "governor.cluster.lost.vcore"),
+        ("{governor: {shadow: [guarantee, storm]}}", "governor.shadow[1]"),
+        ("{governor: {loop: {returns: never}}}", "governor.loop.returns"),
+        ("{victim: {timeout: soon}}", "victim.timeout"),
+        ("{victim: {timeout: 0s}}", "victim.timeout"),
         ("{monitor: {interval_ms: 0}}", "monitor.interval_ms"),
         ("{monitor: {max_wait_ms: -1}}", "monitor.max_wait_ms"),
         ("{monitor: {dead_zone: -0.1}}", "monitor.dead_zone"),

@@ -8,7 +8,6 @@ import json
 import pytest
 
 from core.config.loader import DEFAULT_CONFIGURATION, checksum, load
-from core.config.not_enforced import NOT_ENFORCED
 from core.domain.settings import NodeSortPolicy
 from tests.unit.config.reading import errors, find, load_root, only, partition_text, queue, root
 
@@ -191,22 +190,3 @@ def test_configuration_is_immutable() -> None:
     for mapping in (leaf.max, leaf.properties, leaf.effective_raw, only(configuration).node_sort.weights):
         with pytest.raises(TypeError):
             mapping["x"] = 1  # type: ignore[index]
-
-
-def test_keys_not_enforced_yet_are_said_once_each() -> None:
-    """One warning per key that does nothing yet, with the number of its places."""
-    partitions = [{"name": name, "queues": [root()], "preemption": {"governor": {}}} for name in ("a", "b", "c")]
-    (message,) = [str(problem) for problem in load(json.dumps({"partitions": partitions})).warnings]
-    assert "accepted but not enforced yet" in message
-    assert "2 more places" in message
-
-
-def test_every_key_not_enforced_can_be_met() -> None:
-    """The table holds no row that nothing leads to."""
-    text = partition_text(
-        root(queue("a")),
-        preemption={"governor": {}},
-    )
-    found = " ".join(str(problem) for problem in load(text).warnings)
-    for what in NOT_ENFORCED.values():
-        assert what in found

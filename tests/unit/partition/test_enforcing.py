@@ -7,6 +7,7 @@ import pytest
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.nodes import Node
+from core.partition import rounds
 from core.partition.state import PartitionState
 from core.policies.preemption import quota, required_node
 from core.policies.preemption.plan import PreemptionPlan, QuotaPlan
@@ -69,11 +70,12 @@ def test_a_guarantee_that_appears_meanwhile_is_kept(stage: Stage) -> None:
     assert "enforce root.q PARTIAL: target {'f': 50}, freed {'f': 20}, unmet {'f': 30}" in answers[-1]
 
 
-def test_nobody_preempts_for_a_guarantee_while_a_max_is_enforced(stage: Stage) -> None:
+def test_nobody_preempts_for_a_guarantee_while_a_max_is_enforced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """H: the ask waits for the end of the run, and then takes what is left to take."""
     stage.play(["ask k queue=root.a f=20 other=yes created=-100s"])
     begin(stage)
     assert state_of(stage).preemption_attempts == 1, "the run itself"
+    monkeypatch.setattr(rounds, "ENFORCEMENT_BUDGET", 0)
     assert stage.engine.preempt(10**9) == []
     answers = stage.play(["cycle", "cycle at=2s"])
     assert told(answers)[:5] == ["k0", "k1", "k2", "k3", "k4"]

@@ -28,6 +28,7 @@ class World:
         for name in types:
             self.types.index(name)
         self.guarantee_mode = mode
+        self.victim_order = "default"
         self.queues: dict[str, Queue] = {}
         self.nodes: dict[str, Node] = {}
         self.allocations: dict[str, Allocation] = {}

@@ -1,0 +1,51 @@
+"""The bounds against storms of preemption, as they are written (preemption.md 0.2, ``preemption.governor``)."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from core.config.fields import Field
+from core.config.model import POLICIES
+from core.config.quantities import parse_quantity
+from core.config.yaml_reader import shortened
+from core.domain.settings import Budget, GovernorSettings
+
+MS_NS: Final = 10**6
+
+
+def read_governor(at: Field) -> GovernorSettings:
+    """The settings at *at*, each at its default where it is not given."""
+    keys = at.mapping(("window_ms", "cluster", "queue", "application", "cooldown_ms", "loop", "shadow"))
+    loop = keys["loop"].mapping(("window_ms", "returns"))
+    defaults = GovernorSettings()
+    return GovernorSettings(
+        window_ns=keys["window_ms"].unsigned(defaults.window_ns // MS_NS, least=1) * MS_NS,
+        cluster=_budget(keys["cluster"], defaults.cluster),
+        queue=_budget(keys["queue"], defaults.queue),
+        application=_budget(keys["application"], defaults.application),
+        cooldown_ns=keys["cooldown_ms"].unsigned(defaults.cooldown_ns // MS_NS) * MS_NS,
+        loop_window_ns=loop["window_ms"].unsigned(defaults.loop_window_ns // MS_NS) * MS_NS,
+        loop_returns=loop["returns"].unsigned(defaults.loop_returns),
+        shadow=_kinds(keys["shadow"]),
+    )
+
+
+def _budget(at: Field, default: Budget) -> Budget:
+    keys = at.mapping(("victims", "lost"))
+    lost: dict[str, int] = {}
+    for name, (text, found) in keys["lost"].text_map().items():
+        try:
+            lost[name] = parse_quantity(name, text)
+        except ValueError as error:
+            found.error(f"{name or 'resource'}: {error}", "an amount times seconds, written as an amount")
+    return Budget(keys["victims"].unsigned(default.victims), MappingProxyType(lost))
+
+
+def _kinds(at: Field) -> frozenset[str]:
+    kinds: set[str] = set()
+    for name, found in at.texts():
+        if name not in POLICIES:
+            found.error(f"preemption policy {shortened(name)} is not known", f"one of {', '.join(POLICIES)}")
+        kinds.add(name)
+    return frozenset(kinds)

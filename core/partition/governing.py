@@ -1,0 +1,189 @@
+"""The governor at work: plans that the laws allow are held against the budgets, the pauses and the loops (K13).
+
+Guarantee-driven and periodic preemption and lowered maxima ask here before anybody is told to leave, and report here
+what they took. Preemption on required nodes does neither: the system cannot work without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from core.domain.effects import PreemptionDecided
+from core.domain.settings import Budget
+from core.model.allocations import Allocation
+from core.partition.state import PartitionState
+from core.policies.preemption.governor import (
+    CLUSTER,
+    SECOND_NS,
+    Allowance,
+    Denial,
+    Limits,
+    Loss,
+    judge,
+)
+from core.policies.preemption.plan import PreemptionPlan, Refusal, Spared
+
+KIND: Final = "governor"
+MOST_DETOURS: Final = 4
+"""How often one attempt looks for other victims after those of a queue or application were denied."""
+
+
+def shadowed(state: PartitionState, kind: str) -> bool:
+    """Whether preemption of *kind* only watches: its plans are recorded and nobody leaves."""
+    return kind in state.preemption.governor.shadow
+
+
+def govern(
+    state: PartitionState,
+    plan: PreemptionPlan,
+    now_ns: int,
+    without: Callable[[Spared], PreemptionPlan | Refusal] | None = None,
+) -> PreemptionPlan | Refusal:
+    """*plan* if it may be applied now. Else, by *without*, the next one that leaves alone what is to be spared.
+
+    If there is none: why the first one may not be applied, and when to try again.
+    """
+    denied = deny(state, plan.victims, plan.ask.queue.path, now_ns)
+    if denied is None:
+        return plan
+    refusal = Refusal(denied.outcome, denied.detail, retry_ns=denied.retry_ns if denied.scope == CLUSTER else None)
+    spared = Spared()
+    for _ in range(MOST_DETOURS if without is not None else 0):
+        if denied.scope == CLUSTER:
+            break
+        spared = _sparing(spared, denied)
+        assert without is not None
+        detour = without(spared)
+        if not isinstance(detour, PreemptionPlan):
+            break
+        again = deny(state, detour.victims, detour.ask.queue.path, now_ns)
+        if again is None:
+            return detour
+        denied = again
+    return refusal
+
+
+def _sparing(spared: Spared, denied: Denial) -> Spared:
+    if denied.scope.kind == "queue":
+        return replace(spared, queues=spared.queues | {denied.scope.name})
+    return replace(spared, applications=spared.applications | {denied.scope.name})
+
+
+def deny(
+    state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
+) -> Denial | None:
+    """Why *victims* may not leave now for queue *preemptor* (empty: for nobody); said aloud once a pause."""
+    books, limits = state.governor, _limits(state)
+    books.forget(limits, now_ns)
+    if preemptor:
+        for queue in dict.fromkeys(victim.queue.path for victim in victims):
+            books.forget_turns(limits, preemptor, queue, now_ns)
+    denial = judge(limits, books, losses(victims, now_ns), preemptor, now_ns, decision)
+    if denial is not None:
+        books.denied += 1
+        _say(state, denial, now_ns)
+    return denial
+
+
+def allowed(
+    state: PartitionState, victims: Sequence[Allocation], now_ns: int, decision: object
+) -> tuple[int, Denial | None]:
+    """How many of *victims*, from the first on, may leave now for nobody in particular; what keeps back the rest."""
+    denial = deny(state, victims, "", now_ns, decision)
+    if denial is None:
+        return len(victims), None
+    limits, costs = _limits(state), losses(victims, now_ns)
+    most = 0
+    for step in (1 << bit for bit in reversed(range(len(victims).bit_length()))):
+        if (
+            most + step <= len(victims)
+            and judge(limits, state.governor, costs[: most + step], "", now_ns, decision) is None
+        ):
+            most += step
+    return most, denial
+
+
+def charge(
+    state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
+) -> None:
+    """*victims* are told to leave: put down what that costs. Before their books are changed."""
+    books, limits = state.governor, _limits(state)
+    books.forget(limits, now_ns)
+    books.charge(limits, losses(victims, now_ns), preemptor, now_ns, decision)
+
+
+def losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
+    """What each of *victims* costs: size times age. An originator takes its whole application with it (K7)."""
+    found: list[Loss] = []
+    wasted: set[str] = set()
+    """Applications whose loss is counted in full with their originator."""
+    for victim in sorted(victims, key=lambda victim: not victim.spec.originator):
+        application = victim.application
+        name = application.application_id
+        gone: Sequence[Allocation] = () if name in wasted else (victim,)
+        if victim.spec.originator and gone:
+            wasted.add(name)
+            gone = [allocation for allocation in application.allocations.values() if not allocation.preempted]
+        lost: dict[int, int] = {}
+        for allocation in gone:
+            seconds = max(0, now_ns - allocation.bound_ns) // SECOND_NS
+            if seconds and not allocation.spec.placeholder:
+                for t, amount in allocation.shape.pairs:
+                    lost[t] = lost.get(t, 0) + amount * seconds
+        found.append(Loss(victim.queue.path, name, tuple(lost.items())))
+    return found
+
+
+def _say(state: PartitionState, denial: Denial, now_ns: int) -> None:
+    """Preemption pauses in a scope from now on: one event for each pause."""
+    paused = state.governor.paused
+    if paused.get(denial.scope, now_ns) > now_ns:
+        return
+    for scope in [scope for scope, until_ns in paused.items() if until_ns <= now_ns]:
+        del paused[scope]
+    until_ns = denial.retry_ns if denial.retry_ns is not None else now_ns + state.preemption.governor.window_ns
+    paused[denial.scope] = until_ns
+    kind, name = denial.scope
+    detail = f"{denial.detail}; preemption pauses for {(until_ns - now_ns) / SECOND_NS:g} s"
+    state.effects.append(
+        PreemptionDecided(
+            now_ns,
+            state.name,
+            KIND,
+            "",
+            name if kind == "application" else "",
+            name if kind == "queue" else "",
+            denial.outcome,
+            detail,
+            "",
+            (),
+        )
+    )
+
+
+def _limits(state: PartitionState) -> Limits:
+    """The settings in force by type index, worked out anew when they change."""
+    settings = state.preemption.governor
+    known = state.governor.limits
+    if known is not None and known[0] is settings:
+        return known[1]
+
+    def by_index(budget: Budget) -> Allowance:
+        return Allowance(budget.victims, {state.types.index(name): amount for name, amount in budget.lost.items()})
+
+    limits = Limits(
+        settings.window_ns,
+        {
+            "cluster": by_index(settings.cluster),
+            "queue": by_index(settings.queue),
+            "application": by_index(settings.application),
+        },
+        settings.cooldown_ns,
+        settings.loop_window_ns,
+        settings.loop_returns,
+        state.types.names,
+    )
+    state.governor.limits = (settings, limits)
+    return limits

@@ -1,0 +1,113 @@
+"""What preemption took lately: the books that the governor judges by. One belongs to one partition."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from core.domain.settings import GovernorSettings
+from core.policies.preemption.governor import Limits, Loss, Scope, Taken, Turn, scopes_of
+
+
+class GovernorBooks:
+    """Victims of the window with running totals by scope. Everything is forgotten as the windows move on.
+
+    Queues and applications are known by name: whoever comes back under the same name comes back to its budget.
+    """
+
+    def __init__(self) -> None:
+        self.taken: deque[Taken] = deque()
+        self._victims: dict[Scope, int] = {}
+        self._lost: dict[Scope, dict[int, int]] = {}
+        self._preempted: dict[str, tuple[int, object]] = {}
+        """By queue, the longest ago first."""
+        self._turns: dict[tuple[str, str], deque[Turn]] = {}
+        """By pair of queues, that with the longest silence first."""
+        self.paused: dict[Scope, int] = {}
+        """Where preemption was said to pause, and until when."""
+        self.limits: tuple[GovernorSettings, Limits] | None = None
+        """The settings last judged by, and what they amount to."""
+        self.denied = 0
+        """How many plans were denied so far."""
+
+    def victims(self, scope: Scope) -> int:
+        return self._victims.get(scope, 0)
+
+    def lost(self, scope: Scope, t: int) -> int:
+        return self._lost.get(scope, {}).get(t, 0)
+
+    def preempted(self, queue: str) -> tuple[int, object] | None:
+        return self._preempted.get(queue)
+
+    def turns(self, one: str, other: str) -> Sequence[Turn]:
+        return self._turns.get(_pair(one, other), ())
+
+    def charge(
+        self, limits: Limits, losses: Iterable[Loss], preemptor: str, now_ns: int, decision: object = None
+    ) -> None:
+        """*losses* were taken for queue *preemptor* (empty: for nobody) by *decision*."""
+        queues: dict[str, None] = {}
+        for loss in losses:
+            self.taken.append(Taken(now_ns, loss))
+            queues[loss.queue] = None
+            for scope in scopes_of(loss):
+                self._victims[scope] = self._victims.get(scope, 0) + 1
+                if loss.lost:
+                    amounts = self._lost.setdefault(scope, {})
+                    for t, amount in loss.lost:
+                        amounts[t] = amounts.get(t, 0) + amount
+        for queue in queues:
+            if limits.cooldown_ns:
+                self._preempted.pop(queue, None)
+                self._preempted[queue] = (now_ns, decision)
+            if preemptor and limits.loop_window_ns:
+                self._turn(preemptor, queue, now_ns)
+
+    def _turn(self, preemptor: str, queue: str, now_ns: int) -> None:
+        pair = _pair(preemptor, queue)
+        turns = self._turns.pop(pair, None) or deque()
+        self._turns[pair] = turns
+        if turns and turns[-1].preemptor == preemptor:
+            turns.pop()
+        turns.append(Turn(now_ns, preemptor))
+
+    def forget(self, limits: Limits, now_ns: int) -> None:
+        """Drop what no window holds any more."""
+        while self.taken and self.taken[0].at_ns + limits.window_ns <= now_ns:
+            self._uncount(self.taken.popleft().loss)
+        while self._preempted:
+            queue, (at_ns, _) = next(iter(self._preempted.items()))
+            if at_ns + limits.cooldown_ns > now_ns:
+                break
+            del self._preempted[queue]
+        while self._turns:
+            pair, turns = next(iter(self._turns.items()))
+            if turns[-1].last_ns + limits.loop_window_ns > now_ns:
+                break
+            del self._turns[pair]
+
+    def forget_turns(self, limits: Limits, one: str, other: str, now_ns: int) -> None:
+        """Drop the turns of two queues that the loop window holds no more."""
+        pair = _pair(one, other)
+        turns = self._turns.get(pair)
+        if turns is None:
+            return
+        while turns and turns[0].last_ns + limits.loop_window_ns <= now_ns:
+            turns.popleft()
+        if not turns:
+            del self._turns[pair]
+
+    def _uncount(self, loss: Loss) -> None:
+        for scope in scopes_of(loss):
+            left = self._victims[scope] - 1
+            if not left:
+                del self._victims[scope]
+                self._lost.pop(scope, None)
+                continue
+            self._victims[scope] = left
+            for t, amount in loss.lost:
+                self._lost[scope][t] -= amount
+
+
+def _pair(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one < other else (other, one)

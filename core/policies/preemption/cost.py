@@ -1,0 +1,66 @@
+"""What a victim costs: other orders than priority and age (preemption.md F11).
+
+Only the order among the equally reluctant changes: tasks that opted out and originators still go last (law 1), and no
+law is weakened. A cost function gives a number, a comparator says which of two goes first; both become prices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cmp_to_key
+from typing import Final
+
+from core.model.allocations import Allocation
+
+Pricing = Callable[[Sequence[Allocation], Allocation, int], Mapping[Allocation, int]]
+"""(candidates, ask, now in ns) -> the price of each; the cheapest goes first, of equals the youngest."""
+
+Cost = Callable[[Allocation, Allocation, int], int]
+"""(candidate, ask, now in ns) -> its price."""
+
+Comparator = Callable[[Allocation, Allocation, Allocation], int]
+"""(one, other, ask) -> below 0: *one* goes first; 0: they are equals."""
+
+SECOND_NS: Final = 10**9
+
+
+def by_cost(cost: Cost) -> Pricing:
+    """Prices by a cost function."""
+
+    def prices(candidates: Sequence[Allocation], ask: Allocation, now_ns: int) -> Mapping[Allocation, int]:
+        return {candidate: cost(candidate, ask, now_ns) for candidate in candidates}
+
+    return prices
+
+
+def by_comparison(compare: Comparator) -> Pricing:
+    """Prices by a comparator: the rank of each candidate, the same for equals."""
+
+    def prices(candidates: Sequence[Allocation], ask: Allocation, _: int) -> Mapping[Allocation, int]:
+        def order(one: Allocation, other: Allocation) -> int:
+            return compare(one, other, ask)
+
+        found: dict[Allocation, int] = {}
+        rank, before = 0, None
+        for candidate in sorted(sorted(candidates, key=lambda c: c.key), key=cmp_to_key(order)):
+            if before is not None and compare(before, candidate, ask):
+                rank += 1
+            found[candidate] = rank
+            before = candidate
+        return found
+
+    return prices
+
+
+def work_lost(victim: Allocation, ask: Allocation, now_ns: int) -> int:
+    """How many thousandths of *ask* *victim* has run for how many seconds; an originator, with its application (K7)."""
+    demand = dict(ask.shape.pairs)
+    lost = 0
+    for allocation in victim.application.allocations.values() if victim.spec.originator else (victim,):
+        seconds = max(0, now_ns - allocation.bound_ns) // SECOND_NS
+        parts = (amount * 1000 // demand[t] for t, amount in allocation.shape.pairs if t in demand)
+        lost += max(parts, default=0) * seconds
+    return lost
+
+
+lost_work: Final = by_cost(work_lost)

@@ -1,0 +1,132 @@
+"""The preemption cycle: policies in the order of the configuration, one registry, and other orders of victims (F)."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.config.loader import load
+from core.config.problems import ConfigError
+from core.domain.reasons import Outcome
+from core.model.allocations import Allocation
+from core.partition.state import PartitionState
+from core.policies.preemption import registry
+from core.policies.preemption.cost import by_comparison, by_cost
+from core.policies.preemption.round import Round
+from tests.scenarios.language import Stage
+
+J_B27 = [
+    "queue root.v",
+    "queue root.a guaranteed={f=6}",
+    "node n1 f=12",
+    "run v1 queue=root.v node=n1 f=6 created=2s",
+    "run v2 queue=root.v node=n1 f=6 created=3s",
+    "ask k queue=root.a f=6 other=yes",
+]
+
+
+def played(*configuration: str) -> Stage:
+    stage = Stage()
+    stage.play([*configuration, *J_B27])
+    return stage
+
+
+def state_of(stage: Stage) -> PartitionState:
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    return state
+
+
+def older_first(one: Allocation, other: Allocation, _: Allocation) -> int:
+    return one.created_ns - other.created_ns
+
+
+def test_j_f5_policies_run_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line registers a policy: its name is known to the configuration, and it runs where the list says."""
+    ran: list[str] = []
+    monkeypatch.setattr("core.config.model.POLICIES", ("one", "two"))
+    monkeypatch.setattr("core.config.declared.POLICIES", ("one", "two"))
+    monkeypatch.setattr(registry, "POLICIES", {"one": lambda _: ran.append("one"), "two": lambda _: ran.append("two")})
+    stage = played('partition policies="[two, one]"')
+    stage.engine.preempt(30 * 10**9)
+    assert ran == ["two", "one"]
+
+
+def test_every_registered_policy_may_be_listed() -> None:
+    """The configuration takes its names from the registry; others are errors."""
+    names = ", ".join(reversed(registry.POLICIES))
+    text = "partitions: [{queues: [], preemption: {policies: [%s]}}]"
+    assert load(text % names).partitions[0].preemption.policies == tuple(reversed(registry.POLICIES))
+    with pytest.raises(ConfigError, match="storm"):
+        load(text % "storm")
+
+
+def test_a_policy_left_out_does_not_run_in_the_cycle() -> None:
+    """Without `guarantee` the cycle tries nobody; the allocation path still does."""
+    stage = played('partition policies="[quota]"')
+    assert stage.engine.preempt(30 * 10**9) == []
+    assert "reserve n1 for=k" in stage.play(["cycle at=30s"])
+
+
+def test_j_f3_a_policy_meets_each_ask_once_a_round() -> None:
+    """The mask: what was tried is no candidate again, so that a round ends (F6)."""
+    seen: list[list[str]] = []
+
+    def look(round_: Round) -> None:
+        while batch := round_.candidates():
+            seen.append([ask.key for ask in batch])
+            for ask in batch:
+                round_.try_allocate(ask)
+
+    stage = played("partition batch=1")
+    stage.play(["ask hopeless queue=root.a f=7 other=yes"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "POLICIES", {**registry.POLICIES, "guarantee": look})
+        stage.engine.preempt(30 * 10**9)
+    assert sorted(seen) == [["hopeless"], ["k"]]
+    assert state_of(stage).requests["k"].triggered
+
+
+def test_f8_an_ask_that_a_round_could_not_help_missed_an_opportunity() -> None:
+    """Counted up by one each time it was a candidate in vain, and reset when it is placed."""
+    stage = played()
+    stage.play(["ask hopeless queue=root.a f=7 other=yes"])
+    before = state_of(stage).requests["hopeless"].missed
+    stage.engine.preempt(30 * 10**9)
+    assert state_of(stage).requests["hopeless"].missed == before + 1
+
+
+@pytest.mark.parametrize(
+    ("pricing", "victim"),
+    [
+        (None, "v2"),
+        (by_comparison(older_first), "v1"),
+        (by_comparison(lambda one, other, _: 0), "v2"),
+        (by_cost(lambda victim, ask, now_ns: now_ns - victim.created_ns), "v2"),
+        (by_cost(lambda victim, ask, now_ns: victim.created_ns), "v1"),
+    ],
+)
+def test_j_f5_another_order_takes_another_victim(pricing: object, victim: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """J-B27 takes the younger; with the comparator inverted the older goes (F11). Equals go as ever."""
+    monkeypatch.setitem(registry.COSTS, "default", pricing)  # type: ignore[arg-type]
+    assert f"release {victim} PREEMPTED_BY_SCHEDULER for=k" in played().play(["cycle at=30s"])
+
+
+def test_no_price_overcomes_an_opt_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 1 stands above costs: the expensive willing one goes before the cheap unwilling one."""
+    monkeypatch.setitem(
+        registry.COSTS, "default", by_cost(lambda victim, ask, now_ns: int(victim.spec.allow_preempt_self))
+    )
+    stage = Stage()
+    stage.play([line.replace("run v1", "run v1 self=no") for line in J_B27])
+    assert "release v2 PREEMPTED_BY_SCHEDULER for=k" in stage.play(["cycle at=30s"])
+
+
+def test_lost_work_takes_who_has_done_least() -> None:
+    """`cost: lost-work`: size times age; what counts is how long it runs, not when it was asked for."""
+    stage = Stage()
+    stage.play(["partition cost=lost-work", "queue root.v", "queue root.a guaranteed={f=6}", "node n1 f=12"])
+    stage.play(["run v2 queue=root.v node=n1 f=6 created=3s"])
+    stage.play(["run v1 queue=root.v node=n1 f=6 created=2s at=20s"])
+    stage.play(["ask k queue=root.a f=6 other=yes created=0s"])
+    assert "release v1 PREEMPTED_BY_SCHEDULER for=k" in stage.play(["cycle at=30s"])
+    assert state_of(stage).requests["k"].outcome is Outcome.TRIGGERED

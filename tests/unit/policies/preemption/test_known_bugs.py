@@ -1,0 +1,191 @@
+"""Six bugs that other schedulers had, put back one at a time: laws, oracle or books must notice each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from core import laws
+from core.domain.effects import Released
+from core.laws import Law
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.partition import ledger, placement
+from core.partition.state import PartitionState
+from core.policies.preemption import guarantee, solve
+from core.policies.preemption.order import Candidate
+from core.policies.preemption.plan import PreemptionPlan, Refusal
+from core.policies.preemption.search import Search, Solution
+from core.policies.preemption.solve import Pool, Solver
+from core.policies.preemption.terms import Terms
+from tests.oracles.preemption import Oracle
+from tests.preemption_notation import parse
+from tests.scenarios.language import Stage
+from tests.unit.policies.preemption.world import NOW_NS, World
+
+TWO_NODES = """
+case two nodes
+queues   v · a{G=9}
+nodes    n1=3 n2=3
+running  v: v1 3@n1 t1, v2 1@n2 t2, v3 1@n2 t3, v4 1@n2 t4
+ask      a: 1
+expect   n2 ← v4
+"""
+TOO_BIG_FIRST = """
+case the youngest is too big
+queues   v{G=3} · a{G=9}
+nodes    n1=6
+running  v: v1 1@n1 t1, v2 1@n1 t2, v3 4@n1 t3
+ask      a: 1
+expect   n1 ← v2
+"""
+AT_ITS_GUARANTEE = """
+case nothing to spare
+queues   v{G=4} · a{G=9}
+nodes    n1=4
+running  v: v1 2@n1 t1, v2 2@n1 t2
+ask      a: 2
+expect   none
+"""
+
+
+def decided(case: str) -> tuple[World, Allocation, PreemptionPlan | Refusal]:
+    (found,) = parse(case)
+    world = World.of(found)
+    ask = world.ask(found.steps[0].ask)
+    return world, ask, guarantee.plan(world, ask, now_ns=NOW_NS)
+
+
+def broken(case: str) -> set[Law]:
+    """The laws that the plan for *case* breaks."""
+    world, _, plan = decided(case)
+    assert isinstance(plan, PreemptionPlan)
+    return {violation.law for violation in laws.check(world, plan)}
+
+
+@pytest.mark.parametrize("case", [TWO_NODES, TOO_BIG_FIRST, AT_ITS_GUARANTEE])
+def test_without_a_bug_laws_and_oracle_agree(case: str) -> None:
+    """What the mutations are measured against."""
+    world, ask, plan = decided(case)
+    expected = Oracle(world, ask, NOW_NS).plan()
+    if isinstance(plan, Refusal):
+        assert expected == str(plan.outcome)
+    else:
+        assert expected == (plan.node.node_id, [victim.key for victim in plan.victims])
+        assert laws.check_exhaustive(world, plan) == ()
+
+
+def test_victims_of_the_wrong_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug 1: the victims chosen on one node are booked for another."""
+    better = guarantee.Search.best
+
+    def mixed_up(search: Search) -> Solution | None:
+        found = better(search)
+        if found is None:
+            return None
+        other: Node = next(node for node in search._view.nodes.values() if node is not found.node)
+        return found._replace(node=other)
+
+    monkeypatch.setattr(Search, "best", mixed_up)
+    assert Law.ON_NODE in broken(TWO_NODES)
+
+
+def test_break_where_continue_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug 2: the first victim too big for the guarantee hides the smaller ones behind it; the oracle finds them."""
+
+    def first_come(solver: Solver, needs: list[int], pool: Pool) -> list[Candidate] | None:
+        taken: list[Candidate] = []
+        left = needs.copy()
+        for candidate in (candidate for part in pool for candidate in part):
+            if any(solver._room[r] < amount for r, amount in candidate[5].uses):
+                break
+            taken.append(candidate)
+            for i, amount in candidate[5].gains:
+                left[i] -= amount
+            if max(left) <= 0:
+                return taken
+        return None
+
+    monkeypatch.setattr(Solver, "solve", first_come)
+    monkeypatch.setattr(Solver, "first_come", first_come)
+    monkeypatch.setattr(Solver, "exact", lambda solver, needs, pool: None)
+    monkeypatch.setattr(Terms, "_new_kind", unfiltered(Terms._new_kind))
+    world, ask, plan = decided(TOO_BIG_FIRST)
+    assert isinstance(plan, Refusal)
+    assert Oracle(world, ask, NOW_NS).plan() == ("n1", ["v2"])
+
+
+def unfiltered(original: Callable[..., object]) -> Callable[..., object]:
+    """Candidates too big for a guarantee are found out in the walk only, as in the schedulers that had the bug."""
+
+    def new_kind(terms: Terms, leaf_terms: object, shape: object) -> object:
+        room = terms.room
+        terms.room = [10**9] * len(room)
+        try:
+            return original(terms, leaf_terms, shape)
+        finally:
+            terms.room = room
+
+    return new_kind
+
+
+def test_a_victim_chosen_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug 3: the same victim is in the list twice."""
+    original = solve.without_spare
+    monkeypatch.setattr(solve, "without_spare", lambda needs, victims: original(needs, victims) * 2)
+    assert Law.ELIGIBLE in broken(TWO_NODES)
+
+
+def test_a_queue_taken_below_its_guarantee(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug 4: nobody looks at what the victims leave their queue."""
+    original = Terms._queue_rooms
+
+    def endless(terms: Terms, queue: object) -> dict[int, int]:
+        rooms = original(terms, queue)  # type: ignore[arg-type]
+        for room in rooms.values():
+            terms.room[room] = 10**9
+        return rooms
+
+    monkeypatch.setattr(Terms, "_queue_rooms", endless)
+    assert Law.GUARANTEE_KEPT in broken(AT_ITS_GUARANTEE)
+
+
+def test_ten_victims_for_a_need_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug 5: whoever is a candidate goes, however little is needed."""
+
+    def everybody(solver: Solver, needs: list[int], pool: Pool) -> list[Candidate] | None:
+        return [candidate for part in pool for candidate in part] or None
+
+    monkeypatch.setattr(Solver, "first_come", everybody)
+    ten = ", ".join(f"w{number} 1@n1 t{number}" for number in range(10))
+    many = f"case ten\nqueues v · a{{G=9}}\nnodes n1=10\nrunning v: {ten}\nask a: 1\nexpect n1 ← w9\n"
+    monkeypatch.setattr(Search, "best", lambda search: search.all()[0])
+    assert Law.MINIMAL in broken(many)
+
+
+def told_but_forgotten(state: PartitionState, effects: list[object]) -> list[str]:
+    """Victims that were told to leave and that the books do not know as such."""
+    told = [effect.key for effect in effects if isinstance(effect, Released)]
+    return [key for key in told if key in state.requests and not state.requests[key].preempted]
+
+
+@pytest.mark.parametrize("bug", [False, True])
+def test_rollback_after_victims_were_told(bug: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug 6: something fails after the messages went out, and only the books are put back."""
+    stage = Stage()
+    stage.play(["queue root.v", "queue root.a guaranteed={f=5}", "node n1 f=5"])
+    stage.play(["run v1 queue=root.v node=n1 f=5", "ask k queue=root.a f=5 other=yes"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    if bug:
+
+        def fails(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+            for victim in ask.victims.values():
+                ledger.unmark(victim)
+            ask.victims.clear()
+            ledger.unclaim(ask)
+
+        monkeypatch.setattr(placement, "reserve", fails)
+    effects: list[object] = [*stage.engine.cycle(30 * 10**9, 1).effects]
+    assert told_but_forgotten(state, effects) == (["v1"] if bug else [])
