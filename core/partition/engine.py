@@ -34,26 +34,13 @@ from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Rejection
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.model.callbacks import Callbacks
-from core.partition import (
-    allocation_intake,
-    application_intake,
-    autoscaling,
-    configure,
-    cycle,
-    explaining,
-    explaining_quota,
-    inquiries,
-    lifecycle,
-    monitor,
-    node_intake,
-    noticing,
-    preempting,
-    rounds,
-    status,
-    vetting,
-)
+from core.partition import explaining, explaining_quota, lifecycle, status
+from core.partition.configuration import configure
+from core.partition.configuration.what_if import WhatIf
+from core.partition.intake import allocation_intake, application_intake, node_intake
+from core.partition.preemption import monitor, noticing, preempting, rounds
+from core.partition.scheduling import autoscaling, cycle, inquiries, vetting
 from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT, PartitionState
-from core.partition.what_if import WhatIf
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from core.domain.application_states import TRANSITIONS, AppEvent, AppState
 from core.domain.effects import ApplicationUpdated
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.partition import admission, user_accounting
+from core.partition.books import user_accounting
 from core.partition.gangs import placeholders
+from core.partition.scheduling import admission
+from core.partition.scheduling.waiting import stop_offering
 from core.partition.state import PartitionState
-from core.partition.waiting import stop_offering
 
 COMPLETING_TIMEOUT_NS: Final = 30 * 10**9
 TERMINATED_TIMEOUT_NS: Final = 72 * 3600 * 10**9
@@ -166,7 +167,7 @@ def _start_timer(state: PartitionState, application: Application, at_ns: int) ->
 
 
 def _drop_asks(state: PartitionState, application: Application) -> None:
-    from core.partition import removal  # noqa: PLC0415 - what leaves moves states, and here a state makes asks leave
+    from core.partition.intake import removal  # noqa: PLC0415 - what leaves moves states, and here a state makes asks leave
 
     for ask in list(application.asks.values()):
         removal.withdraw_ask(state, ask)

@@ -18,10 +18,10 @@ from core.model.nodes import Node
 from core.model.notices import Notices
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
-from core.partition.enforcement import Enforcement
-from core.partition.event_log import EventLog
-from core.partition.events import Recorder
-from core.partition.governor_state import GovernorBooks
+from core.partition.history.event_log import EventLog
+from core.partition.history.events import Recorder
+from core.partition.preemption.enforcement import Enforcement
+from core.partition.preemption.governor_state import GovernorBooks
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules

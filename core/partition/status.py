@@ -8,7 +8,7 @@ from core.domain.resources import Resources
 from core.domain.status import PartitionStatus, QueueStatus, UserStatus
 from core.model.applications import Application
 from core.model.queues import Queue
-from core.partition import audit
+from core.partition.books import audit
 from core.partition.state import PartitionState
 
 

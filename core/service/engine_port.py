@@ -10,7 +10,7 @@ from core.domain.commands import Command
 from core.domain.effects import Effect
 from core.domain.reasons import Ignored
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
-from core.partition.what_if import WhatIf
+from core.partition.configuration.what_if import WhatIf
 
 
 class Slice(Protocol):

@@ -37,7 +37,7 @@ from core.domain.effects import Effect, PreemptionDecided
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Outcome
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
-from core.partition.what_if import WhatIf
+from core.partition.configuration.what_if import WhatIf
 from core.service.callback_board import CallbackBoard, CallbackStream
 from core.service.callback_link import CallbackLink
 from core.service.callback_wire import Subscription

@@ -37,7 +37,7 @@ from core.domain.effects import (
     Released,
 )
 from core.domain.resources import Resources
-from core.partition import audit
+from core.partition.books import audit
 from core.partition.engine import Engine
 from core.partition.gangs import replacement
 from core.partition.state import PartitionState

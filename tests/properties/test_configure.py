@@ -12,8 +12,8 @@ from core.config.loader import load
 from core.config.model import Configuration, PartitionConfig
 from core.config.problems import ConfigError
 from core.config.sharing import share
-from core.partition import configure, setting_changes
-from core.partition.setting_changes import Terms
+from core.partition.configuration import configure, setting_changes
+from core.partition.configuration.setting_changes import Terms
 from core.partition.state import PartitionState
 from core.policies.queue_order import fair_terms
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.domain.effects import PreemptionDecided
 from core.domain.reasons import Outcome
-from core.partition.governor_state import GovernorBooks
+from core.partition.preemption.governor_state import GovernorBooks
 from core.policies.preemption.governor import Allowance, Limits, Loss, judge
 from tests.scenarios.language import Stage
 

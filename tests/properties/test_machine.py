@@ -19,18 +19,12 @@ from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.users import Account
-from core.partition import (
-    admission,
-    allocation_intake,
-    inquiries,
-    ledger,
-    lifecycle,
-    node_intake,
-    preempting,
-    vetting,
-    waiting,
-)
+from core.partition import lifecycle
+from core.partition.books import ledger
 from core.partition.gangs import pools
+from core.partition.intake import allocation_intake, node_intake
+from core.partition.preemption import preempting
+from core.partition.scheduling import admission, inquiries, vetting, waiting
 from tests.properties.machine import driver, journal
 from tests.properties.machine.cluster import VARIANTS, configuration
 from tests.properties.machine.dice import Dice

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
 from core.domain.effects import Effect, PreemptionNotice, PreemptionNoticeWithdrawn, Released
-from core.partition import audit
+from core.partition.books import audit
 from tests.scenarios.preemption.monitor_stage import START_NS, Stage
 
 LEAVES: Final = ("p.a", "p.b", "p.x.c", "p.x.d", "q.e", "q.f", "r")

@@ -22,7 +22,7 @@ from core.domain.commands import (
 )
 from core.domain.effects import Allocated, Effect, Released
 from core.domain.resources import Resources
-from core.partition import audit
+from core.partition.books import audit
 from core.partition.engine import Engine
 
 PARTITION = "[rm]default"

@@ -19,7 +19,7 @@ from core.domain.commands import (
 from core.domain.effects import ApplicationAccepted, ApplicationRejected
 from core.domain.names import RECOVERY_QUEUE, is_queue_name
 from core.model.queues import Queue
-from core.partition import audit
+from core.partition.books import audit
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
 

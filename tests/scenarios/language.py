@@ -98,7 +98,8 @@ from core.model.allocations import Allocation, identity
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import Vector
-from core.partition import audit, status
+from core.partition import status
+from core.partition.books import audit
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
 from core.policies import user_limits

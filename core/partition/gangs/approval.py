@@ -13,12 +13,12 @@ from typing import Final
 
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.partition import inquiries, pausing
-from core.partition.failing import note
 from core.partition.gangs import replacement
 from core.partition.gangs.replacement import Pair
+from core.partition.scheduling import inquiries, pausing
+from core.partition.scheduling.failing import note
+from core.partition.scheduling.waiting import UNSERVED, look_for_pairs
 from core.partition.state import PartitionState
-from core.partition.waiting import UNSERVED, look_for_pairs
 
 MOST_NODES: Final = 64
 """Nodes offered in one question."""

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.model.task_groups import TaskGroup
-from core.partition.findings import Broken
+from core.partition.books.findings import Broken
+from core.partition.scheduling.waiting import UNSERVED, refused_asks
 from core.partition.state import PartitionState
-from core.partition.waiting import UNSERVED, refused_asks
 
 
 def check(state: PartitionState) -> Iterator[Broken]:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from core.domain.effects import Allocated
 from core.model.allocations import Allocation
-from core.partition import instances, ledger, lifecycle, preempting
+from core.partition import lifecycle
+from core.partition.books import ledger
 from core.partition.gangs import pools
+from core.partition.intake import instances
+from core.partition.preemption import preempting
 from core.partition.state import PartitionState
 
 

@@ -10,7 +10,7 @@ from core.domain.commands import ApplicationSpec, TerminationType
 from core.domain.effects import Released
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.partition import ledger
+from core.partition.books import ledger
 from core.partition.state import PartitionState
 
 DEFAULT_TIMEOUT_NS: Final = 15 * 60 * 10**9

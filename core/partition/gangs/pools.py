@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from core.model.allocations import Allocation
 from core.model.task_groups import TaskGroup
-from core.partition import preempting, vetting
 from core.partition.gangs import approval
+from core.partition.preemption import preempting
+from core.partition.scheduling import vetting
+from core.partition.scheduling.waiting import dequeue, enqueue
 from core.partition.state import PartitionState
-from core.partition.waiting import dequeue, enqueue
 
 
 def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:

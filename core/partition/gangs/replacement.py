@@ -19,10 +19,10 @@ from core.model.applications import Application
 from core.model.keyed_heap import KeyedHeap
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.partition import ledger
+from core.partition.books import ledger
 from core.partition.gangs import placeholders
+from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
-from core.partition.waiting import UNSERVED
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
 

@@ -8,8 +8,11 @@ from core.domain.application_states import AppEvent, AppState
 from core.domain.commands import TerminationType
 from core.domain.effects import AskReleased
 from core.model.applications import Application
-from core.partition import lifecycle, placement, preempting, removal, vetting
+from core.partition import lifecycle
 from core.partition.gangs import handshake, placeholders
+from core.partition.intake import removal
+from core.partition.preemption import preempting
+from core.partition.scheduling import placement, vetting
 from core.partition.state import PartitionState
 
 REASON: Final = "ResourceReservationTimeout"

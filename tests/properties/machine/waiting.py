@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from core.domain.effects import Effect, PredicatesAsked
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.partition import placement
+from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView

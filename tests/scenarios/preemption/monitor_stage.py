@@ -24,7 +24,7 @@ from core.domain.commands import (
 from core.domain.effects import Allocated, Effect, PreemptionDecided, Released
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
-from core.partition import audit
+from core.partition.books import audit
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
 

@@ -11,7 +11,7 @@ import yaml
 
 from core.domain.commands import UpdateConfiguration
 from core.domain.effects import Effect, PreemptionDecided, Released
-from core.partition import audit
+from core.partition.books import audit
 from tests.preemption_notation import Case, parse
 from tests.scenarios.preemption.test_worked_cases import NOW_NS, SECOND_NS, Stage, configuration
 

@@ -19,7 +19,7 @@ from core.domain.commands import (
 from core.domain.effects import Effect, PreemptionDecided, PreemptionNotice, PreemptionNoticeWithdrawn, Released
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
-from core.partition import placement
+from core.partition.scheduling import placement
 from tests.scenarios.preemption.monitor_stage import PARTITION, START_NS, Stage, decided, killed, placed
 
 AT_ONCE: dict[str, Any] = {"per_round": 1, "natural_factor": 1}

@@ -25,8 +25,9 @@ from core.domain.commands import (
 )
 from core.domain.effects import Effect, PreemptionDecided, Released
 from core.domain.resources import Resources
-from core.partition import audit, ledger, placement
+from core.partition.books import audit, ledger
 from core.partition.engine import Engine
+from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 from tests.preemption_notation import Case, Expected, QueueCase, TaskCase, parse
 

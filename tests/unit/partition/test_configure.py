@@ -9,7 +9,8 @@ from core.config.model import PartitionConfig
 from core.config.sharing import share
 from core.domain.commands import AllocationSpec, UpdateAllocations
 from core.model.queues import Queue
-from core.partition import configure, ledger
+from core.partition.books import ledger
+from core.partition.configuration import configure
 from core.partition.state import PartitionState
 from tests.unit.config.reading import only, partition_text, queue, root
 from tests.unit.partition.test_what_if import PARTITION, SECOND, Core, amounts

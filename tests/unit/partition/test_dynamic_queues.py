@@ -10,7 +10,8 @@ from core.domain.commands import ApplicationSpec, RegisterManager, UpdateApplica
 from core.domain.effects import ApplicationAccepted
 from core.model.queues import Queue
 from core.model.shapes import MAX_TYPES
-from core.partition import audit, dynamic_queues
+from core.partition.books import audit
+from core.partition.configuration import dynamic_queues
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
 from core.policies.queue_order import fair_terms

@@ -7,7 +7,7 @@ import pytest
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.partition import rounds
+from core.partition.preemption import rounds
 from core.partition.state import PartitionState
 from core.policies.preemption import quota, required_node
 from core.policies.preemption.plan import PreemptionPlan, QuotaPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer
 from core.domain.effects import PredicatesAsked
 from core.domain.status import AskExplanation, AskFailure
-from core.partition import placement
+from core.partition.scheduling import placement
 from tests.scenarios.language import Stage
 
 PARTITION = "[rm-1]default"

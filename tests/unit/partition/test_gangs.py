@@ -11,7 +11,7 @@ import pytest
 from core.domain.commands import ApplicationSpec
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.partition import audit
+from core.partition.books import audit
 from core.partition.gangs import replacement
 from core.partition.gangs.placeholders import timeout_ns
 from core.partition.state import PartitionState

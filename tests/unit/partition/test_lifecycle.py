@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.domain.application_states import AppEvent, AppState
-from core.partition import audit, lifecycle
+from core.partition import lifecycle
+from core.partition.books import audit
 from core.partition.state import PartitionState
 from tests.scenarios.language import Stage
 

@@ -28,7 +28,7 @@ from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAcce
 from core.domain.reasons import Ignored
 from core.domain.resources import NOTHING
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
-from core.partition.what_if import WhatIf
+from core.partition.configuration.what_if import WhatIf
 
 
 @dataclass

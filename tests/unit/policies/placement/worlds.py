@@ -6,7 +6,7 @@ from typing import Any
 
 from core.config.loader import load
 from core.domain.commands import ApplicationSpec
-from core.partition import configure
+from core.partition.configuration import configure
 from core.partition.state import PartitionState
 from core.policies.placement.applicant import applicant_of
 from core.policies.placement.decide import Placed, place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.domain.reasons import Outcome
-from core.partition.governor_state import GovernorBooks
+from core.partition.preemption.governor_state import GovernorBooks
 from core.policies.preemption.governor import CLUSTER, Allowance, Denial, Limits, Loss, Scope, judge
 
 S = 10**9

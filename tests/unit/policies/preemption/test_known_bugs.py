@@ -11,7 +11,8 @@ from core.domain.effects import Released
 from core.laws import Law
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.partition import ledger, placement
+from core.partition.books import ledger
+from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee, solve
 from core.policies.preemption.order import Candidate

@@ -1,0 +1,1 @@
+"""Every amount: booked in one place, reckoned again from scratch in another."""

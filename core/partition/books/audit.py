@@ -1,0 +1,286 @@
+"""The accounting invariants as code: every amount, reckoned again from the records it should be the sum of.
+
+Independent of the ledger on purpose. Rules: scheduling.md 21, preemption.md A.1 no. 1. Cost: linear in the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from core.domain.application_states import AppState
+from core.domain.priorities import PRIORITY_MIN, exposed
+from core.domain.settings import PriorityPolicy
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.model.queues import Queue
+from core.model.shapes import Vector
+from core.model.users import WILDCARD, AccountKind, Limit
+from core.partition.books.findings import Broken
+from core.partition.gangs import audit as gangs_audit
+from core.partition.scheduling.waiting import Gate, refused_asks
+from core.partition.state import PartitionState
+
+
+def check(state: PartitionState) -> list[Broken]:
+    """Everything that does not add up; empty for a sound partition."""
+    return [
+        *_check_nodes(state),
+        *_check_applications(state),
+        *_check_queue(state, state.root),
+        *_check_reservations(state),
+        *_check_requests(state),
+        *gangs_audit.check(state),
+        *_check_users(state),
+        *_check_admission(state),
+        *_check_waiting_for_limits(state),
+        *_check_notices(state),
+    ]
+
+
+def _sum(state: PartitionState, requests: Iterable[Allocation]) -> Vector:
+    total = [0] * len(state.types.names)
+    for request in requests:
+        for t, amount in request.shape.pairs:
+            total[t] += amount
+    return total
+
+
+def _differs(rule: str, where: str, what: str, booked: Vector, actual: Vector) -> list[Broken]:
+    return [] if booked == actual else [Broken(rule, where, f"{what} is booked as {booked}, adds up to {actual}")]
+
+
+def _check_nodes(state: PartitionState) -> list[Broken]:
+    broken: list[Broken] = []
+    total = [0] * len(state.types.names)
+    for node in state.nodes.values():
+        charged = (*node.allocations.values(), *node.held.values())
+        broken += _differs("I4", node.node_id, "allocated", node.allocated, _sum(state, charged))
+        if any(ask.held_on is not node for ask in node.held.values()):
+            broken.append(Broken("I4", node.node_id, "charged for an ask that is held elsewhere"))
+        occupied = [0] * len(state.types.names)
+        for pairs in node.foreign.values():
+            for t, amount in pairs:
+                occupied[t] += amount
+        broken += _differs("I4", node.node_id, "occupied", node.occupied, occupied)
+        free = [c - a - o for c, a, o in zip(node.capacity, node.allocated, node.occupied, strict=True)]
+        broken += _differs("I4", node.node_id, "free", node.free, free)
+        open_to_all = node.schedulable and not node.reservations
+        if open_to_all != (node in state.node_order):
+            broken.append(Broken("I7", node.node_id, "open nodes and node order differ"))
+        total = [sum_ + c for sum_, c in zip(total, node.capacity, strict=True)]
+    booked = [state.root.max.get(t, 0) for t in range(len(total))]
+    broken += _differs("I5", "root", "max", booked, total)
+    return broken
+
+
+def _check_applications(state: PartitionState) -> list[Broken]:
+    broken: list[Broken] = []
+    for application in state.applications.values():
+        name = application.application_id
+        held = application.allocations.values()
+        pending = {key: ask for key, ask in application.asks.items() if ask.replaces is None and ask.held_on is None}
+        vetted = [ask for ask in application.asks.values() if ask.held_on is not None and ask.replaces is None]
+        broken += _differs("I9", name, "pending", application.pending, _sum(state, pending.values()))
+        real = _sum(state, (a for a in (*held, *vetted) if not a.spec.placeholder))
+        broken += _differs("I1", name, "real", application.real, real)
+        placeholder = _sum(state, (a for a in held if a.spec.placeholder))
+        broken += _differs("I1", name, "placeholder", application.placeholder, placeholder)
+        count = sum(a.spec.placeholder for a in held)
+        if count != application.placeholder_count:
+            broken.append(Broken("I1", name, f"counts {application.placeholder_count} placeholders, has {count}"))
+        if len(vetted) != application.held_count:
+            broken.append(Broken("I9", name, f"counts {application.held_count} held asks, has {len(vetted)}"))
+        highest = max((ask.priority for ask in pending.values()), default=PRIORITY_MIN)
+        if highest != application.priority:
+            broken.append(Broken("I9", name, f"priority is {application.priority}, asks give {highest}"))
+        waiting = [ask.key for group in application.groups.values() for ask in group.asks()]
+        waiting += [ask.key for task_group in application.task_groups.values() for ask in task_group.asks]
+        waiting += [a.key for a in refused_asks(state) if a.application is application and a.reservation is None]
+        unreserved = sorted(key for key, ask in pending.items() if ask.reservation is None)
+        if sorted(waiting) != unreserved:
+            odd = sorted(set(waiting) ^ set(unreserved))
+            broken.append(Broken("I9", name, f"asks {odd} wait nowhere, or some wait twice"))
+    return broken
+
+
+def _below(queue: Queue) -> Iterable[Queue]:
+    yield queue
+    for child in queue.children.values():
+        yield from _below(child)
+
+
+def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
+    """One queue from the leaves' own applications, and then its children."""
+    applications = [a for below in _below(queue) for a in below.applications.values()]
+    allocations = [a for application in applications for a in application.allocations.values()]
+    asks = [ask for application in applications for ask in application.asks.values() if ask.replaces is None]
+    waiting = [ask for ask in asks if ask.held_on is None]
+    vetted = [ask for ask in asks if ask.held_on is not None]
+    marked = [a for a in allocations if a.preempted]
+    claims = [ask for ask in asks if ask.triggered]
+    promises = [ask for ask in asks if ask.reservation is not None and ask.reservation.by_age]
+    broken = [
+        *_differs("I1", queue.path, "used", queue.used, _sum(state, (*allocations, *vetted))),
+        *_differs("I1", queue.path, "pending", queue.pending, _sum(state, waiting)),
+        *_differs("A.1-1", queue.path, "preempting", queue.preempting, _sum(state, marked)),
+        *_differs("A.1-1", queue.path, "claimed", queue.claimed, _sum(state, claims)),
+        *_differs("I7", queue.path, "promised", queue.promised, _sum(state, promises)),
+    ]
+    if queue.waiting != len(waiting):
+        broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(waiting)}"))
+    below = queue.applications.values() if queue.leaf else queue.children.values()
+    priority = exposed(
+        max((member.priority for member in below), default=PRIORITY_MIN),
+        queue.properties.priority_offset,
+        fenced=queue.properties.priority_policy is PriorityPolicy.FENCE,
+    )
+    if priority != queue.priority:
+        broken.append(Broken("I9", queue.path, f"priority is {queue.priority}, should be {priority}"))
+    for child in queue.children.values():
+        broken += _check_queue(state, child)
+    return broken
+
+
+def _check_reservations(state: PartitionState) -> list[Broken]:
+    broken: list[Broken] = []
+    on_nodes = {key for node in state.nodes.values() for key in node.reservations}
+    if on_nodes != state.reservations.keys():
+        broken.append(Broken("I7", state.name, "reservations of nodes and partition differ"))
+    by_age = sum(reservation.by_age for reservation in state.reservations.values())
+    if by_age != state.kept_by_age:
+        broken.append(Broken("I7", state.name, f"counts {state.kept_by_age} nodes kept by age, has {by_age}"))
+    for key, reservation in state.reservations.items():
+        ask = reservation.ask
+        if ask.reservation is not reservation or not ask.pending or state.requests.get(key) is not ask:
+            broken.append(Broken("I7", key, "a reservation without its pending ask"))
+    return broken
+
+
+def _check_requests(state: PartitionState) -> list[Broken]:
+    broken: list[Broken] = []
+    held = {
+        key: request
+        for application in state.applications.values()
+        for key, request in (*application.asks.items(), *application.allocations.items())
+    }
+    if held != state.requests:
+        broken.append(Broken("I8", state.name, f"keys {sorted(held.keys() ^ state.requests.keys())} have no owner"))
+    shared = {
+        (key, number): request.key for key, siblings in state.instances.items() for number, request in siblings.items()
+    }
+    actual = {
+        (request.spec.key, request.spec.instance): request.key
+        for request in state.requests.values()
+        if request.spec.instance or request.spec.key in state.instances
+    }
+    if shared != actual:
+        broken.append(Broken("I8", state.name, f"shared keys {sorted(shared.keys() ^ actual.keys())} differ"))
+    for key, request in state.requests.items():
+        if request.node is not None and state.nodes.get(request.node.node_id) is not request.node:
+            broken.append(Broken("I8", key, "an allocation on a node that is gone"))
+        if request.released and request.preempted:
+            broken.append(Broken("I11", key, "released and preempted at once"))
+    count = sum(request.node is not None and request.replaces is None for request in state.requests.values())
+    if count != state.allocation_count:
+        broken.append(Broken("I1", state.name, f"counts {state.allocation_count} allocations, has {count}"))
+    return broken
+
+
+def _bound(queue: Queue) -> dict[tuple[AccountKind, str], tuple[Limit, list[Application]]]:
+    """Everybody whom a limit of *queue* binds, with that limit and the applications it counts (config.md 10.2)."""
+    found: dict[tuple[AccountKind, str], tuple[Limit, list[Application]]] = {}
+    users, groups = queue.limits
+    for application in [a for below in _below(queue) for a in below.applications.values()]:
+        user, group = application.user, application.limit_group
+        limit = users[user] if user in users else users.get(WILDCARD)
+        if limit is not None:
+            found.setdefault((AccountKind.USER, user), (limit, []))[1].append(application)
+        if group is not None and group in groups:
+            found.setdefault((AccountKind.GROUP, group), (groups[group], []))[1].append(application)
+    return found
+
+
+def _check_users(state: PartitionState) -> list[Broken]:
+    broken: list[Broken] = []
+    for queue in state.queues.values():
+        bound = _bound(queue)
+        if bound.keys() != queue.accounts.keys():
+            strays = sorted(bound.keys() ^ queue.accounts.keys())
+            broken.append(Broken("I3", queue.path, f"accounts {strays} are missing or too many"))
+        for key, account in queue.accounts.items():
+            limit, applications = bound.get(key, (account.limit, []))
+            where = repr(account)
+            held = [allocation for application in applications for allocation in application.allocations.values()]
+            held += [a for application in applications for a in application.asks.values() if a.held_on is not None]
+            broken += _differs("I3", where, "used", account.used, _sum(state, held))
+            if account.limit != limit:
+                broken.append(Broken("I3", where, f"limited to {account.limit}, should be {limit}"))
+            if account.applications.keys() != set(applications):
+                broken.append(Broken("I3", where, f"counts for {list(account.applications)}, not {applications}"))
+            holders = {application for application in applications if application.allocations or application.held_count}
+            if account.holders.keys() != holders:
+                broken.append(Broken("I3", where, f"{list(account.holders)} hold something, not {holders}"))
+            if any(account not in application.accounts for application in applications):
+                broken.append(Broken("I3", where, "an application does not know that it is bound"))
+    return broken
+
+
+def _check_admission(state: PartitionState) -> list[Broken]:
+    """Counters of running and starting applications, exact whatever the limits (scheduling.md 12, S-10, S-22)."""
+    broken: list[Broken] = []
+    for queue in state.queues.values():
+        applications = [a for below in _below(queue) for a in below.applications.values()]
+        running = sum(application.state is AppState.RUNNING for application in applications)
+        if running != queue.running:
+            broken.append(Broken("S-22", queue.path, f"counts {queue.running} running applications, has {running}"))
+        if queue.allocating.keys() != {application for application in applications if application.allocating}:
+            broken.append(Broken("S-10", queue.path, f"counts {list(queue.allocating)} as starting"))
+    reserving = {reservation.ask.application for reservation in state.reservations.values()}
+    for application in state.applications.values():
+        started = bool(application.allocations) or application in reserving
+        if application.state is AppState.ACCEPTED and started and not application.allocating:
+            broken.append(Broken("S-10", application.application_id, "holds something and is not counted"))
+        if application.allocating and application.state not in (AppState.ACCEPTED, AppState.RESUMING):
+            broken.append(Broken("S-10", application.application_id, f"is {application.state} and counted as starting"))
+    return broken
+
+
+def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
+    """Nobody waits for a limit that lets it go on, unless somebody before it was just offered the place."""
+    broken: list[Broken] = []
+    held: dict[Application, Gate] = {}
+    for queue in state.queues.values():
+        for account in queue.accounts.values():
+            for shape, groups in account.parked.items():
+                if groups and account.admits(shape.pairs):
+                    broken.append(Broken("W", repr(account), f"keeps back {shape}, which fits"))
+        gates: list[Gate] = [queue, *queue.accounts.values()]
+        for gate in gates:
+            for leaf, waiting in gate.held_back.items():
+                offered = any(a.offered_by is gate and a.order for a in leaf.applications.values())
+                if gate.open() and not offered:
+                    broken.append(Broken("W", repr(gate), f"holds back {list(waiting)} without need"))
+                held.update(dict.fromkeys(waiting, gate))
+    for application in state.applications.values():
+        if application.held_at is not held.pop(application, None):
+            detail = f"waits for {application.held_at}, which does not know"
+            broken.append(Broken("W", application.application_id, detail))
+    if held:
+        broken.append(Broken("W", state.name, f"{list(held)} left and are still held back"))
+    return broken
+
+
+def _check_notices(state: PartitionState) -> list[Broken]:
+    """Notices and what is at risk know each other (preemption.md E.6)."""
+    broken: list[Broken] = []
+    notices = state.notices
+    at_risk = {key: entry for notice in notices.open.values() for key, entry in notice.entries.items()}
+    if at_risk != notices.entries:
+        odd = sorted(at_risk.keys() ^ notices.entries.keys())
+        broken.append(Broken("E.6", state.name, f"{odd} are at risk without a notice, or the other way round"))
+    if any(not notice.entries for notice in notices.open.values()):
+        broken.append(Broken("E.6", state.name, "an open notice that concerns nobody"))
+    listed = {number for theirs in notices.of_application.values() for number in theirs}
+    if listed != notices.open.keys() or notices.released.keys() - notices.of_application.keys():
+        broken.append(Broken("E.6", state.name, "open notices and those of the applications differ"))
+    return broken

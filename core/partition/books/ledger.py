@@ -1,0 +1,495 @@
+"""The books: every amount on a node, queue or application changes here, and only here.
+
+Each function books one event completely, on every level it touches (scheduling.md 3), and keeps the orders and
+waiting rooms that depend on those amounts in step.
+"""
+
+from __future__ import annotations
+
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.model.shapes import Pairs, Shape, Vector
+from core.partition.books import user_accounting
+from core.partition.history.queue_events import settings_of
+from core.partition.scheduling.waiting import (
+    dequeue,
+    enqueue,
+    forget_reservation,
+    look_for_pairs,
+    node_gained,
+    queue_gained,
+)
+from core.partition.state import PartitionState
+from core.policies.queue_order import fair_terms
+
+
+def ask_appears(state: PartitionState, ask: Allocation) -> None:
+    """A new pending ask, or one returned to pending: booked as pending and put with its equals."""
+    ask.application.asks[ask.key] = ask
+    _wait(ask)
+    enqueue(state, ask)
+
+
+def ask_leaves(state: PartitionState, ask: Allocation) -> None:
+    """A pending ask is pending no more: placed or withdrawn."""
+    dequeue(state, ask)
+    _wait_no_more(ask)
+    del ask.application.asks[ask.key]
+
+
+def ask_placed(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+    """A pending ask now holds its amount on *node*, unchecked: :func:`ask_leaves` and :func:`charge` in one."""
+    dequeue(state, ask)
+    del ask.application.asks[ask.key]
+    _put_on(state, ask, node, now_ns)
+    _use_instead_of_waiting(ask)
+
+
+def _wait(ask: Allocation) -> None:
+    application = ask.application
+    pairs = ask.shape.pairs
+    _book(application.pending, pairs)
+    for queue in application.queue.lineage():
+        _book(queue.pending, pairs)
+        queue.waiting += 1
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+    application.ask_appears(ask.priority)
+
+
+def _wait_no_more(ask: Allocation) -> None:
+    application = ask.application
+    pairs = ask.shape.pairs
+    _unbook(application.pending, pairs)
+    for queue in application.queue.lineage():
+        _unbook(queue.pending, pairs)
+        queue.waiting -= 1
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+    application.ask_leaves(ask.priority)
+
+
+def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
+    """Charge *ask* as if it ran on *node*, so that nobody else gets the room while the shim is asked about it.
+
+    To the shim it is still pending; to orders and quotas it counts as placed, so that asking changes no decision.
+    """
+    dequeue(state, ask)
+    ask.held_on = node
+    node.held[ask.key] = ask
+    state.held_count += 1
+    ask.application.held_count += 1
+    node.charge(ask.shape.pairs)
+    state.node_order.refresh(node)
+    if not ask.spec.placeholder:
+        _book(ask.application.real, ask.shape.pairs)
+    _use_instead_of_waiting(ask)
+
+
+def unhold(state: PartitionState, ask: Allocation) -> None:
+    """*ask* does not run there after all: it is pending again, but waits nowhere yet."""
+    node = _end_hold(state, ask)
+    node.refund(ask.shape.pairs)
+    state.node_order.refresh(node)
+    if not ask.spec.placeholder:
+        _unbook(ask.application.real, ask.shape.pairs)
+    _use_no_more(state, ask)
+    _wait(ask)
+    node_gained(state, node)
+
+
+def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
+    """*ask* runs where it was held. Returns the node."""
+    node = _end_hold(state, ask)
+    application = ask.application
+    del application.asks[ask.key]
+    ask.node = node
+    ask.bound_ns = now_ns
+    node.allocations[ask.key] = ask
+    application.allocations[ask.key] = ask
+    if ask.spec.placeholder:
+        _hold_placeholder(state, ask)
+    state.allocation_count += 1
+    return node
+
+
+def _end_hold(state: PartitionState, ask: Allocation) -> Node:
+    node = ask.held_on
+    assert node is not None, "only a held ask has a hold to end"
+    ask.held_on = None
+    del node.held[ask.key]
+    state.held_count -= 1
+    ask.application.held_count -= 1
+    return node
+
+
+def _use(allocation: Allocation) -> None:
+    application = allocation.application
+    application.queue.order.mark(application)
+    if application.accounts:
+        user_accounting.charge(application, allocation.shape.pairs)
+    for queue in application.queue.lineage():
+        _book(queue.used, allocation.shape.pairs)
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+
+
+def _use_instead_of_waiting(ask: Allocation) -> None:
+    """:func:`_wait_no_more` and :func:`_use` in one walk up the queues: every placement takes it."""
+    application = ask.application
+    pairs = ask.shape.pairs
+    _unbook(application.pending, pairs)
+    if application.accounts:
+        user_accounting.charge(application, pairs)
+    leaf = application.queue
+    leaf.order.mark(application)
+    for queue in leaf.lineage():
+        pending, used = queue.pending, queue.used
+        for t, amount in pairs:
+            pending[t] -= amount
+            used[t] += amount
+        queue.waiting -= 1
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+    application.ask_leaves(ask.priority)
+
+
+def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
+    application = allocation.application
+    application.queue.order.mark(application)
+    if application.accounts:
+        user_accounting.refund(state, application, allocation.shape.pairs)
+    for queue in application.queue.lineage():
+        _unbook(queue.used, allocation.shape.pairs)
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+        queue_gained(state, queue)
+
+
+def charge(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
+    """*allocation* now holds its amount on *node*: node, application and every queue up to the root pay, unchecked."""
+    _put_on(state, allocation, node, now_ns)
+    _use(allocation)
+
+
+def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
+    application = allocation.application
+    pairs = allocation.shape.pairs
+    allocation.node = node
+    allocation.bound_ns = now_ns
+    node.allocations[allocation.key] = allocation
+    node.charge(pairs)
+    state.node_order.refresh(node)
+    application.allocations[allocation.key] = allocation
+    if allocation.spec.placeholder:
+        _hold_placeholder(state, allocation)
+    else:
+        _book(application.real, pairs)
+    state.allocation_count += 1
+
+
+def refund(state: PartitionState, allocation: Allocation) -> None:
+    """*allocation* is gone: everything it held is free again, and whoever waits for that is woken."""
+    application = allocation.application
+    pairs = allocation.shape.pairs
+    node = allocation.node
+    assert node is not None, "only a placed allocation can be refunded"
+    allocation.node = None
+    del node.allocations[allocation.key]
+    node.refund(pairs)
+    state.node_order.refresh(node)
+    del application.allocations[allocation.key]
+    if allocation.spec.placeholder:
+        _drop_placeholder(allocation)
+    else:
+        _unbook(application.real, pairs)
+    if allocation.preempted:
+        unmark(allocation)
+    _use_no_more(state, allocation)
+    state.allocation_count -= 1
+    node_gained(state, node)
+
+
+def mark(victim: Allocation, preemptor: Allocation | None) -> None:
+    """*victim* was told to leave: its amount counts as preempting until it is gone (preemption.md B.7).
+
+    No *preemptor*: it leaves because its queue holds more than it may.
+    """
+    victim.preempted = True
+    if victim.spec.placeholder:
+        keep_placeholder_from_use(victim)
+    victim.preemptor = preemptor
+    victim.application.preempted_count += 1
+    for queue in victim.queue.lineage():
+        _book(queue.preempting, victim.shape.pairs)
+        _book(queue.preempted_total, victim.shape.pairs)
+        queue.preempted_count += 1
+
+
+def unmark(victim: Allocation) -> None:
+    """*victim* left, however it did."""
+    victim.preempted = False
+    for queue in victim.queue.lineage():
+        _unbook(queue.preempting, victim.shape.pairs)
+
+
+def claim(ask: Allocation) -> None:
+    """*ask* preempted: what it is about to use is spoken for on its path (preemption.md 0.1)."""
+    ask.triggered = True
+    for queue in ask.queue.lineage():
+        _book(queue.claimed, ask.shape.pairs)
+
+
+def unclaim(ask: Allocation) -> None:
+    """*ask* was placed, withdrawn or re-armed."""
+    if not ask.triggered:
+        return
+    ask.triggered = False
+    for queue in ask.queue.lineage():
+        _unbook(queue.claimed, ask.shape.pairs)
+
+
+def promise(ask: Allocation) -> None:
+    """*ask* gets a node kept free because it waited: no more is promised than the quotas could ever grant."""
+    for queue in ask.queue.lineage():
+        _book(queue.promised, ask.shape.pairs)
+
+
+def unpromise(ask: Allocation) -> None:
+    """The node of *ask* is given back, or used."""
+    for queue in ask.queue.lineage():
+        _unbook(queue.promised, ask.shape.pairs)
+
+
+def promise_is_sound(ask: Allocation) -> bool:
+    """Whether *ask* would still fit under every max on its path if everything claimed and promised were placed."""
+    for queue in ask.queue.lineage():
+        used, claimed, promised, most = queue.used, queue.claimed, queue.promised, queue.max
+        for t, amount in ask.shape.pairs:
+            if t in most and used[t] + claimed[t] + promised[t] + amount > most[t]:
+                return False
+    return True
+
+
+def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
+    """*request* changes its size in place, without any check (scheduling.md 14)."""
+    before = request.shape
+    if before is shape:
+        return
+    if request.node is None:
+        waits, reserved = request.group is not None or request.pool is not None, request.reservation
+        dequeue(state, request)
+        if reserved is not None:
+            forget_reservation(state, reserved)
+        _exchange(request.application.pending, before.pairs, shape.pairs)
+        for queue in request.queue.lineage():
+            _exchange(queue.pending, before.pairs, shape.pairs)
+            if request.triggered:
+                _exchange(queue.claimed, before.pairs, shape.pairs)
+            if reserved is not None and reserved.by_age:
+                _exchange(queue.promised, before.pairs, shape.pairs)
+            if queue.parent is not None:
+                queue.parent.order.mark(queue)
+        request.shape = shape
+        if request.dialogue is not None:  # It was about victims for another size.
+            request.dialogue = None
+            request.attempt_due = True
+        if waits:
+            enqueue(state, request)
+        if reserved is not None:
+            state.reserved_ready[reserved] = None
+        return
+    application, node = request.application, request.node
+    request.shape = shape
+    if request.replaces is not None:
+        if request.replaces.node is not node:
+            _exchange_on(state, node, before, shape)
+        return
+    _exchange(application.placeholder if request.spec.placeholder else application.real, before.pairs, shape.pairs)
+    application.queue.order.mark(application)
+    if request.spec.placeholder:
+        look_for_pairs(state, application, application.task_groups[request.spec.task_group])
+    if application.accounts:
+        user_accounting.exchange(state, application, before.pairs, shape.pairs)
+    for queue in application.queue.lineage():
+        _exchange(queue.used, before.pairs, shape.pairs)
+        if request.preempted:
+            _exchange(queue.preempting, before.pairs, shape.pairs)
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+        queue_gained(state, queue)
+    _exchange_on(state, node, before, shape)
+    if state.recording:
+        state.events.resized(request, before)
+
+
+def _exchange_on(state: PartitionState, node: Node, before: Shape, after: Shape) -> None:
+    node.refund(before.pairs)
+    node.charge(after.pairs)
+    state.node_order.refresh(node)
+    node_gained(state, node)
+
+
+def keep_placeholder_from_use(placeholder: Allocation) -> None:
+    """*placeholder* was told to leave: no ask takes its place."""
+    placeholder.application.task_groups[placeholder.spec.task_group].free.discard(placeholder)
+
+
+def replacement_starts(
+    state: PartitionState, ask: Allocation, placeholder: Allocation, node: Node, now_ns: int
+) -> None:
+    """*ask* is pending no more and will take the place of *placeholder*, which is to leave.
+
+    On another node than the placeholder's, the ask's room is charged now, and nothing else.
+    """
+    dequeue(state, ask)
+    _wait_no_more(ask)
+    ask.node = node
+    ask.bound_ns = now_ns
+    ask.replaces = placeholder
+    placeholder.replaced_by = ask
+    placeholder.released = True
+    keep_placeholder_from_use(placeholder)
+    if node is not placeholder.node:
+        node.allocations[ask.key] = ask
+        node.charge(ask.shape.pairs)
+        state.node_order.refresh(node)
+        if state.recording:
+            state.events.node_charged(ask, node)
+
+
+def replacement_undone(state: PartitionState, ask: Allocation) -> None:
+    """*ask* is pending again; the placeholder it was to replace stays on its way out."""
+    placeholder, node = ask.replaces, ask.node
+    assert placeholder is not None, "only a replacement under way can be undone"
+    assert node is not None, "a replacement under way has a node"
+    ask.replaces = placeholder.replaced_by = ask.node = None
+    if node is not placeholder.node:
+        del node.allocations[ask.key]
+        node.refund(ask.shape.pairs)
+        state.node_order.refresh(node)
+        node_gained(state, node)
+        if state.recording:
+            state.events.node_refunded(ask, node)
+    ask_appears(state, ask)
+
+
+def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> Allocation:
+    """The place of *placeholder* is that of the ask it was linked to, which is returned: now an allocation."""
+    ask, old_node = placeholder.replaced_by, placeholder.node
+    assert ask is not None, "only a linked pair can be swapped"
+    assert old_node is not None, "a linked placeholder is allocated"
+    application = ask.application
+    before, after = placeholder.shape.pairs, ask.shape.pairs
+    if ask.node is old_node:
+        old_node.allocations[ask.key] = ask
+        old_node.charge(after)
+    del old_node.allocations[placeholder.key]
+    old_node.refund(before)
+    state.node_order.refresh(old_node)
+    placeholder.replaced_by = ask.replaces = placeholder.node = None
+    del application.asks[ask.key]
+    del application.allocations[placeholder.key]
+    application.allocations[ask.key] = ask
+    _drop_placeholder(placeholder)
+    _book(application.real, after)
+    application.queue.order.mark(application)
+    if application.accounts:
+        user_accounting.exchange(state, application, before, after)
+    for queue in application.queue.lineage():
+        _exchange(queue.used, before, after)
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+        queue_gained(state, queue)
+    node_gained(state, old_node)
+    if state.recording:
+        state.events.placeholder_replaced(placeholder, ask, old_node)
+    return ask
+
+
+def _hold_placeholder(state: PartitionState, placeholder: Allocation) -> None:
+    application = placeholder.application
+    _book(application.placeholder, placeholder.shape.pairs)
+    application.placeholder_count += 1
+    task_group = application.task_groups[placeholder.spec.task_group]
+    task_group.free.add(placeholder)
+    look_for_pairs(state, application, task_group)
+
+
+def _drop_placeholder(placeholder: Allocation) -> None:
+    application = placeholder.application
+    _unbook(application.placeholder, placeholder.shape.pairs)
+    application.placeholder_count -= 1
+    keep_placeholder_from_use(placeholder)
+
+
+def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None:
+    """One node's capacity went from *before* to *now*: the root's max moves by the difference, zero types left out.
+
+    Fair shares are reckoned from the root's max; they are refreshed once, by the next cycle.
+    """
+    root = state.root
+    settings = settings_of(root) if state.recording else None
+    maximum = dict(root.max)
+    grew = False
+    for t in range(max(len(before), len(now))):
+        change = (now[t] if t < len(now) else 0) - (before[t] if t < len(before) else 0)
+        if change:
+            grew = grew or change > 0
+            maximum[t] = maximum.get(t, 0) + change
+            if not maximum[t]:
+                del maximum[t]
+    root.set_limits({}, maximum)
+    state.fair_terms_stale = True
+    if settings is not None:
+        state.events.queues.amounts_changed(settings, root)
+    if grew:
+        queue_gained(state, root)
+
+
+def refresh_fair_terms(state: PartitionState) -> None:
+    """Reckon every queue's fair-share denominators again: the size of the cluster changed."""
+    state.fair_terms_stale = False
+    refresh_fair_terms_below(state.root)
+
+
+def refresh_fair_terms_below(top: Queue) -> None:
+    """Reckon the denominators of *top* and of all queues below again: a max or guarantee of *top* changed."""
+    above: dict[int, int] = {}
+    for ancestor in reversed(top.lineage()[1:]):
+        above.update(ancestor.max)
+    if top.parent is not None:
+        top.parent.order.mark(top)
+    _refresh(top, above)
+
+
+def _refresh(queue: Queue, above: dict[int, int]) -> None:
+    inherited = {**above, **queue.max} if queue.max else above
+    queue.fair_terms = fair_terms(queue, inherited)
+    queue.order.mark_all()
+    for child in queue.children.values():
+        _refresh(child, inherited)
+
+
+def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
+    """The lowest queue on the path whose max does not admit *pairs*; ``None`` when all do."""
+    for ancestor in queue.lineage():
+        if ancestor.ceilings and not ancestor.admits(pairs):
+            return ancestor
+    return None
+
+
+def _book(vector: Vector, pairs: Pairs) -> None:
+    for t, amount in pairs:
+        vector[t] += amount
+
+
+def _unbook(vector: Vector, pairs: Pairs) -> None:
+    for t, amount in pairs:
+        vector[t] -= amount
+
+
+def _exchange(vector: Vector, before: Pairs, after: Pairs) -> None:
+    _unbook(vector, before)
+    _book(vector, after)

@@ -1,0 +1,121 @@
+"""The books of users and groups: opened with an application, moved by the ledger, opened anew when limits change.
+
+Usage is booked where a limit binds it and nowhere else. Everything else about a user is the sum over its
+applications, and is taken when somebody asks (config.md 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.config.model import LimitConfig
+from core.domain.application_states import AppState
+from core.model.applications import Application
+from core.model.queues import Queue
+from core.model.shapes import Pairs
+from core.model.users import NO_LIMITS, Account, Limit, QueueLimits
+from core.partition.scheduling.waiting import account_gained, activate, let_in, look_again, slot_freed
+from core.partition.state import PartitionState
+from core.policies.owners import groups_of
+from core.policies.user_limits import binding, choose_group
+
+
+def open_accounts(state: PartitionState, application: Application) -> None:
+    """*application* is new in its queue: choose its group, and find the limits that bind it."""
+    application.limit_group = choose_group(application.queue, groups_of(application.spec))
+    _join(state, application)
+
+
+def close_accounts(application: Application) -> None:
+    """*application*, which holds nothing, leaves its queue."""
+    for account in application.accounts:
+        del account.applications[application]
+        if not account.applications:
+            del account.queue.accounts[account.kind, account.name]
+    application.accounts = ()
+
+
+def charge(application: Application, pairs: Pairs) -> None:
+    """*application* now holds *pairs* more, whatever its limits say."""
+    for account in application.accounts:
+        account.charge(pairs)
+        account.holders[application] = None
+
+
+def refund(state: PartitionState, application: Application, pairs: Pairs) -> None:
+    """*application* holds *pairs* less; with its last allocation it no longer counts as holding something."""
+    for account in application.accounts:
+        account.refund(pairs)
+        account_gained(state, account)
+        if not application.allocations and not application.held_count:
+            del account.holders[application]
+            slot_freed(account)
+
+
+def exchange(state: PartitionState, application: Application, before: Pairs, after: Pairs) -> None:
+    """*application* holds *after* instead of *before*."""
+    for account in application.accounts:
+        account.refund(before)
+        account.charge(after)
+        account_gained(state, account)
+
+
+def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> None:
+    """The queues of *changed* have other limits now: usage stays with the applications, everybody is looked at again.
+
+    An application chooses its group again if it had none, has asked for nothing yet, or lost a limit of that group on
+    its path; otherwise it stays with it (10.4, B23).
+    """
+    before = {queue: queue.limits for queue in state.queues.values() if queue.limits is not NO_LIMITS}
+    for queue, limits in changed.items():
+        queue.limits = _limits(state, limits) if limits else NO_LIMITS
+    for queue in state.queues.values():
+        queue.accounts.clear()
+    for application in state.applications.values():
+        if application.state is AppState.NEW or _lost_its_group(application, before):
+            group_before = application.limit_group
+            application.limit_group = choose_group(application.queue, groups_of(application.spec))
+            if state.recording:
+                state.events.group_chosen(application, group_before)
+        application.accounts = ()
+        _join(state, application)
+        let_in(application)
+        for group in application.groups.values():
+            if group.kept_back:
+                activate(group)
+    for reservation in list(state.reservations.values()):
+        look_again(state, reservation)
+
+
+def _lost_its_group(application: Application, before: Mapping[Queue, QueueLimits]) -> bool:
+    group = application.limit_group
+    if group is None:
+        return True
+    return any(
+        queue in before and group in before[queue].groups and group not in queue.limits.groups
+        for queue in application.queue.lineage()
+    )
+
+
+def _join(state: PartitionState, application: Application) -> None:
+    accounts: list[Account] = []
+    for queue, kind, name, limit in binding(application.queue, application.user, application.limit_group):
+        account = queue.accounts.get((kind, name))
+        if account is None:
+            account = queue.accounts[kind, name] = Account(kind, name, queue, limit, len(state.types.names))
+        account.applications[application] = None
+        accounts.append(account)
+    application.accounts = tuple(accounts)
+    held = [ask for ask in application.asks.values() if ask.held_on is not None]
+    for allocation in (*application.allocations.values(), *held):
+        charge(application, allocation.shape.pairs)
+
+
+def _limits(state: PartitionState, configured: tuple[LimitConfig, ...]) -> QueueLimits:
+    users: dict[str, Limit] = {}
+    groups: dict[str, Limit] = {}
+    for config in configured:
+        limit = Limit(state.types.sparse(config.max_resources), config.max_applications)
+        users.update(dict.fromkeys(config.users, limit))
+        groups.update(dict.fromkeys(config.groups, limit))
+    return QueueLimits(users, groups)

@@ -1,0 +1,256 @@
+"""Configuration into a partition: build its queue tree, or change a running one (protocol.md 5.4).
+
+What cannot be applied is found out before anything is touched, so an update happens whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from core.config.model import LimitConfig, PartitionConfig, QueueConfig
+from core.config.sharing import own_settings
+from core.domain.effects import Effect
+from core.model.callbacks import Callbacks
+from core.model.queues import DynamicTerms, Queue
+from core.model.users import NO_LIMITS
+from core.partition.books import ledger, user_accounting
+from core.partition.configuration import dynamic_queues
+from core.partition.history.queue_events import settings_of
+from core.partition.preemption import preempting, quota_timers
+from core.partition.scheduling import admission
+from core.partition.scheduling.waiting import activate, queue_gained
+from core.partition.state import PartitionState
+from core.policies.node_score import NodeScore
+from core.policies.placement.rules import compile_rules
+from core.policies.preemption.quota_timer import Terms, terms_of
+
+CLEANER_INTERVAL_NS: Final = 10 * 10**9
+
+
+def build(
+    name: str, config: PartitionConfig, now_ns: int, effects: list[Effect], callbacks: Callbacks | None = None
+) -> PartitionState:
+    """A new, empty partition called *name* (full form) with the queues of *config*; it answers into *effects*.
+
+    *callbacks*: those of the engine; without, nobody is ever asked.
+    """
+    state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
+    if state.recording:
+        state.events.queues.created(state.root)
+    update(state, config, now_ns)
+    _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
+    return state
+
+
+def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
+    """What stands against applying *config* to this running partition; empty: nothing."""
+    found: list[str] = []
+    for path, queue_config in walk(config.root, "root"):
+        queue = state.queues.get(path)
+        if queue is None or queue.parent is None:
+            continue
+        if queue.leaf and queue_config.parent and queue.applications:
+            count = len(queue.applications)
+            found.append(f"queue {path} has {count} applications and cannot become a parent")
+        if not queue.leaf and not queue_config.parent and queue.children:
+            kept = {f"{path}.{name}" for name in queue.children if not _empties(queue.children[name])}
+            if kept:
+                found.append(f"queue {path} still has {', '.join(sorted(kept))} and cannot become a leaf")
+    return found
+
+
+def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
+    """Make the partition follow *config*, which :func:`obstacles` has no objection to.
+
+    Only what differs from the configuration followed so far is touched: the cost is that of the change, and where
+    both share their parts (:mod:`core.config.sharing`) not even that of looking for it.
+    """
+    before, state.config = state.config, config
+    if before is config:
+        return
+    queues_before = {path: settings_of(queue) for path, queue in state.queues.items()} if state.recording else {}
+    state.resolver = config.resolver
+    if before is None or config.placement_rules != before.placement_rules:
+        state.placement_rules = compile_rules(config.placement_rules)
+    enforced_before, state.preemption = state.preemption.quota_enabled, config.preemption
+    if before is None or config.node_sort != before.node_sort:
+        weights = {state.types.index(name): weight for name, weight in config.node_sort.weights.items()}
+        state.node_order.rebuild(NodeScore(config.node_sort.policy, weights), list(state.node_order))
+    change = _Change()
+    _follow(state, "root", config.root, before.root if before is not None else None, change)
+    if change.templates:
+        dynamic_queues.follow_templates(state)
+        for queue in state.queues.values():
+            if not queue.managed:
+                change.queues[queue] = None
+                if queue.leaf:
+                    change.delayed[queue] = None
+    if change.limits:
+        user_accounting.change_limits(state, change.limits)
+    _settle(state, change)
+    if before is not None and before.preemption != config.preemption:
+        _watch_again(state)
+    if state.recording:
+        state.events.queues.reconfigured(queues_before, state.queues)
+    quota_timers.reconfigured(state, enforced_before, change.quotas, now_ns)
+
+
+@dataclass(slots=True)
+class _Change:
+    """What an update has touched so far.
+
+    queues     with new settings, parents before their children; those dropped since may be among them
+    delayed    leaves whose asks may now preempt at another time
+    limits     where other user and group limits apply now, with these
+    quotas     the maxima and delays that changed queues had; none for those that were not there or dynamic
+    templates  a parent passes on something else to dynamic queues
+    """
+
+    queues: dict[Queue, None] = field(default_factory=dict)
+    delayed: dict[Queue, None] = field(default_factory=dict)
+    limits: dict[Queue, tuple[LimitConfig, ...]] = field(default_factory=dict)
+    quotas: dict[Queue, Terms] = field(default_factory=dict)
+    templates: bool = False
+
+
+def _follow(state: PartitionState, path: str, new: QueueConfig, old: QueueConfig | None, change: _Change) -> None:
+    if new is old:
+        return
+    if old is None or own_settings(new) != own_settings(old):
+        queue = _apply_queue(state, path, new, change)
+        known = old.limits if old is not None and old.parent == new.parent else ()
+        if new.limits != known:
+            change.limits[queue] = new.limits
+    gone = {child.name: child for child in old.children} if old is not None else {}
+    for child in new.children:
+        _follow(state, f"{path}.{child.name}", child, gone.pop(child.name, None), change)
+    for name in gone:
+        _drain(state.queues.get(f"{path}.{name}"), change)
+
+
+def _drain(queue: Queue | None, change: _Change) -> None:
+    """*queue* and all managed ones below are listed no more; their limits are gone with that."""
+    if queue is not None and queue.managed:
+        queue.draining = True
+        if queue.limits is not NO_LIMITS:
+            change.limits[queue] = ()
+        for child in queue.children.values():
+            _drain(child, change)
+
+
+def _settle(state: PartitionState, change: _Change) -> None:
+    """What depends on the settings of the queues that changed: shares, orders, priorities, and who has to wait."""
+    touched = [queue for queue in change.queues if state.queues.get(queue.path) is queue]
+    refreshed: set[Queue] = set()
+    for queue in touched:
+        if refreshed.isdisjoint(queue.lineage()):
+            refreshed.add(queue)
+            ledger.refresh_fair_terms_below(queue)
+    for queue in touched:
+        queue.order.rekey()
+        queue.refresh_priority()
+        queue_gained(state, queue)
+    for queue in change.delayed:
+        for application in queue.applications.values():
+            for ask in application.asks.values():
+                preempting.watch(state, ask)
+
+
+def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: _Change) -> Queue:
+    queue = state.queues.get(path)
+    if queue is not None and queue.parent is not None and queue.leaf == config.parent:
+        # Leaf and parent order different things: an empty queue that changes its kind starts afresh.
+        _drop(state, queue)
+        queue = None
+    if queue is None:
+        parent_path, _, name = path.rpartition(".")
+        queue = state.new_queue(name, state.queues[parent_path], leaf=not config.parent, properties=config.effective)
+        change.quotas[queue] = quota_timers.NO_TERMS
+    change.queues[queue] = None
+    change.quotas.setdefault(queue, terms_of(queue) if queue.managed else quota_timers.NO_TERMS)
+    if queue.leaf and queue.properties.preemption_delay_ns != config.effective.preemption_delay_ns:
+        change.delayed[queue] = None
+    queue.properties = config.effective
+    queue.draining = False
+    queue.managed = True
+    queue.submit_acl, queue.admin_acl = config.submit_acl, config.admin_acl
+    admission.set_max_applications(queue, config.max_applications)
+    terms = _dynamic_terms(state, config) if config.parent else None
+    change.templates = change.templates or terms != queue.dynamic_terms
+    queue.dynamic_terms = terms
+    if queue.parent is not None:
+        queue.set_limits(state.types.sparse(config.guaranteed), state.types.sparse(config.max))
+    return queue
+
+
+def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:
+    template = config.dynamic_template
+    return DynamicTerms(
+        config.dynamic_parent,
+        config.dynamic_leaf,
+        state.types.sparse(template.guaranteed if template is not None else None),
+        state.types.sparse(template.max if template is not None else None),
+        template.max_applications if template is not None else 0,
+    )
+
+
+def _watch_again(state: PartitionState) -> None:
+    """The switches changed: whoever was due while nobody could preempt, or is not due any more, starts afresh."""
+    state.attempts_due.clear()
+    for application in state.applications.values():
+        for group in application.groups.values():
+            group.due.clear()
+        for ask in application.asks.values():
+            preempting.watch(state, ask)
+        for group in application.groups.values():
+            if group.parked_at is not None:
+                activate(group)
+
+
+def walk(config: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:
+    """*config*, which stands at *path*, and all below with their paths, parents first."""
+    yield path, config
+    for child in config.children:
+        yield from walk(child, f"{path}.{child.name}")
+
+
+def _empties(queue: Queue) -> bool:
+    return not queue.applications and all(_empties(child) for child in queue.children.values())
+
+
+def _clean_periodically(state: PartitionState, at_ns: int) -> None:
+    def clean(now_ns: int) -> None:
+        _clean(state)
+        _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
+
+    state.at(at_ns, clean)
+
+
+def _clean(state: PartitionState) -> None:
+    """Remove drained and dynamic queues that are empty, children first (scheduling.md 19), and what empty ones held."""
+    _clean_below(state, state.root)
+    leaves = {queue for queue in state.queues.values() if queue.applications}
+    state.victim_index.keep_only(leaves)
+    for queue in [queue for queue in state.unentitled if queue not in leaves]:
+        del state.unentitled[queue]
+
+
+def _clean_below(state: PartitionState, queue: Queue) -> None:
+    for child in list(queue.children.values()):
+        if child.children:
+            _clean_below(state, child)
+        if (child.draining or not child.managed) and not child.applications and not child.children:
+            _drop(state, child)
+            if state.recording:
+                state.events.queues.removed(child)
+
+
+def _drop(state: PartitionState, queue: Queue) -> None:
+    for child in list(queue.children.values()):
+        _drop(state, child)
+    assert queue.parent is not None, "the root stays as long as its partition"
+    queue.parent.order.discard(queue)
+    del queue.parent.children[queue.name]
+    del state.queues[queue.path]

@@ -1,0 +1,143 @@
+"""Queues that placement asks for: their making, their limits from tags, and what a reload changes in them.
+
+Cost of one queue: that of its path, whatever else the partition holds. Rules: config.md 6.3, 7.7, 7.8, B16, B18, B20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from core.domain.names import RECOVERY_PATH, RECOVERY_QUEUE
+from core.domain.resources import Resources
+from core.domain.settings import QueueProperties
+from core.model.queues import DynamicTerms, Queue
+from core.model.shapes import MAX_TYPES
+from core.partition.history.queue_events import settings_of
+from core.partition.scheduling.waiting import queue_gained
+from core.partition.state import PartitionState
+from core.policies.placement.decide import Placed
+from core.policies.placement.namespace_limits import NamespaceLimits
+from core.policies.queue_order import fair_terms
+
+
+class Prospect(NamedTuple):
+    """The leaf an application is about to enter, as it will be then. Nothing has been changed for it yet.
+
+    parents           above the leaf, nearest first; the root last
+    max_applications  0: unlimited
+    """
+
+    path: str
+    properties: QueueProperties
+    guaranteed: Mapping[int, int]
+    max: Mapping[int, int]
+    max_applications: int
+    parents: tuple[Queue, ...]
+
+
+def prospect(state: PartitionState, placed: Placed, limits: NamespaceLimits) -> Prospect:
+    """What the leaf at *placed* is, or will be. *limits* count for dynamic leaves, and never for the recovery queue."""
+    guaranteed: Mapping[int, int]
+    maximum: Mapping[int, int]
+    queue = placed.above
+    if placed.exists:
+        properties, guaranteed, maximum, most = queue.properties, queue.guaranteed, queue.max, queue.max_applications
+        parents = queue.lineage()[1:]
+        terms = None if queue.managed else queue.dynamic_terms
+    else:
+        parents = queue.lineage()
+        if placed.path == RECOVERY_PATH:
+            return Prospect(placed.path, QueueProperties(), {}, {}, 0, parents)
+        terms = _terms_below(queue)
+        properties, guaranteed = terms.leaf_properties, terms.guaranteed
+        maximum, most = terms.max, terms.max_applications
+    if terms is not None:
+        maximum = _with_limit(state, maximum, limits.max, terms.max)
+        guaranteed = _with_limit(state, guaranteed, limits.guaranteed, terms.guaranteed)
+        if limits.max_applications is not None:
+            most = limits.max_applications or terms.max_applications
+    return Prospect(placed.path, properties, guaranteed, maximum, most, parents)
+
+
+def enter(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
+    """The leaf, made if it does not exist, with the limits of *wanted*."""
+    leaf = placed.above if placed.exists else _create(state, placed, wanted)
+    if not leaf.managed:
+        before = settings_of(leaf) if state.recording and placed.exists else None
+        _limit(state, leaf, wanted)
+        if before is not None:
+            state.events.queues.amounts_changed(before, leaf)
+    return leaf
+
+
+def follow_templates(state: PartitionState) -> None:
+    """After a reload: dynamic queues take what their parents now pass on, unless a tag has set it otherwise.
+
+    Parents are looked at before their children, so a change reaches every level.
+    """
+    for queue in sorted(state.queues.values(), key=lambda queue: queue.depth):
+        before, parent = queue.dynamic_terms, queue.parent
+        if queue.managed or before is None or parent is None:
+            continue
+        terms = queue.dynamic_terms = _terms_below(parent)
+        if not queue.leaf:
+            queue.properties = terms.parent_properties
+            continue
+        queue.properties = terms.leaf_properties
+        guaranteed = terms.guaranteed if queue.guaranteed == before.guaranteed else queue.guaranteed
+        maximum = terms.max if queue.max == before.max else queue.max
+        queue.set_limits(dict(guaranteed), dict(maximum))
+        if queue.max_applications == before.max_applications:
+            queue.max_applications = terms.max_applications
+
+
+def _terms_below(parent: Queue) -> DynamicTerms:
+    assert parent.dynamic_terms is not None, "every parent has terms for queues below it"
+    return parent.dynamic_terms
+
+
+def _with_limit(
+    state: PartitionState, now: Mapping[int, int], wanted: Resources | None, template: Mapping[int, int]
+) -> Mapping[int, int]:
+    if wanted is None:
+        return now
+    if not wanted:
+        return template
+    # Looked at beforehand: a limit that is not used must not use up what there is of types either.
+    new_types = sum(state.types.known(name) is None for name in wanted)
+    return now if len(state.types.names) + new_types > MAX_TYPES else state.types.sparse(wanted)
+
+
+def _create(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
+    queue = placed.above
+    missing = placed.path.removeprefix(f"{queue.path}.").split(".")
+    for name in missing[:-1]:
+        terms = _terms_below(queue)
+        queue = state.new_queue(name, queue, leaf=False, properties=terms.parent_properties)
+        queue.managed = False
+        queue.dynamic_terms = terms
+        queue.fair_terms = fair_terms(queue)
+        if state.recording:
+            state.events.queues.created(queue)
+    leaf = state.new_queue(missing[-1], queue, leaf=True, properties=wanted.properties)
+    leaf.managed = False
+    leaf.dynamic_terms = _terms_below(queue) if leaf.name != RECOVERY_QUEUE else None
+    leaf.fair_terms = fair_terms(leaf)
+    if state.recording:
+        state.events.queues.created(leaf)
+    return leaf
+
+
+def _limit(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
+    """Put the amounts in force. Only *leaf* itself looks at them, so nothing else is reckoned again."""
+    leaf.max_applications = wanted.max_applications
+    guaranteed = {t: amount for t, amount in wanted.guaranteed.items() if amount}
+    if leaf.guaranteed == guaranteed and leaf.max == wanted.max:
+        return
+    leaf.set_limits(guaranteed, dict(wanted.max))
+    leaf.fair_terms = fair_terms(leaf)
+    if leaf.parent is not None:
+        leaf.parent.order.mark(leaf)
+    if leaf.applications:
+        queue_gained(state, leaf)

@@ -1,0 +1,1 @@
+"""The event history: what is told of everything that happens."""

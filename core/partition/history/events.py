@@ -1,0 +1,287 @@
+"""The event history of a partition: what happened, in the order in which it did (protocol.md 14).
+
+Whoever makes something happen says so with ``if state.recording: state.events.<what>(...)``: one attribute test while
+nobody wants to know. Only what succeeded is recorded (DB-19). Texts are constant but for names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from core.domain.application_states import AppState
+from core.domain.commands import TerminationType
+from core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType, removal_detail
+from core.domain.reasons import Unschedulable
+from core.domain.resources import Resources
+from core.model.told import Told
+from core.partition.history.queue_events import QueueRecorder
+
+if TYPE_CHECKING:
+    from core.domain.commands import ApplicationSpec
+    from core.model.allocations import Allocation
+    from core.model.applications import Application
+    from core.model.nodes import Node
+    from core.model.queues import Queue
+    from core.model.shapes import ResourceTypes, Shape
+    from core.partition.history.event_log import EventLog
+    from core.partition.scheduling.placement import NotPlaced
+
+PAUSE_NS: Final = 15 * 10**9
+"""Between two events about one ask that say the same (scheduling.md 17)."""
+
+OVER_USER_QUOTA: Final = "Request does not fit in the quota of its user or group"
+IN_USER_QUOTA: Final = "Request fits in the quota of its user or group again"
+OVER_QUEUE_QUOTA: Final = "Request does not fit in the headroom of its queue"
+IN_QUEUE_QUOTA: Final = "Request fits in the headroom of its queue again"
+NO_VICTIM: Final = "No victim makes room on the required node"
+NODE_ADDED: Final = "Node was registered"
+NODE_REMOVED: Final = "Node was removed"
+SCHEDULABLE: Final = "schedulable: true"
+NOT_SCHEDULABLE: Final = "schedulable: false"
+
+_REQUEST, _APP, _NODE = EventType.REQUEST, EventType.APP, EventType.NODE
+_QUEUE, _USERGROUP = EventType.QUEUE, EventType.USERGROUP
+_NONE, _SET, _ADD, _REMOVE = EventChange.NONE, EventChange.SET, EventChange.ADD, EventChange.REMOVE
+
+
+class Recorder:
+    """Writes down what happens to requests, applications, allocations and nodes, and through ``queues`` to those."""
+
+    __slots__ = ("_log", "_say", "_types", "queues")
+
+    def __init__(self, log: EventLog, types: ResourceTypes) -> None:
+        self._log: Final = log
+        self._say: Final = log.add
+        self._types: Final = types
+        self.queues: Final = QueueRecorder(log, types)
+
+    def limits_checked(self, ask: Allocation, limited: NotPlaced | None) -> None:
+        """*ask* was held against all limits; *limited* tells the first it would exceed. Changes are told, no more."""
+        reason = limited.reason if limited is not None else None
+        application = ask.application
+        if application.state is AppState.ACCEPTED:
+            held = reason is Unschedulable.APPLICATION_LIMIT
+            by_queue = held and limited is not None and limited.account is None
+            self._runnable(application, by_queue=by_queue, by_quota=held and not by_queue)
+        if reason is Unschedulable.APPLICATION_LIMIT:
+            return
+        told = ask.told
+        if told is None:
+            if reason is None:
+                return
+            told = ask.told = Told()
+        over_user, over_queue = reason is Unschedulable.USER_QUOTA, reason is Unschedulable.QUEUE_QUOTA
+        if over_user is not told.over_user_quota:
+            told.over_user_quota = over_user
+            self._about(ask, OVER_USER_QUOTA if over_user else IN_USER_QUOTA)
+        if over_queue is not told.over_queue_quota and not over_user:
+            told.over_queue_quota = over_queue
+            self._about(ask, OVER_QUEUE_QUOTA if over_queue else IN_QUEUE_QUOTA)
+
+    def _runnable(self, application: Application, *, by_queue: bool, by_quota: bool) -> None:
+        """A limit of applications of a queue comes before one of a user: while it holds, the other is not known."""
+        name = application.application_id
+        if by_queue is not application.told_held_by_queue:
+            application.told_held_by_queue = by_queue
+            detail = EventDetail.APP_CANNOTRUN_QUEUE if by_queue else EventDetail.APP_RUNNABLE_QUEUE
+            self._say(_APP, name, _NONE, detail)
+        if by_quota is not application.told_held_by_quota and not by_queue:
+            application.told_held_by_quota = by_quota
+            detail = EventDetail.APP_CANNOTRUN_QUOTA if by_quota else EventDetail.APP_RUNNABLE_QUOTA
+            self._say(_APP, name, _NONE, detail)
+
+    def refused_everywhere(self, ask: Allocation) -> None:
+        """The shim refused every node with room for *ask*: its reasons, each with the number of nodes."""
+        told = ask.told = ask.told or Told()
+        now_ns = self._log.now_ns
+        if told.refused_ns is not None and now_ns - told.refused_ns < PAUSE_NS:
+            return
+        told.refused_ns = now_ns
+        counts: dict[str, int] = {}
+        for reason in (ask.refused or {}).values():
+            counts[reason] = counts.get(reason, 0) + 1
+        self._about(ask, "; ".join(f"{reason} ({count}x)" for reason, count in sorted(counts.items())))
+
+    def no_victim_on_required_node(self, ask: Allocation) -> None:
+        """*ask* must run on a node where nobody can make room for it."""
+        told = ask.told = ask.told or Told()
+        now_ns = self._log.now_ns
+        if told.no_victim_ns is not None and now_ns - told.no_victim_ns < PAUSE_NS:
+            return
+        told.no_victim_ns = now_ns
+        self._about(ask, NO_VICTIM)
+
+    def preempted(self, victims: Iterable[Allocation], ask: Allocation) -> None:
+        """*victims* were told to leave so that *ask* can run."""
+        name = ask.application.application_id
+        message = f"Preempted for request {ask.spec.key} of application {name} in queue {ask.queue.path}"
+        for victim in victims:
+            self._about(victim, message)
+
+    def preempted_for_quota(self, victims: Iterable[Allocation], queue: Queue) -> None:
+        """*victims* were told to leave because *queue* holds more than its max."""
+        message = f"Preempted because queue {queue.path} exceeds its max"
+        for victim in victims:
+            self._about(victim, message)
+
+    def placeholders_too_small(self, found: Mapping[Allocation, Allocation]) -> None:
+        """Placeholders were told to leave, each because the real ask found with it does not fit in its place."""
+        for placeholder, ask in found.items():
+            message = f"Placeholder is smaller than the real request {ask.spec.key}"
+            self._about(placeholder, message, ask.shape.resources)
+
+    def _about(self, request: Allocation, message: str, resources: Resources | None = None) -> None:
+        self._say(
+            _REQUEST,
+            request.spec.key,
+            _NONE,
+            reference_id=request.application.application_id,
+            resources=resources or request.shape.resources,
+            message=message,
+        )
+
+    def application_created(self, spec: ApplicationSpec) -> None:
+        """An application is about to be placed in a queue; it may be rejected yet."""
+        self._say(_APP, spec.application_id, _ADD, EventDetail.APP_NEW)
+
+    def application_added(self, application: Application) -> None:
+        """*application* is in its queue, and tied to a group if one limits it."""
+        self._say(_QUEUE, application.queue.path, _ADD, EventDetail.QUEUE_APP, application.application_id)
+        self.group_chosen(application, None)
+
+    def application_left(self, application: Application) -> None:
+        """*application* is out of its queue."""
+        name, group = application.application_id, application.limit_group
+        if group is not None:
+            self._say(_USERGROUP, group, _REMOVE, EventDetail.UG_APP_LINK, name)
+        self._say(_QUEUE, application.queue.path, _REMOVE, EventDetail.QUEUE_APP, name)
+        self._say(_APP, name, _REMOVE)
+
+    def group_chosen(self, application: Application, before: str | None) -> None:
+        """*application* counts for its group now, for *before* until now."""
+        group = application.limit_group
+        if group == before:
+            return
+        if before is not None:
+            self._say(_USERGROUP, before, _REMOVE, EventDetail.UG_APP_LINK, application.application_id)
+        if group is not None:
+            self._say(_USERGROUP, group, _SET, EventDetail.UG_APP_LINK, application.application_id)
+
+    def state_entered(self, application_id: str, entered: AppState, message: str) -> None:
+        """An application is in another state. *message*: why, if there is more to say than what state it is."""
+        self._say(_APP, application_id, _SET, STATE_DETAILS[entered], message=message)
+
+    def ask_added(self, ask: Allocation) -> None:
+        """*ask* waits to be placed."""
+        application = ask.application.application_id
+        self._say(_APP, application, _ADD, EventDetail.APP_REQUEST, ask.spec.key, ask.shape.resources)
+
+    def ask_removed(self, ask: Allocation, *, timed_out: bool = False) -> None:
+        """*ask* was withdrawn, or its key forgotten with its allocation."""
+        detail = EventDetail.REQUEST_TIMEOUT if timed_out else EventDetail.REQUEST_CANCEL
+        application = ask.application.application_id
+        self._say(_APP, application, _REMOVE, detail, ask.spec.key, ask.shape.resources)
+
+    def node_charged(self, allocation: Allocation, node: Node) -> None:
+        """*allocation* has its room on *node*."""
+        self._say(_NODE, node.node_id, _ADD, EventDetail.NODE_ALLOC, allocation.spec.key, allocation.shape.resources)
+
+    def node_refunded(self, allocation: Allocation, node: Node) -> None:
+        """*allocation* gave its room on *node* back."""
+        self._say(_NODE, node.node_id, _REMOVE, EventDetail.NODE_ALLOC, allocation.spec.key, allocation.shape.resources)
+
+    def allocation_added(self, allocation: Allocation) -> None:
+        """The application of *allocation* holds it now."""
+        application, resources = allocation.application, allocation.shape.resources
+        self._usage(application, _ADD, resources)
+        self._say(_APP, application.application_id, _ADD, EventDetail.APP_ALLOC, allocation.spec.key, resources)
+
+    def allocation_removed(self, allocation: Allocation, node: Node, termination: int | None) -> None:
+        """*allocation* and its key are gone; *termination* ``None``: with its node.
+
+        The end of the request is an event of its own, except after a timeout and with a node.
+        """
+        self._allocation_gone(allocation, termination)
+        self.node_refunded(allocation, node)
+        detail = removal_detail(termination)
+        if detail is not EventDetail.ALLOC_TIMEOUT and detail is not EventDetail.ALLOC_NODEREMOVED:
+            self.ask_removed(allocation)
+
+    def allocation_returned(self, allocation: Allocation, node: Node) -> None:
+        """*allocation* is a pending request again."""
+        self._allocation_gone(allocation, TerminationType.SCHEDULING_FAILED_ON_RM)
+        self.node_refunded(allocation, node)
+
+    def placeholder_replaced(self, placeholder: Allocation, real: Allocation, node: Node) -> None:
+        """*real* took the place of *placeholder*, which ran on *node*; on the same node nothing else moves there."""
+        self._allocation_gone(placeholder, TerminationType.PLACEHOLDER_REPLACED)
+        if real.node is not node:
+            self.node_refunded(placeholder, node)
+        self.ask_removed(placeholder)
+        self.allocation_added(real)
+
+    def resized(self, allocation: Allocation, before: Shape) -> None:
+        """*allocation* held *before* until now: its user holds more of some types, less of others."""
+        was, now = before.resources, allocation.shape.resources
+        change = {name: now.get(name, 0) - was.get(name, 0) for name in dict.fromkeys((*was, *now))}
+        more = {name: amount for name, amount in change.items() if amount > 0}
+        less = {name: -amount for name, amount in change.items() if amount < 0}
+        if more:
+            self._usage(allocation.application, _ADD, Resources(more))
+        if less:
+            self._usage(allocation.application, _REMOVE, Resources(less))
+
+    def _allocation_gone(self, allocation: Allocation, termination: int | None) -> None:
+        application, resources = allocation.application, allocation.shape.resources
+        self._usage(application, _REMOVE, resources)
+        detail = removal_detail(termination)
+        self._say(_APP, application.application_id, _REMOVE, detail, allocation.spec.key, resources)
+
+    def _usage(self, application: Application, change: EventChange, resources: Resources) -> None:
+        path = application.queue.path
+        self._say(_USERGROUP, application.user, change, EventDetail.UG_USER_RESOURCE, path, resources)
+        if application.limit_group is not None:
+            self._say(_USERGROUP, application.limit_group, change, EventDetail.UG_GROUP_RESOURCE, path, resources)
+
+    def node_added(self, node: Node) -> None:
+        """*node* was accepted."""
+        self.schedulable_set(node)
+        capacity = self._types.resources(node.capacity)
+        self._say(_NODE, node.node_id, _ADD, resources=capacity, message=NODE_ADDED)
+
+    def node_removed(self, node: Node) -> None:
+        """*node* is gone, and everything on it."""
+        self._say(_NODE, node.node_id, _REMOVE, EventDetail.NODE_DECOMISSION, message=NODE_REMOVED)
+
+    def schedulable_set(self, node: Node) -> None:
+        """The shim opened or closed *node*, whether it was so already or not."""
+        message = SCHEDULABLE if node.schedulable else NOT_SCHEDULABLE
+        self._say(_NODE, node.node_id, _SET, EventDetail.NODE_SCHEDULABLE, message=message)
+
+    def capacity_changed(self, node: Node) -> None:
+        """*node* is larger or smaller than before."""
+        capacity = self._types.resources(node.capacity)
+        self._say(_NODE, node.node_id, _SET, EventDetail.NODE_CAPACITY, resources=capacity)
+
+    def foreign_load_set(self, key: str, before: Node | None, now: Node | None, shape: Shape | None) -> None:
+        """Load of another scheduler is about to leave *before* for *now*, where it will hold *shape*. Told if it is so.
+
+        ``None``: it came new, or goes.
+        """
+        if before is not None:
+            held = before.foreign[key]
+            if before is now and shape is not None and held == shape.pairs:
+                return
+            resources = self._types.resources(dict(held))
+            self._say(_NODE, before.node_id, _REMOVE, EventDetail.NODE_ALLOC, key, resources)
+        if now is not None and shape is not None:
+            self._say(_NODE, now.node_id, _ADD, EventDetail.NODE_ALLOC, key, shape.resources)
+
+    def node_reserved(self, ask: Allocation, node: Node) -> None:
+        """*node* is kept free for *ask*."""
+        self._say(_NODE, node.node_id, _ADD, EventDetail.NODE_RESERVATION, ask.spec.key, ask.shape.resources)
+
+    def node_unreserved(self, ask: Allocation, node: Node) -> None:
+        """*node* is kept free for *ask* no more."""
+        self._say(_NODE, node.node_id, _REMOVE, EventDetail.NODE_RESERVATION, ask.spec.key, ask.shape.resources)

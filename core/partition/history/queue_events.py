@@ -1,0 +1,123 @@
+"""The event history of queues and of the limits written at them (protocol.md 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from core.domain.events import EventChange, EventDetail, EventType
+
+if TYPE_CHECKING:
+    from core.domain.reasons import Outcome
+    from core.model.queues import Queue
+    from core.model.shapes import ResourceTypes
+    from core.model.users import QueueLimits
+    from core.partition.history.event_log import EventLog
+
+IS_LEAF: Final = "leaf queue: true"
+IS_PARENT: Final = "leaf queue: false"
+TIMER_ARMED: Final = "quota preemption timer armed"
+TIMER_MOVED: Final = "quota preemption timer moved"
+TIMER_CLEARED: Final = "quota preemption timer cleared"
+
+
+class QueueSettings(NamedTuple):
+    """What a queue was like before something changed it."""
+
+    queue: Queue
+    leaf: bool
+    guaranteed: Mapping[int, int]
+    max: Mapping[int, int]
+    limits: QueueLimits
+
+
+def settings_of(queue: Queue) -> QueueSettings:
+    """*queue* as it is, to be compared with later."""
+    return QueueSettings(queue, queue.leaf, queue.guaranteed, queue.max, queue.limits)
+
+
+class QueueRecorder:
+    """Writes down what becomes of queues."""
+
+    __slots__ = ("_say", "_types")
+
+    def __init__(self, log: EventLog, types: ResourceTypes) -> None:
+        self._say: Final = log.add
+        self._types: Final = types
+
+    def created(self, queue: Queue) -> None:
+        """*queue* is new."""
+        self._say(EventType.QUEUE, queue.path, EventChange.ADD, _kind(queue))
+
+    def removed(self, queue: Queue) -> None:
+        """*queue* is gone."""
+        self._say(EventType.QUEUE, queue.path, EventChange.REMOVE, _kind(queue))
+
+    def reconfigured(self, before: Mapping[str, QueueSettings], now: Mapping[str, Queue]) -> None:
+        """The queues by path, before and after a configuration came into force: tell every difference."""
+        for path, settings in before.items():
+            if path not in now:
+                self.removed(settings.queue)
+        for path, queue in now.items():
+            known = before.get(path)
+            if known is None:
+                self.created(queue)
+                self._limits_changed(queue, None)
+                continue
+            if known.leaf is not queue.leaf:
+                message = IS_LEAF if queue.leaf else IS_PARENT
+                self._say(EventType.QUEUE, path, EventChange.SET, EventDetail.QUEUE_TYPE, message=message)
+            self.amounts_changed(known, queue)
+            self._limits_changed(queue, known.limits)
+
+    def amounts_changed(self, before: QueueSettings, queue: Queue) -> None:
+        """The max or the guaranteed amounts of *queue* may differ from what they were *before*."""
+        if queue.max != before.max:
+            amounts = self._types.resources(queue.max)
+            self._say(EventType.QUEUE, queue.path, EventChange.SET, EventDetail.QUEUE_MAX, resources=amounts)
+        if queue.guaranteed != before.guaranteed:
+            amounts = self._types.resources(queue.guaranteed)
+            self._say(EventType.QUEUE, queue.path, EventChange.SET, EventDetail.QUEUE_GUARANTEED, resources=amounts)
+
+    def quota_enforced(self, queue: Queue, outcome: Outcome, detail: str) -> None:
+        """Preemption for the max of *queue* ran and ended as *outcome* says (preemption.md D.9)."""
+        self._about_quota(queue, f"{outcome}: {detail}")
+
+    def quota_timer_set(self, queue: Queue, before_ns: int | None, start_ns: int | None) -> None:
+        """Preemption for the max of *queue* was to start at *before_ns*, and is at *start_ns*; ``None``: never."""
+        if start_ns == before_ns:
+            return
+        if start_ns is None:
+            self._about_quota(queue, TIMER_CLEARED)
+        else:
+            self._about_quota(queue, TIMER_ARMED if before_ns is None else TIMER_MOVED)
+
+    def _about_quota(self, queue: Queue, message: str) -> None:
+        amounts = self._types.resources(queue.max)
+        self._say(
+            EventType.QUEUE,
+            queue.path,
+            EventChange.SET,
+            EventDetail.QUEUE_PREEMPTION,
+            resources=amounts,
+            message=message,
+        )
+
+    def _limits_changed(self, queue: Queue, before: QueueLimits | None) -> None:
+        if queue.limits is before:
+            return
+        users, groups = before if before is not None else ({}, {})
+        for detail, was, now in (
+            (EventDetail.UG_USER_LIMIT, users, queue.limits.users),
+            (EventDetail.UG_GROUP_LIMIT, groups, queue.limits.groups),
+        ):
+            for name in was:
+                if name not in now:
+                    self._say(EventType.USERGROUP, name, EventChange.REMOVE, detail, queue.path)
+            for name, limit in now.items():
+                if was.get(name) != limit:
+                    self._say(EventType.USERGROUP, name, EventChange.SET, detail, queue.path)
+
+
+def _kind(queue: Queue) -> EventDetail:
+    return EventDetail.NONE if queue.managed else EventDetail.QUEUE_DYNAMIC

@@ -1,0 +1,373 @@
+"""Allocation requests: asks, recovered allocations, foreign load, resizes and releases (protocol.md 8, 9, 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count, islice
+
+from core.domain.allocation_ids import MOST_INSTANCES
+from core.domain.application_states import AppState
+from core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
+from core.domain.effects import AllocationRejected
+from core.domain.reasons import Ignored, Rejection
+from core.domain.resources import NOTHING
+from core.model.allocations import SEPARATOR, Allocation, identity
+from core.model.applications import Application
+from core.model.nodes import Node
+from core.model.shapes import Shape, TooManyTypes
+from core.partition import lifecycle
+from core.partition.books import ledger
+from core.partition.gangs import handshake, pools
+from core.partition.intake import instances, removal
+from core.partition.preemption import preempting, quota_timers, required_node
+from core.partition.scheduling import placement, vetting
+from core.partition.scheduling.waiting import node_gained
+from core.partition.state import PartitionState
+
+_CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
+_NS_PER_S = 10**9
+
+
+def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
+    """One entry of ``allocations`` or ``asks``: the decision table of 8.1, first match wins.
+
+    Returns the rejection instead of answering it: rejections leave after the request's last entry.
+    """
+    refused = _refuse(state, spec)
+    if refused is not None:
+        return reject(spec, refused)
+    try:
+        shape = state.types.shape(NOTHING if spec.resources is None else spec.resources)
+    except TooManyTypes as error:
+        return reject(spec, _too_many_types(error))
+    _take(state, spec, shape, now_ns)
+    return None
+
+
+def reject(spec: AllocationSpec, reason: str) -> AllocationRejected:
+    """The answer that turns *spec* away; *reason* starts with its token."""
+    return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy)
+
+
+def recover_with_node(state: PartitionState, node: Node, existing: Iterable[AllocationSpec], now_ns: int) -> str | None:
+    """G2: allocations reported with their node. The first that is refused refuses the node (protocol.md 3.4).
+
+    All are looked at before the first is taken: a refused node must leave no trace in the applications.
+    """
+    specs = [spec._replace(node_id=node.node_id) for spec in existing]
+    owners: dict[str, str] = {}
+    for spec in specs:
+        refused = _refuse(state, spec) or _refuse_shape(state, spec)
+        if refused is None and not spec.foreign:
+            owner = owners.setdefault(spec.key, spec.application_id)
+            if owner != spec.application_id:
+                refused = f"{Rejection.KEY_IN_USE}: key {spec.key} belongs to application {owner}"
+        if refused is not None:
+            return refused
+    for spec in specs:
+        handle(state, spec, now_ns)
+    return None
+
+
+def _refuse_shape(state: PartitionState, spec: AllocationSpec) -> str | None:
+    try:
+        state.types.shape(NOTHING if spec.resources is None else spec.resources)
+    except TooManyTypes as error:
+        return _too_many_types(error)
+    return None
+
+
+def _too_many_types(error: TooManyTypes) -> str:
+    return f"{Rejection.INVALID_RESOURCE}: {error}"
+
+
+def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
+    """What a single entry can do wrong, in the order of 8.1 with the rows that DB-5, DB-6 and DB-15 add."""
+    key, amounts = spec.key, spec.resources
+    if spec.placeholder and not spec.task_group:
+        return f"{Rejection.PLACEHOLDER_WITHOUT_GROUP}: placeholder {key} names no task group"
+    if not key:
+        return f"{Rejection.INVALID_KEY}: an allocation needs a key"
+    if SEPARATOR in key:
+        return f"{Rejection.INVALID_KEY}: U+FFFF stands for no character, a key may not contain it"
+    if spec.foreign:
+        return _refuse_foreign(state, spec)
+    application = state.applications.get(spec.application_id)
+    if application is None:
+        return f"{Rejection.APPLICATION_NOT_FOUND}: no application {spec.application_id!r}"
+    if spec.node_id and spec.node_id not in state.nodes:
+        return f"{Rejection.NODE_NOT_FOUND}: no node {spec.node_id!r}"
+    if not 1 <= spec.max_allocations <= MOST_INSTANCES:
+        return f"{Rejection.MAX_ALLOCATIONS}: maxAllocations is {spec.max_allocations}, not 1 to {MOST_INSTANCES:,}"
+    if amounts is None or amounts.is_zero():
+        return f"{Rejection.NO_RESOURCES}: {key} asks for nothing"
+    if amounts.has_negative():
+        return f"{Rejection.NEGATIVE_RESOURCES}: {key} asks for a negative amount"
+    known = instances.any_of(state, key)
+    if known is not None and known.application is not application:
+        holder = known.application.application_id
+        return f"{Rejection.KEY_IN_USE}: key {key} belongs to application {holder}"
+    if application.state in _CLOSED and not spec.node_id and (known is None or _wants_more(state, spec)):
+        return f"{Rejection.APPLICATION_STATE}: application {spec.application_id} is {application.state}"
+    return None
+
+
+def _wants_more(state: PartitionState, spec: AllocationSpec) -> bool:
+    """Whether a repeated ask means more allocations than its key has."""
+    return spec.legacy and len(instances.of_key(state, spec.key)) < spec.max_allocations
+
+
+def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
+    if not spec.node_id:
+        return f"{Rejection.FOREIGN_WITHOUT_NODE}: foreign allocation {spec.key} names no node"
+    if spec.node_id not in state.nodes:
+        return f"{Rejection.NODE_NOT_FOUND}: no node {spec.node_id!r}"
+    if spec.resources is not None and spec.resources.has_negative():
+        return f"{Rejection.NEGATIVE_RESOURCES}: foreign allocation {spec.key} holds a negative amount"
+    return None
+
+
+def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
+    """Apply an entry that nothing speaks against."""
+    if spec.foreign:
+        _occupy(state, spec, shape)
+        return
+    application = state.applications[spec.application_id]
+    if spec.legacy:
+        _take_older(state, application, spec, shape, now_ns)
+        return
+    request = state.requests.get(identity(spec.key, spec.instance))
+    if request is None:
+        if spec.node_id:
+            request = _record(state, application, spec, shape, _created_ns(spec, now_ns))
+            lifecycle.allocation_recovered(state, application, now_ns)
+            placement.place(state, request, state.nodes[spec.node_id], now_ns)
+            _unchecked(state, request, now_ns)
+        else:
+            _add_ask(state, application, spec, shape, now_ns)
+        return
+    if request.pending and (request.shape is not shape or spec.node_id):
+        vetting.cancel(state, request)
+    resized = request.shape is not shape
+    if resized:
+        ledger.reshape(state, request, shape)
+    placed = bool(spec.node_id) and request.pending
+    if placed:
+        placement.bind(state, request, state.nodes[spec.node_id], now_ns)
+    if resized or placed:
+        _unchecked(state, request, now_ns)
+    else:
+        elsewhere = spec.node_id and request.node is not state.nodes[spec.node_id]
+        state.ignore(Ignored.OTHER_NODE if elsewhere else Ignored.NO_CHANGE, spec.key)
+
+
+def _unchecked(state: PartitionState, request: Allocation, now_ns: int) -> None:
+    """*request* may hold an amount on a node that nobody checked: others have to cope with that."""
+    if request.node is not None:
+        required_node.newcomer(state, request.node)
+        quota_timers.grew(state, request.queue, now_ns)
+
+
+def _record(
+    state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, created_ns: int
+) -> Allocation:
+    request = Allocation(spec, application, shape, created_ns, state.next_number())
+    instances.remember(state, request)
+    if spec.placeholder:
+        pools.placeholder_appears(state, request)
+    application.submitted_ns = min(application.submitted_ns, created_ns)
+    return request
+
+
+def _created_ns(spec: AllocationSpec, otherwise_ns: int) -> int:
+    return otherwise_ns if spec.created_s is None else spec.created_s * _NS_PER_S
+
+
+def _add_ask(state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
+    request = _record(state, application, spec, shape, _created_ns(spec, now_ns))
+    lifecycle.ask_added(state, application, now_ns)
+    if state.recording:
+        state.events.ask_added(request)
+    ledger.ask_appears(state, request)
+    preempting.watch(state, request)
+
+
+def _take_older(
+    state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int
+) -> None:
+    """A G2 ask: what is allocated under its key stays as it is, what is pending becomes what the ask says (3.4)."""
+    known = instances.of_key(state, spec.key)
+    pending = [request for request in known if request.pending]
+    wanted = max(0, spec.max_allocations - (len(known) - len(pending)))
+    for ask in pending[wanted:]:
+        removal.withdraw_ask(state, ask)
+    replaced = [ask for ask in pending[:wanted] if _replace(state, ask, spec, shape)]
+    if wanted == len(pending) and not replaced:
+        state.ignore(Ignored.NO_CHANGE, spec.key)
+    elif wanted > len(pending):
+        used = {request.spec.instance for request in known}
+        free = (number for number in count() if number not in used)
+        for number in islice(free, wanted - len(pending)):
+            _add_ask(state, application, spec._replace(instance=number), shape, now_ns)
+
+
+def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape) -> bool:
+    """Make a pending *ask* what *spec* says. It keeps its age; with a new size alone also what is held for it.
+
+    False: it is that already.
+    """
+    resized = ask.shape is not shape
+    if resized:
+        vetting.cancel(state, ask)
+        ledger.reshape(state, ask, shape)
+    before = ask.spec
+    spec = spec._replace(instance=before.instance)
+    if before == spec._replace(resources=before.resources, max_allocations=before.max_allocations):
+        return resized
+    removal.withdraw_ask(state, ask)
+    changed = _record(state, ask.application, spec, shape, _created_ns(spec, ask.created_ns))
+    if state.recording:
+        state.events.ask_added(changed)
+    ledger.ask_appears(state, changed)
+    preempting.watch(state, changed)
+    return True
+
+
+def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape) -> None:
+    """Foreign load: booked on its node, moved when the node changed, never answered (protocol.md 9, DB-8)."""
+    node = state.nodes[spec.node_id]
+    if state.recording:
+        state.events.foreign_load_set(spec.key, state.foreign.get(spec.key), node, shape)
+    _vacate(state, spec.key)
+    node.occupy(spec.key, shape.pairs)
+    state.foreign[spec.key] = node
+    state.node_order.refresh(node)
+
+
+def _vacate(state: PartitionState, key: str) -> bool:
+    """Take foreign load away; False: there is none of that key."""
+    node = state.foreign.pop(key, None)
+    if node is None:
+        return False
+    node.vacate(key)
+    state.node_order.refresh(node)
+    node_gained(state, node)
+    return True
+
+
+def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
+    """One entry of the G2 list ``allocationAsksToRelease``; TIMEOUT is a confirmation and ignored (3.4)."""
+    application = state.applications.get(spec.application_id)
+    if application is None:
+        state.ignore(Ignored.UNKNOWN_APPLICATION, spec.application_id)
+        return
+    if spec.termination == TerminationType.TIMEOUT:
+        state.ignore(Ignored.CONFIRMATION, spec.key)
+        return
+    named = application.asks.values() if not spec.key else instances.of_key(state, spec.key)
+    asks = [ask for ask in named if application.asks.get(ask.key) is ask]
+    for ask in asks:
+        removal.withdraw_ask(state, ask)
+    if asks:
+        lifecycle.asks_withdrawn(state, application, now_ns)
+    else:
+        state.ignore(Ignored.UNKNOWN_KEY if spec.key else Ignored.NO_CHANGE, spec.key or spec.application_id)
+
+
+def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
+    """One entry of ``allocationsToRelease``: whatever it names goes; unknown names are ignored (10.1)."""
+    if not spec.application_id:
+        key = spec.key or spec.allocation_id.removesuffix("-0")
+        if state.recording:
+            state.events.foreign_load_set(key, state.foreign.get(key), None, None)
+        if not _vacate(state, key):
+            state.ignore(Ignored.UNKNOWN_KEY, spec.key)
+        return
+    if not spec.allocation_id and spec.key not in state.instances:
+        _release(state, spec, now_ns)
+        return
+    for name in instances.named(state, spec):
+        _release(state, spec._replace(key=name, allocation_id=""), now_ns)
+
+
+def _release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
+    application = state.applications.get(spec.application_id)
+    if application is None:
+        state.ignore(Ignored.UNKNOWN_APPLICATION, spec.application_id)
+        return
+    if not spec.key:
+        _release_all(state, application, spec, now_ns)
+        return
+    allocation = application.allocations.get(spec.key)
+    if allocation is not None:
+        _release_one(state, allocation, spec, now_ns)
+        return
+    ask = application.asks.get(spec.key)
+    if ask is None:
+        state.ignore(Ignored.UNKNOWN_KEY, spec.key)
+    elif not _ends_ask(ask, spec.termination):
+        confirms = spec.termination == TerminationType.TIMEOUT
+        state.ignore(Ignored.CONFIRMATION if confirms else Ignored.NOT_APPLICABLE, spec.key)
+    else:
+        removal.withdraw_ask(state, ask)
+        lifecycle.asks_withdrawn(state, application, now_ns)
+
+
+def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpec, now_ns: int) -> None:
+    if spec.termination == TerminationType.PLACEHOLDER_REPLACED and not allocation.spec.placeholder:
+        state.ignore(Ignored.NOT_APPLICABLE, spec.key)
+        return
+    if spec.termination == TerminationType.SCHEDULING_FAILED_ON_RM:
+        if not removal.return_to_pending(state, allocation, now_ns):
+            state.ignore(Ignored.NOT_APPLICABLE, spec.key)
+        return
+    if allocation.replaced_by is not None:
+        # However the placeholder ended, its place is free for the one that waits for it (DB-10).
+        if _is_echoed(spec.termination):
+            state.effects.append(removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
+        handshake.confirm(state, allocation, now_ns)
+        return
+    removal.release_allocation(state, allocation, spec.termination, now_ns)
+    if _is_echoed(spec.termination):
+        state.effects.append(removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
+
+
+def _release_all(state: PartitionState, application: Application, spec: ReleaseSpec, now_ns: int) -> None:
+    """Everything of the application; its asks stay when the shim merely confirms a timeout."""
+    if spec.termination in (TerminationType.PLACEHOLDER_REPLACED, TerminationType.SCHEDULING_FAILED_ON_RM):
+        state.ignore(Ignored.NOT_APPLICABLE, application.application_id)
+        return
+    asks = [] if spec.termination == TerminationType.TIMEOUT else list(application.asks.values())
+    for ask in asks:
+        removal.withdraw_ask(state, ask)
+    gone = list(application.allocations.values())
+    if not asks and not gone:
+        state.ignore(Ignored.NO_CHANGE, application.application_id)
+    for allocation in gone:
+        removal.remove_allocation(state, allocation, spec.termination, now_ns)
+    lifecycle.allocations_removed(state, application, gone, now_ns)
+    if asks and not gone:
+        lifecycle.asks_withdrawn(state, application, now_ns)
+    if _is_echoed(spec.termination):
+        state.effects.extend(
+            removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message) for allocation in gone
+        )
+
+
+def _ends_ask(ask: Allocation, termination: int) -> bool:
+    """Whether a release withdraws a pending ask; one that speaks of an allocation does not (3.6, 10.1, 10.4).
+
+    A shim may say twice that it could not start what the core placed: the second time it is an ask already.
+    """
+    if termination == TerminationType.PLACEHOLDER_REPLACED:
+        return ask.spec.placeholder
+    return termination not in (TerminationType.TIMEOUT, TerminationType.SCHEDULING_FAILED_ON_RM)
+
+
+def _is_echoed(termination: int) -> bool:
+    """Whether the release is the shim's own wish, which the core confirms, and not itself a confirmation (10.2)."""
+    return termination not in (
+        TerminationType.TIMEOUT,
+        TerminationType.PREEMPTED_BY_SCHEDULER,
+        TerminationType.PLACEHOLDER_REPLACED,
+    )

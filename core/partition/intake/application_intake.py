@@ -1,0 +1,101 @@
+"""Application requests: all additions are checked and answered, then all removals are done (protocol.md 6)."""
+
+from __future__ import annotations
+
+from core.domain.commands import ApplicationRef, ApplicationSpec
+from core.domain.effects import ApplicationAccepted, ApplicationRejected
+from core.domain.names import USER_NAME, is_user_name
+from core.domain.reasons import Ignored, Rejection
+from core.domain.settings import SortPolicy
+from core.model.applications import Application
+from core.model.shapes import TooManyTypes
+from core.partition import lifecycle
+from core.partition.books import user_accounting
+from core.partition.configuration import dynamic_queues
+from core.partition.configuration.dynamic_queues import Prospect
+from core.partition.intake import removal
+from core.partition.state import PartitionState
+from core.policies.placement.applicant import Applicant, applicant_of
+from core.policies.placement.decide import Unplaced, place
+from core.policies.placement.namespace_limits import namespace_limits
+from core.policies.placement.paths import shown
+
+
+def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
+    """Checks in the order of 6.1; the first that fails rejects, and nothing changes."""
+    applicant = applicant_of(spec)
+    refused = _refuse_identity(state, spec, applicant)
+    if refused is not None:
+        _reject(state, spec, refused, now_ns)
+        return
+    if state.recording:
+        state.events.application_created(spec)
+    placed = place(state.placement_rules, state.queues, applicant)
+    if isinstance(placed, Unplaced):
+        why = "; ".join(placed.outcomes)
+        _reject(state, spec, f"{Rejection.NO_QUEUE}: queue {shown(spec.queue)}: {why}", now_ns)
+        return
+    prospect = dynamic_queues.prospect(state, placed, namespace_limits(applicant.tags))
+    refused = _refuse_gang(state, spec, prospect)
+    if refused is not None:
+        _reject(state, spec, refused, now_ns)
+        return
+    leaf = dynamic_queues.enter(state, placed, prospect)
+    application = Application(spec, leaf, applicant.user, now_ns, len(state.types.names))
+    leaf.applications[spec.application_id] = application
+    state.applications[spec.application_id] = application
+    user_accounting.open_accounts(state, application)
+    if state.recording:
+        state.events.application_added(application)
+    state.effects.append(ApplicationAccepted(spec.application_id))
+
+
+def remove(state: PartitionState, ref: ApplicationRef, now_ns: int) -> None:
+    """An unknown application is ignored."""
+    application = state.applications.get(ref.application_id)
+    if application is None:
+        state.ignore(Ignored.UNKNOWN_APPLICATION, ref.application_id)
+        return
+    removal.remove_application(state, application, now_ns)
+
+
+def _reject(state: PartitionState, spec: ApplicationSpec, reason: str, now_ns: int) -> None:
+    state.effects.append(ApplicationRejected(spec.application_id, reason))
+    if not reason.startswith((Rejection.APPLICATION_EXISTS, Rejection.INVALID_ID)):
+        lifecycle.reject(state, spec.application_id, reason, now_ns)
+
+
+def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Applicant) -> str | None:
+    """What comes before placement: rows 2 to 4 of 6.1."""
+    if not spec.application_id:
+        return f"{Rejection.INVALID_ID}: an application needs an ID"
+    if not is_user_name(applicant.user):
+        return f"{Rejection.USER_INVALID}: {shown(applicant.user)} is not {USER_NAME}"
+    if spec.unresolved and not spec.groups and not applicant.forced:
+        return f"{Rejection.USER_INVALID}: groups of {shown(applicant.user)} cannot be found: {spec.unresolved}"
+    if spec.application_id in state.applications:
+        return f"{Rejection.APPLICATION_EXISTS}: application {spec.application_id} exists already"
+    return None
+
+
+def _refuse_gang(state: PartitionState, spec: ApplicationSpec, prospect: Prospect) -> str | None:
+    """Rows 8 and 9 of 6.1, against the leaf as the application would find it. The size of the cluster is no limit."""
+    gang = spec.placeholder_ask
+    if gang is None or gang.is_zero():
+        return None
+    if gang.has_negative():
+        return f"{Rejection.INVALID_RESOURCE}: placeholderAsk has a negative quantity"
+    if prospect.properties.sort_policy is not SortPolicy.FIFO:
+        return f"{Rejection.GANG_NEEDS_FIFO}: queue {prospect.path} does not sort fifo"
+    try:
+        pairs = state.types.shape(gang).pairs
+    except TooManyTypes as error:
+        return f"{Rejection.INVALID_RESOURCE}: {error}"
+    above = [(queue.path, queue.max) for queue in prospect.parents[:-1]]
+    for path, ceilings in [(prospect.path, prospect.max), *above]:
+        for t, amount in pairs:
+            most = ceilings.get(t)
+            if most is not None and amount > most:
+                name = state.types.names[t]
+                return f"{Rejection.GANG_TOO_LARGE}: {name} {amount} is above the max {most} of {path}"
+    return None

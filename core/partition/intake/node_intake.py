@@ -1,0 +1,186 @@
+"""Node requests: seven actions, answered for creations only (protocol.md 7)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.domain.commands import NodeAction, NodeSpec, TerminationType
+from core.domain.effects import NodeAccepted, NodeRejected, Released
+from core.domain.reasons import Ignored, Rejection
+from core.domain.resources import Resources
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.model.nodes import Node
+from core.model.shapes import TooManyTypes
+from core.partition import lifecycle
+from core.partition.books import ledger
+from core.partition.gangs import handshake
+from core.partition.intake import allocation_intake, removal
+from core.partition.preemption import preempting
+from core.partition.scheduling import placement, vetting
+from core.partition.scheduling.waiting import node_gained
+from core.partition.state import PartitionState
+
+_ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
+
+
+def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
+    """One entry of a node request; anything that makes no sense for the node as it is, is ignored (table in 7)."""
+    action = spec.action
+    if action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
+        _create(state, spec, now_ns, draining=action == NodeAction.CREATE_DRAIN)
+        return
+    node = state.nodes.get(spec.node_id)
+    if action not in _ACTIONS:
+        state.ignore(Ignored.UNKNOWN_ACTION, spec.node_id)
+    elif node is None:
+        state.ignore(Ignored.UNKNOWN_NODE, spec.node_id)
+    elif action == NodeAction.UPDATE:
+        _update(state, node, spec)
+    elif action == NodeAction.DECOMISSION:
+        _decommission(state, node, now_ns)
+    else:
+        _set_schedulable(state, node, schedulable=action == NodeAction.DRAIN_TO_SCHEDULABLE)
+
+
+def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: bool) -> None:
+    refused = _refuse_creation(state, spec)
+    if refused is not None:
+        state.effects.append(NodeRejected(spec.node_id, refused))
+        return
+    try:
+        capacity = state.types.vector(spec.capacity)
+        occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
+        node = Node(spec.node_id, spec.attributes, capacity)
+        node.widen(len(state.types.names))
+    except TooManyTypes as error:
+        state.effects.append(NodeRejected(spec.node_id, f"{Rejection.INVALID_RESOURCE}: {error}"))
+        return
+    node.schedulable = not draining
+    before = len(state.effects)
+    if state.recording:
+        state.events.node_added(node)
+    state.nodes[node.node_id] = node
+    ledger.capacity_changed(state, [], node.capacity)
+    if occupied is not None:
+        node.occupy(_whole_node_key(node), occupied.pairs)
+        state.foreign[_whole_node_key(node)] = node
+    refused = allocation_intake.recover_with_node(state, node, spec.existing, now_ns)
+    if refused is not None:
+        del state.effects[before:]
+        _decommission(state, node, now_ns)
+        del state.effects[before:]
+        state.effects.append(NodeRejected(spec.node_id, refused))
+        return
+    state.effects.insert(before, NodeAccepted(node.node_id))
+    if node.schedulable:
+        _open(state, node)
+    else:
+        node_gained(state, node)
+
+
+def _set_schedulable(state: PartitionState, node: Node, *, schedulable: bool) -> None:
+    changed, node.schedulable = node.schedulable is not schedulable, schedulable
+    if state.recording:
+        state.events.schedulable_set(node)
+    if not changed:
+        state.ignore(Ignored.NO_CHANGE, node.node_id)
+    elif schedulable:
+        _open(state, node)
+    else:
+        state.node_order.discard(node)
+
+
+def _refuse_creation(state: PartitionState, spec: NodeSpec) -> str | None:
+    if not spec.node_id:
+        return f"{Rejection.INVALID_ID}: a node needs an ID"
+    if spec.node_id in state.nodes:
+        return f"{Rejection.NODE_EXISTS}: node {spec.node_id} is registered already"
+    for what, amounts in (("capacity", spec.capacity), ("occupied", spec.occupied)):
+        if amounts is not None and amounts.has_negative():
+            return f"{Rejection.INVALID_RESOURCE}: {what} of node {spec.node_id} is negative: {_negatives(amounts)}"
+    return None
+
+
+def _negatives(amounts: Resources) -> str:
+    return ", ".join(f"{name}={amount}" for name, amount in sorted(amounts.items()) if amount < 0)
+
+
+def _update(state: PartitionState, node: Node, spec: NodeSpec) -> None:
+    """New capacity, all or nothing; attributes are fixed at creation (protocol.md 4.2)."""
+    if spec.capacity is None and spec.occupied is None:
+        state.ignore(Ignored.NO_CHANGE, spec.node_id)
+        return
+    if any(amounts is not None and amounts.has_negative() for amounts in (spec.capacity, spec.occupied)):
+        state.ignore(Ignored.INVALID_RESOURCE, spec.node_id)
+        return
+    try:
+        capacity = state.types.vector(spec.capacity)
+        occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
+    except TooManyTypes:
+        state.ignore(Ignored.INVALID_RESOURCE, spec.node_id)
+        return
+    if spec.capacity is not None:
+        before = node.capacity
+        node.resize(capacity)
+        if state.recording and capacity != before:
+            state.events.capacity_changed(node)
+        ledger.capacity_changed(state, before, capacity)
+    if occupied is not None:
+        node.occupy(_whole_node_key(node), occupied.pairs)
+        state.foreign[_whole_node_key(node)] = node
+    state.node_order.refresh(node)
+    node_gained(state, node)
+
+
+def _open(state: PartitionState, node: Node) -> None:
+    if not node.reservations:
+        state.node_order.add(node)
+    node_gained(state, node)
+
+
+def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
+    """Steps of protocol.md 7.2: reservations, own allocations, capacity; one answer lists what ran there."""
+    node.schedulable = False
+    state.node_order.discard(node)
+    for ask in list(node.held.values()):
+        vetting.cancel(state, ask)
+    for reservation in list(node.reservations.values()):
+        ask = reservation.ask
+        placement.unreserve(state, reservation, requeue=True)
+        if ask.triggered:
+            ledger.unclaim(ask)
+            preempting.watch(state, ask)
+    arriving = [a for a in node.allocations.values() if a.replaces is not None]
+    gone = [a for a in node.allocations.values() if a.replaces is None]
+    del state.nodes[node.node_id]
+    vetting.forget_node(state, node)
+    for real in arriving:
+        handshake.undo(state, real)
+    confirmed: list[Allocation] = []
+    lost: dict[Application, list[Allocation]] = {}
+    for allocation in gone:
+        replacement = allocation.replaced_by
+        if replacement is not None and replacement.node is not node:
+            confirmed.append(handshake.swap(state, allocation))
+        else:
+            removal.remove_allocation(state, allocation, None, now_ns)
+            lost.setdefault(allocation.application, []).append(allocation)
+    for key in list(node.foreign):
+        if state.recording and key != _whole_node_key(node):
+            state.events.foreign_load_set(key, node, None, None)
+        state.foreign.pop(key, None)
+    ledger.capacity_changed(state, node.capacity, [])
+    if state.recording:
+        state.events.node_removed(node)
+    for application, allocations in lost.items():
+        lifecycle.allocations_removed(state, application, allocations, now_ns)
+    message = f"node {node.node_id} was removed"
+    answers: list[Released] = [removal.released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone]
+    state.effects.extend(answers)
+    for real in confirmed:
+        handshake.announce(state, real, now_ns)
+
+
+def _whole_node_key(node: Node) -> str:
+    return f"occupied/{node.node_id}"

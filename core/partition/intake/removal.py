@@ -1,0 +1,111 @@
+"""How requests leave: withdrawn asks, released allocations, removed applications. One place forgets a key."""
+
+from __future__ import annotations
+
+from core.domain.application_states import AppEvent, AppState
+from core.domain.commands import TerminationType
+from core.domain.effects import Released
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.partition import lifecycle
+from core.partition.books import ledger
+from core.partition.gangs import handshake, pools
+from core.partition.intake import instances
+from core.partition.preemption import preempting
+from core.partition.scheduling import vetting
+from core.partition.scheduling.waiting import stop_offering
+from core.partition.state import PartitionState
+
+
+def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = False) -> None:
+    """Forget a pending *ask*, its reservation and its claim; victims it caused still leave.
+
+    So does the placeholder that it was to replace (protocol.md DB-10).
+    """
+    vetting.cancel(state, ask)
+    if ask.replaces is not None:
+        handshake.undo(state, ask)
+    preempting.forget(state, ask)
+    ledger.ask_leaves(state, ask)
+    instances.forget(state, ask)
+    if ask.spec.placeholder:
+        pools.placeholder_gone(state, ask)
+    if state.recording:
+        state.events.ask_removed(ask, timed_out=timed_out)
+
+
+def remove_allocation(state: PartitionState, allocation: Allocation, termination: int | None, now_ns: int) -> None:
+    """Take *allocation* off every book and forget its key (protocol.md 10.1, DB-7). States are not driven here.
+
+    *termination*: why it ends; ``None``: its node was removed.
+    """
+    was_victim = allocation.preempted
+    if allocation.replaced_by is not None:
+        handshake.undo(state, allocation.replaced_by)
+    node = allocation.node
+    ledger.refund(state, allocation)
+    instances.forget(state, allocation)
+    if allocation.spec.placeholder:
+        pools.placeholder_gone(state, allocation)
+    if state.notices.open:
+        state.notices.allocation_left(allocation, by_us=was_victim)
+    if was_victim:
+        preempting.victim_left(state, allocation, now_ns)
+    if state.recording and node is not None:
+        state.events.allocation_removed(allocation, node, termination)
+
+
+def release_allocation(state: PartitionState, allocation: Allocation, termination: int, now_ns: int) -> None:
+    """Remove *allocation*, which ends as *termination* says, and let its application feel it."""
+    remove_allocation(state, allocation, termination, now_ns)
+    lifecycle.allocation_removed(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
+
+
+def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int) -> bool:
+    """The shim could not start *allocation*: it is an ask again with its priority and age (protocol.md 3.6).
+
+    Refused, without any change, unless its application is Accepted or Running and it is not on its way out.
+    """
+    application = allocation.application
+    if application.state not in (AppState.ACCEPTED, AppState.RUNNING) or allocation.preempted or allocation.released:
+        return False
+    if state.recording and allocation.node is not None:
+        state.events.allocation_returned(allocation, allocation.node)
+    ledger.refund(state, allocation)
+    if state.notices.open:
+        state.notices.allocation_left(allocation, by_us=False)
+    allocation.outcome = None
+    allocation.last_attempt_ns = None
+    allocation.rearms = 0
+    allocation.scale_up = False
+    ledger.ask_appears(state, allocation)
+    lifecycle.placeholder_returned(application)
+    preempting.watch(state, allocation)
+    return True
+
+
+def released(state: PartitionState, allocation: Allocation, termination: int, message: str) -> Released:
+    """The answer that names *allocation* as gone."""
+    spec = allocation.spec
+    return Released(state.name, spec.application_id, spec.key, termination, message, spec.instance)
+
+
+def remove_application(state: PartitionState, application: Application, now_ns: int) -> None:
+    """The shim removed *application*: it leaves at once with all it has; one answer lists what it held (6.5)."""
+    had_allocations = bool(application.allocations)
+    gone = list(application.allocations.values())
+    stop_offering(application)
+    for ask in list(application.asks.values()):
+        withdraw_ask(state, ask)
+    for allocation in gone:
+        remove_allocation(state, allocation, TerminationType.STOPPED_BY_RM, now_ns)
+    if application.state in (AppState.ACCEPTED, AppState.RUNNING):
+        lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+        if not had_allocations:
+            lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+    elif application.state is AppState.COMPLETING:
+        lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+    application.timer_ns = None
+    lifecycle.leave(state, application)
+    message = f"application {application.application_id} was removed"
+    state.effects.extend(released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone)

@@ -1,0 +1,1 @@
+"""When victims are looked for, what becomes of a plan, and lowered maxima. The plans: ``core.policies.preemption``."""

@@ -1,0 +1,133 @@
+"""Which asks would be placed if only there were more nodes: the shim is told, once per ask (scheduling.md 16).
+
+Once a second, while somebody listens. Only configured limits count, not what the cluster has. Asks that fit the limits
+use them up for those behind them, so a queue that could run ten more tasks asks for ten, however many wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from core.domain.effects import SchedulingFailed
+from core.domain.reasons import Unschedulable
+from core.model.allocations import Allocation, AskGroup
+from core.model.applications import Application
+from core.model.queues import Queue
+from core.model.shapes import Pairs
+from core.partition.scheduling.failing import TEXTS
+from core.partition.scheduling.waiting import refused_asks
+from core.partition.state import PartitionState
+from core.policies.application_order import application_key
+from core.policies.queue_order import queue_key
+
+INTERVAL_NS: Final = 10**9
+
+Headroom = dict[int, int]
+"""What may still be used, by type; a missing type is unlimited."""
+
+
+def start(state: PartitionState, now_ns: int) -> None:
+    """Look every second from now on, until nobody listens any more."""
+    if state.autoscaling or not state.callbacks.scheduling_states:
+        return
+    state.autoscaling = True
+
+    def look(at_ns: int) -> None:
+        state.autoscaling = state.callbacks.scheduling_states
+        if state.autoscaling:
+            report(state)
+            state.at(at_ns + INTERVAL_NS, look)
+
+    state.at(now_ns + INTERVAL_NS, look)
+
+
+def report(state: PartitionState) -> None:
+    """Tell the shim of every ask that waits for a node and that it has not been told of."""
+    if not state.root.waiting:
+        return
+    reserved: dict[Application, list[Allocation]] = {}
+    for reservation in state.reservations.values():
+        if reservation.by_age:
+            reserved.setdefault(reservation.ask.application, []).append(reservation.ask)
+    for ask in refused_asks(state):
+        if ask.reservation is None:
+            reserved.setdefault(ask.application, []).append(ask)
+    _walk(state, state.root, [], reserved)
+
+
+def _walk(
+    state: PartitionState, queue: Queue, above: list[Headroom], apart: dict[Application, list[Allocation]]
+) -> None:
+    """All of *queue* in scheduling order. *above*: the headroom of each ancestor with a max, shared by all below."""
+    path = above
+    if queue.parent is not None and queue.max:
+        path = [*above, {t: most - queue.used[t] for t, most in queue.max.items()}]
+    if not queue.leaf:
+        for child in sorted(queue.children.values(), key=queue_key):
+            if child.waiting:
+                _walk(state, child, path, apart)
+        return
+    for application in sorted(queue.applications.values(), key=application_key):
+        if application.asks:
+            _look_at(state, application, path, apart.get(application, []))
+
+
+def _look_at(state: PartitionState, application: Application, path: list[Headroom], apart: list[Allocation]) -> None:
+    """One application: the asks that limits allow are counted off, those not yet told of are told."""
+    left = _least(path)
+    told: list[Allocation] = []
+    for _, asks, pairs, unknown in sorted(_tried(state, application, apart), key=lambda entry: entry[0]):
+        if isinstance(asks, AskGroup):
+            fitting = min(asks.size, _times(left, pairs))
+            if unknown:
+                told += [ask for ask in asks.asks()[:fitting] if not ask.scale_up]
+        else:
+            fitting = min(1, _times(left, pairs))
+            if fitting and unknown:
+                told.append(asks)
+        for t, amount in pairs:
+            if t in left:
+                left[t] -= fitting * amount
+    for ask in told:
+        ask.scale_up = True
+        if ask.group is not None:
+            ask.group.scale_ups += 1
+        state.effects.append(
+            SchedulingFailed(application.application_id, ask.spec.key, TEXTS[Unschedulable.NO_FITTING_NODE])
+        )
+        for headroom in path:
+            for t, amount in ask.shape.pairs:
+                if t in headroom:
+                    headroom[t] -= amount
+
+
+def _tried(
+    state: PartitionState, application: Application, apart: list[Allocation]
+) -> Iterator[tuple[tuple[int, int, int], AskGroup | Allocation, Pairs, bool]]:
+    """(order, asks, demand, whether any was not told of) of those that were tried and that the cluster is too full for.
+
+    What waits for room under a quota below the root does not fit its limits, so it need not be looked at.
+    """
+    for group in application.groups.values():
+        rooms = (state.no_room.get(group.shape), state.root.parked.get(group.shape))
+        waits = group.parked_at is not None and any(group.parked_at is room for room in rooms)
+        if waits and not group.required_node:
+            yield group.head_order(), group, group.shape.pairs, group.scale_ups < group.size
+    for ask in apart:
+        if not ask.spec.required_node and not ask.triggered:
+            yield ask.order, ask, ask.shape.pairs, not ask.scale_up
+
+
+def _least(path: list[Headroom]) -> Headroom:
+    least: Headroom = {}
+    for headroom in path:
+        for t, amount in headroom.items():
+            least[t] = min(amount, least.get(t, amount))
+    return least
+
+
+def _times(headroom: Headroom, pairs: Pairs) -> int:
+    """How often *pairs* fit into *headroom*."""
+    times = min((headroom[t] // amount for t, amount in pairs if t in headroom), default=1 << 62)
+    return max(0, times)

@@ -1,0 +1,125 @@
+"""The allocation cycle: who is next, does it fit, and if not, may it preempt.
+
+One call does many of upstream's single-result cycles in a row, in the same order: after every result the choice
+starts again from the root (scheduling.md 4.1, S-20). What did not fit is set aside until something changes, which is
+exactly when a new search could end differently.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop
+
+from core.domain.reasons import Unschedulable
+from core.model.allocations import AskGroup
+from core.model.queues import Queue
+from core.partition.books import ledger
+from core.partition.gangs import approval, replacement, timeouts
+from core.partition.preemption import monitor, preempting, quota_preemption
+from core.partition.scheduling import backoff, failing, placement, reserved, reserving, vetting
+from core.partition.scheduling.placement import NotPlaced
+from core.partition.scheduling.waiting import (
+    hold_back,
+    park_below_limit,
+    park_below_quota,
+    park_for_node,
+    park_without_node,
+)
+from core.partition.state import PartitionState
+
+
+def run(state: PartitionState, now_ns: int, budget: int) -> bool:
+    """One slice of at most about *budget* decisions. Whether there may be more to do at once."""
+    run_timers(state, now_ns)
+    timeouts.give_up_expired(state, now_ns)
+    preempting.begin_pass(state, now_ns)
+    preempting.collect_due(state, now_ns)
+    if state.fair_terms_stale:
+        ledger.refresh_fair_terms(state)
+    if not state.enforcement.busy and state.notices.steps is None:
+        return _decide(state, now_ns, budget)
+    # Whoever must run on a node preempts first, for a guarantee nobody does until quotas are enforced, and the monitor
+    # comes last (preemption.md H).
+    half = max(1, budget // 2)
+    more = _decide(state, now_ns, half)
+    if state.enforcement.busy:
+        quota_preemption.advance(state, now_ns, half)
+    else:
+        monitor.advance(state, now_ns, half)
+    return more or state.enforcement.busy or state.notices.steps is not None
+
+
+def _decide(state: PartitionState, now_ns: int, budget: int) -> bool:
+    while budget > 0 and not (state.callbacks.full and state.callbacks.predicates):
+        if state.reserved_ready:
+            budget -= reserved.serve(state, now_ns)
+        elif state.gangs:
+            settle = approval.seek if state.callbacks.predicates else None
+            budget -= replacement.serve(state, now_ns, budget, settle=settle)
+        elif (group := first_group(state.root)) is not None:
+            budget -= _serve(state, group, now_ns)
+        elif reserving.is_due(state, now_ns):
+            budget -= reserving.step(state, now_ns)
+        else:
+            return False
+    return budget <= 0
+
+
+def run_timers(state: PartitionState, now_ns: int) -> None:
+    """Do everything whose time has come, in the order of its time."""
+    timers = state.timers
+    while timers and timers[0][0] <= now_ns:
+        heappop(timers)[2](now_ns)
+
+
+def first_group(root: Queue) -> AskGroup | None:
+    """The asks whose turn it is: best child of best child, best application, first group."""
+    queue = root
+    while not queue.leaf:
+        child = queue.order.first()
+        if child is None:
+            return None
+        queue = child
+    application = queue.order.first()
+    group: AskGroup | None = application.order.first() if application is not None else None
+    return group
+
+
+def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
+    """Place the first ask of *group*, or preempt for one, or set the group aside. Returns its cost."""
+    ask = group.head()
+    found = placement.find_node(state, ask)
+    if not isinstance(found, NotPlaced):
+        vetting.place(state, ask, found, now_ns)
+        return 1
+    failing.note_unplaced(ask, found.reason, now_ns)
+    if found.reason is Unschedulable.REQUIRED_NODE and reserved.insist(state, ask, now_ns):
+        return 1
+    ask.missed += 1
+    cost = 1
+    if group.due and state.guarantee_preemption and found.preemption_may_help:
+        cost += preempting.ATTEMPT_COST
+        if preempting.attempt_due(state, group, now_ns) or group.due:
+            return cost
+    if group.due and found.reason is Unschedulable.USER_QUOTA and found.account is not None:
+        preempting.cannot_help(state, ask, found.account, now_ns)
+    if found.reason is Unschedulable.REFUSED_BY_PREDICATE:
+        vetting.refused_everywhere(state, ask, now_ns)
+    else:
+        _set_aside(state, group, found, now_ns)
+    return cost
+
+
+def _set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> None:
+    gate = why.account or why.queue
+    if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
+        hold_back(group.application, gate)
+    elif why.account is not None:
+        park_below_limit(group, group.shape, why.account)
+    elif why.queue is not None:
+        park_below_quota(group, group.shape, why.queue)
+    elif why.reason is Unschedulable.REQUIRED_NODE:
+        park_for_node(state, group)
+    else:
+        park_without_node(state, group, group.shape)
+        backoff.count(state, group, now_ns)
+        reserving.wait_for_age(state, group, now_ns)

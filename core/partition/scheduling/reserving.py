@@ -1,0 +1,174 @@
+"""Nodes kept free for asks that have waited long enough (scheduling.md 7.3, 8).
+
+An ask that quota allows, that no node has room for and that is older than the reservation delay gets the unreserved
+node that lacks least. What to reserve changes only when an ask grows old enough or a node becomes free to be reserved,
+so nodes are given out in rounds, in scheduling order, instead of with every failed search.
+
+A reserved node is closed to everybody else and, for an hour, to preemption, so a backlog must not get hold of all
+nodes: no more is promised than the quotas, the size of the cluster included, could grant, and only a few nodes in a
+hundred are ever kept free by age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from core.model.allocations import Allocation, AskGroup
+from core.model.applications import Application
+from core.model.nodes import Node
+from core.model.shapes import Pairs, Shape
+from core.partition.books import ledger
+from core.partition.scheduling import inquiries, placement
+from core.partition.state import PartitionState
+from core.policies.application_order import application_key
+from core.policies.queue_order import queue_key
+
+PAUSE_NS: Final = 100 * 10**6
+"""Least time between two rounds: the idle tick of the scheduling loop."""
+PAUSE_PER_GROUP_NS: Final = 100_000
+REFUSAL_PAUSE_NS: Final = 15 * 10**9
+"""From the shim's refusal of a node to be reserved to the next question for the same ask."""
+NODES_PER_UNIT: Final = 20
+"""Nodes looked at that count for one decision in a slice's budget."""
+
+
+def wait_for_age(state: PartitionState, group: AskGroup, now_ns: int) -> None:
+    """*group* has just found no room: see that a round comes when its first ask is old enough."""
+    if state.reservation_delay_ns is not None and len(state.node_order):
+        state.reserving.call(max(group.head().created_ns + state.reservation_delay_ns + 1, now_ns))
+
+
+def is_due(state: PartitionState, now_ns: int) -> bool:
+    """Whether a round is under way or should begin."""
+    round_ = state.reserving
+    return bool(round_.left) or (round_.due_ns is not None and round_.due_ns <= now_ns)
+
+
+def step(state: PartitionState, now_ns: int) -> int:
+    """Begin a round, or look at its next group up to the first node given out. Returns what it cost."""
+    round_ = state.reserving
+    if not round_.left:
+        round_.due_ns = None
+        round_.candidates.clear()
+        if state.reservation_delay_ns is not None:
+            round_.left.extend(_waiting(state))
+        round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
+        return 1
+    if not len(state.node_order):
+        round_.left.clear()
+        return 1
+    sorted_before = len(round_.candidates)
+    if not _reserve_for_one(state, round_.left[0], now_ns):
+        round_.left.popleft()
+    return 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
+
+
+def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
+    """A node for the first ask of *group* that is old enough. False: there is no more to do for the group."""
+    round_, delay_ns = state.reserving, state.reservation_delay_ns
+    assert delay_ns is not None, "a round has begun, so reservations are made"
+    if not _waits_for_room(state, group):
+        return False  # It was woken, and is tried like any other.
+    for ask in _in_order(group):
+        if now_ns - ask.created_ns <= delay_ns:
+            round_.call(ask.created_ns + delay_ns + 1)
+            continue
+        if now_ns < ask.reserve_after_ns:
+            round_.call(ask.reserve_after_ns)
+            continue
+        if not ledger.promise_is_sound(ask) or not _more_may_be_kept(state):
+            return False
+        for node in _candidates(state, group.shape):
+            if node in state.node_order:
+                _reserve(state, ask, node, now_ns)
+                return True
+        return False
+    return False
+
+
+def _more_may_be_kept(state: PartitionState) -> bool:
+    """Whether another node may be kept free by age: always one, and no more than a share of all."""
+    return state.kept_by_age < max(1, len(state.nodes) * state.reservation_percent // 100)
+
+
+def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+    """Keep *node* for *ask*, at once or when the shim agrees; there is no second candidate (7.3)."""
+    callbacks = state.callbacks
+    if not callbacks.predicates:
+        placement.reserve(state, ask, node, now_ns, by_age=True)
+        return
+    ask.reserve_after_ns = now_ns + callbacks.timeout_ns + 1
+
+    def decide(refused: Mapping[str, str], at_ns: int) -> None:
+        if node.node_id in refused:
+            ask.reserve_after_ns = at_ns + REFUSAL_PAUSE_NS
+            state.reserving.call(ask.reserve_after_ns)
+            return
+        ask.reserve_after_ns = 0
+        open_to_it = node in state.node_order and node.could_hold(ask.shape.pairs)
+        sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)
+        if open_to_it and sound and _waits_for_room(state, ask.group):
+            placement.reserve(state, ask, node, at_ns, by_age=True)
+        else:
+            state.reserving.call(at_ns)
+
+    def drop() -> None:
+        ask.reserve_after_ns = 0
+
+    inquiries.ask_predicates(state, ask, (node.node_id,), decide, drop, now_ns, allocate=False)
+
+
+def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
+    """Whether no node has room for the asks of *group*, which is all that keeps them waiting."""
+    if group is None or group.parked_at is None or group.application.backoff_until_ns:
+        return False
+    return group.parked_at is state.no_room.get(group.shape)
+
+
+def _in_order(group: AskGroup) -> Iterator[Allocation]:
+    """The first is cheap and mostly enough; all are sorted only when somebody asks for the second."""
+    yield group.head()
+    yield from group.asks()[1:]
+
+
+def _waiting(state: PartitionState) -> list[AskGroup]:
+    """The groups that no node has room for, in the order in which the cycle would serve them."""
+    groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
+    turns = Turns()
+    return sorted(groups, key=lambda group: (*turns.of(group.head()), group.number))
+
+
+class Turns:
+    """Places of asks among all of the partition, while nothing changes: what asks share is worked out once."""
+
+    def __init__(self) -> None:
+        self._shared: dict[Application, tuple[object, ...]] = {}
+
+    def of(self, ask: Allocation) -> tuple[object, ...]:
+        """To sort *ask* by: its queues from the root down, its application, itself."""
+        application = ask.application
+        shared = self._shared.get(application)
+        if shared is None:
+            path = tuple(queue_key(queue) for queue in reversed(application.queue.lineage()))
+            shared = self._shared[application] = (path, application_key(application))
+        return (*shared, ask.order)
+
+
+def _candidates(state: PartitionState, shape: Shape) -> Iterator[Node]:
+    """Open nodes that could hold *shape* if they were empty, the one that lacks least first (S-3), then in order.
+
+    They are sorted when the round first needs one for the shape: while nothing more may be promised, it needs none.
+    """
+    candidates = state.reserving.candidates
+    if shape not in candidates:
+        pairs = shape.pairs
+        able = [node for node in state.node_order if node.could_hold(pairs)]
+        candidates[shape] = iter(sorted(able, key=lambda node: missing_share(node, pairs)))
+    return candidates[shape]
+
+
+def missing_share(node: Node, pairs: Pairs) -> float:
+    """How much of *pairs* the node has no room for: the sum over types of the missing part, each between 0 and 1."""
+    free = node.free
+    return sum([min(1.0, (amount - free[t]) / amount) for t, amount in pairs if amount > free[t]])

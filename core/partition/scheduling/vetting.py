@@ -1,0 +1,173 @@
+"""A node was chosen for an ask: the shim has the last word, if it wants it (protocol.md 13, Predicates).
+
+While the shim thinks, the ask is *held* on the node it is to get: nobody else can be promised the room, and all other
+asks are decided as if it ran there already. Refused, it looks further at once; refused everywhere, it pauses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+from core.domain.application_states import AppState
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.partition.books import ledger
+from core.partition.gangs import approval
+from core.partition.preemption import preempting
+from core.partition.scheduling import admission, inquiries, pausing, placement, waiting
+from core.partition.scheduling.failing import note
+from core.partition.state import PartitionState
+
+FIRST_NODES: Final = 8
+MORE_NODES: Final = 64
+"""Nodes offered in one question: few at first, since the first one mostly does."""
+
+_SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.COMPLETING, AppState.RESUMING})
+
+
+def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+    """Put *ask* on *node*, at once or when the shim agrees."""
+    if not state.callbacks.predicates:
+        if ask.spec.required_node:
+            preempting.give_way(state, node, now_ns)
+        placement.bind(state, ask, node, now_ns)
+        return
+    node_ids = _offered(state, ask, node)
+    ledger.hold(state, ask, node)
+    admission.allocating(state, ask.application)
+
+    def decide(refused: Mapping[str, str], at_ns: int) -> None:
+        if ask.inquiry is inquiry:
+            _decide(state, ask, node_ids, refused, at_ns)
+
+    def drop() -> None:
+        if ask.inquiry is inquiry:
+            cancel(state, ask)
+
+    inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=True)
+    ask.inquiry = inquiry
+
+
+def cancel(state: PartitionState, ask: Allocation) -> None:
+    """Whatever was asked about *ask* does not matter any more: it is an ask like any other again."""
+    if ask.inquiry is not None:
+        inquiries.forget(state, ask.inquiry)
+        if ask.courts is not None:
+            approval.withdraw(state, ask)
+        ask.inquiry = None
+    if ask.held_on is not None:
+        ledger.unhold(state, ask)
+        _wait_again(state, ask)
+    elif waiting.leave_refused(state, ask) and ask.reservation is None:
+        waiting.enqueue(state, ask)
+
+
+def forgive_all(state: PartitionState) -> None:
+    """Somebody else answers from now on, or nobody: what was refused may be asked again."""
+    for ask in state.requests.values():
+        if ask.refused is not None and ask.pending:
+            pausing.forgive(state, ask)
+
+
+def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    """No node with room that the shim has not refused: *ask* waits for another one, or for its pause to end."""
+    if state.recording:
+        state.events.refused_everywhere(ask)
+    waiting.park_refused(state, ask)
+    pausing.pause(state, ask, now_ns)
+
+
+def forget_node(state: PartitionState, node: Node) -> None:
+    """*node* is gone: what was refused there says nothing about one that may come under its name."""
+    if state.callbacks.predicates:
+        for ask in state.requests.values():
+            if ask.refused is not None:
+                ask.refused.pop(node.node_id, None)
+                if ask.refused_on is not None:
+                    pausing.forgive(state, ask)
+
+
+def _offered(state: PartitionState, ask: Allocation, node: Node) -> tuple[str, ...]:
+    """The chosen node, and the next ones that would do."""
+    if ask.spec.required_node or ask.reservation is not None:
+        return (node.node_id,)
+    most = MORE_NODES if ask.refused else FIRST_NODES
+    others = (other.node_id for other in placement.acceptable_nodes(state, ask) if other is not node)
+    return (node.node_id, *islice(others, most - 1))
+
+
+def _decide(
+    state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str], now_ns: int
+) -> None:
+    """The shim has spoken about *node_ids*, the first of which *ask* is held on."""
+    ask.inquiry = None
+    node = ask.held_on
+    assert node is not None, "a question about a placement is open only while the ask is held"
+    for node_id in node_ids:
+        if node_id in refused:
+            ask.refused = ask.refused or {}
+            ask.refused[node_id] = refused[node_id]
+    for reason in dict.fromkeys(refused[node_id] for node_id in node_ids if node_id in refused):
+        note(ask, reason, now_ns)
+    if node.node_id not in refused and _still_sound(state, ask, node):
+        _settle(state, ask, now_ns)
+        return
+    ledger.unhold(state, ask)
+    if ask.application.state in _SERVED:
+        for other in _passed(state, ask, node_ids[1:], refused):
+            if ask.reservation is None:
+                waiting.enqueue(state, ask)
+            placement.bind(state, ask, other, now_ns)
+            return
+    _wait_again(state, ask)
+
+
+def _settle(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    if ask.spec.required_node and ask.held_on is not None:
+        preempting.give_way(state, ask.held_on, now_ns)
+    if ask.reservation is not None:
+        placement.unreserve(state, ask.reservation)
+    ledger.unclaim(ask)
+    placement.announce(state, ask, ledger.settle(state, ask, now_ns), now_ns)
+
+
+def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
+    """Whether nothing happened while the shim thought that speaks against the placement (other than the shim)."""
+    if state.nodes.get(node.node_id) is not node or ask.application.state not in _SERVED:
+        return False
+    if not node.schedulable and not ask.spec.required_node and node is not _reserved_node(ask):
+        return False
+    pairs = ask.shape.pairs
+    if any(node.free[t] < 0 for t, _ in pairs):
+        return False
+    accounts = ask.application.accounts
+    # Its own amount is in the books already.
+    if any(queue.used[t] > queue.max[t] for queue in ask.queue.lineage() for t, _ in pairs if t in queue.max):
+        return False
+    return all(account.used[t] <= account.limit.max.get(t, account.used[t]) for account in accounts for t, _ in pairs)
+
+
+def _passed(
+    state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str]
+) -> list[Node]:
+    """Of the other nodes asked about, those that the shim let pass and that still have room."""
+    pairs = ask.shape.pairs
+    if placement.kept_back(state, ask) is not None:
+        return []
+    nodes = (state.nodes.get(node_id) for node_id in node_ids if node_id not in refused)
+    return [node for node in nodes if node is not None and node in state.node_order and node.fits(pairs)]
+
+
+def _reserved_node(ask: Allocation) -> Node | None:
+    return None if ask.reservation is None else ask.reservation.node
+
+
+def _wait_again(state: PartitionState, ask: Allocation) -> None:
+    """Back to where *ask* waited before it was held."""
+    if ask.reservation is not None:
+        waiting.look_again(state, ask.reservation)
+    else:
+        waiting.enqueue(state, ask)
+    admission.allocating_no_more(state, ask.application)
