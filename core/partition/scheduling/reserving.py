@@ -50,18 +50,21 @@ def step(state: PartitionState, now_ns: int) -> int:
     round_ = state.reserving
     if not round_.left:
         round_.due_ns = None
-        round_.candidates.clear()
         if state.reservation_delay_ns is not None:
             round_.left.extend(_waiting(state))
         round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
         return 1
     if not len(state.node_order):
         round_.left.clear()
+        round_.candidates.clear()
         return 1
     sorted_before = len(round_.candidates)
     if not _reserve_for_one(state, round_.left[0], now_ns):
         round_.left.popleft()
-    return 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
+    cost = 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
+    if not round_.left:
+        round_.candidates.clear()
+    return cost
 
 
 def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
