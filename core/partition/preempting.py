@@ -358,6 +358,8 @@ def record(
         adjusted = plan.adjusted or (0,) * len(plan.victims)
         victims = tuple(map(victim_record, plan.victims, adjusted))
         detail = f"needs {plan.needs}, fence {plan.fence.path}"
+        if plan.weighed:
+            detail += f"; weighed: {plan.weighed}"
     state.effects.append(
         PreemptionDecided(
             now_ns,

@@ -71,6 +71,7 @@ def plan(
         needs=needs.described(solution.node, names),
         adjusted=tuple(victim[0] for victim in solution.victims),
         extended=extended,
+        weighed=search.weighed(),
     )
 
 

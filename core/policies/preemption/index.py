@@ -8,6 +8,7 @@ that somebody might forget to send.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 
 from core.model.allocations import Allocation
@@ -78,6 +79,10 @@ class VictimIndex:
         if known is None or not known.holds(allocations, shapes):
             known = self._leaves[leaf] = RankedLeaf(allocations, shapes)
         return known
+
+    def known(self) -> Mapping[Queue, RankedLeaf]:
+        """What is ranked already, up to date or not: for whoever must not add to it."""
+        return self._leaves
 
     def keep_only(self, leaves: set[Queue]) -> None:
         """Forget all other queues; to be called when queues are removed."""
