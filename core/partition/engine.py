@@ -33,6 +33,7 @@ from core.domain.explanation import Report
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Rejection
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
+from core.domain.supposition import Forecast, Supposition
 from core.model.callbacks import Callbacks
 from core.partition import (
     allocation_intake,
@@ -49,6 +50,7 @@ from core.partition import (
 )
 from core.partition.explain import history, quota, standing, work
 from core.partition.state import RESERVATION_DELAY_NS, PartitionState
+from core.partition.supposing import questions
 from core.partition.what_if import WhatIf
 
 
@@ -193,6 +195,14 @@ class Engine:
             return None
         known = self._histories.get(partition) or history.PreemptionHistory()
         return work.explain_work(state, known, name, now_ns)
+
+    def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
+        """What would come of *question* in *partition* (full name); ``None``: there is no such partition.
+
+        Nothing is changed. Raises :class:`CommandRefused` for a question that makes no sense.
+        """
+        state = self._partitions.get(partition)
+        return questions.suppose(state, question, now_ns) if state is not None else None
 
     def partition(self, name: str) -> PartitionState | None:
         """The state of partition *name* (full form), to look at."""

@@ -13,6 +13,7 @@ from core.domain.effects import VictimRecord
 from core.domain.explanation import PreemptionOutlook, PreemptionVerdict
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
+from core.model.queues import Queue
 from core.partition import placement, preempting
 from core.partition.explain.protection import protection
 from core.partition.placement import NotPlaced
@@ -45,6 +46,10 @@ class ReadingIndex(VictimIndex):
         super().__init__()
         # The shared ranking is checked against the leaf before it is used, so a stale one is only not used.
         self._leaves = dict(shared.known())
+
+    def forget(self, leaf: Queue) -> None:
+        """What is known of *leaf* does not hold: priorities there changed."""
+        self._leaves.pop(leaf, None)
 
 
 def outlook(state: PartitionState, ask: Allocation, now_ns: int, *, limited: NotPlaced | None) -> PreemptionOutlook:
