@@ -8,6 +8,7 @@ own, and of both the better one counts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -17,6 +18,7 @@ from core.domain.priorities import PRIORITY_MIN, exposed
 from core.domain.reasons import Outcome, Unschedulable
 from core.domain.settings import GuaranteeMode, PriorityPolicy
 from core.model.allocations import Allocation, Reservation
+from core.model.applications import Application
 from core.model.node_order import NodeOrder
 from core.model.nodes import Node
 from core.model.queues import Queue
@@ -68,6 +70,7 @@ class Sandbox:
         self.now_ns = now_ns
         self.view = View(state)
         self.index = ReadingIndex(state.victim_index)
+        self._priorities: dict[Application, Counter[int]] = {}
         self.searches = 0
         """Full searches for victims so far."""
         self._moved = NodeOrder(state.node_order.score_of)
@@ -132,6 +135,7 @@ class Sandbox:
             journal.add(account.used, pairs)
             journal.insert(account.holders, application)
         journal.add(application.placeholder if ask.spec.placeholder else application.real, pairs)
+        self._asks_no_more(ask)
         if application.state is AppState.ACCEPTED and not application.allocating:
             journal.set(application, "allocating", True)
             for queue in ask.queue.lineage():
@@ -215,17 +219,33 @@ class Sandbox:
 
     def expect(self, asks: Iterable[Allocation]) -> None:
         """*asks* are pending as well: that moves their queues and applications in order."""
-        journal = self.journal
-        leaves: dict[Queue, None] = {}
         for ask in asks:
-            application = ask.application
             for queue in ask.queue.lineage():
-                journal.add(queue.pending, ask.shape.pairs)
-            if ask.priority > application.priority:
-                journal.set(application, "priority", ask.priority)
-                leaves[ask.queue] = None
-        for leaf in leaves:
-            self.refresh_priorities(leaf)
+                self.journal.add(queue.pending, ask.shape.pairs)
+            self._priorities_of(ask.application)[ask.priority] += 1
+            self._show_priority(ask.application)
+
+    def _asks_no_more(self, ask: Allocation) -> None:
+        priorities = self._priorities_of(ask.application)
+        priorities[ask.priority] -= 1
+        if priorities[ask.priority] <= 0:
+            del priorities[ask.priority]
+            self._show_priority(ask.application)
+
+    def _priorities_of(self, application: Application) -> Counter[int]:
+        """How many of its asks have each priority."""
+        found = self._priorities.get(application)
+        if found is None:
+            found = Counter(ask.priority for ask in application.asks.values() if ask.pending and ask.held_on is None)
+            self._priorities[application] = found
+        return found
+
+    def _show_priority(self, application: Application) -> None:
+        """What *application* and the queues above it show, now that its asks are others (preemption.md G)."""
+        highest = max(self._priorities_of(application), default=PRIORITY_MIN)
+        if highest != application.priority:
+            self.journal.set(application, "priority", highest)
+            self.refresh_priorities(application.queue)
 
     def _apply(self, plan: PreemptionPlan, at_ns: int) -> None:
         journal, ask, node = self.journal, plan.ask, plan.node
