@@ -8,9 +8,11 @@ that somebody might forget to send.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from operator import attrgetter
 
+from core.domain.priorities import PRIORITY_MIN
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.model.shapes import Shape
@@ -33,7 +35,7 @@ def reluctance(allocation: Allocation) -> int:
 class RankedLeaf:
     """One leaf's allocations by class, in order. Those bound to their required node are never victims: left out."""
 
-    __slots__ = ("_allocations", "_by_age", "_shapes", "by_priority", "required", "shapes", "total")
+    __slots__ = ("_allocations", "_by_age", "_shapes", "by_priority", "highest", "required", "shapes", "sizes", "total")
 
     def __init__(self, allocations: list[Allocation], shapes: list[Shape]) -> None:
         self._allocations = allocations
@@ -46,6 +48,10 @@ class RankedLeaf:
                 self.by_priority[reluctance(allocation)].append(entry)
         for entries in self.by_priority:
             entries.sort()
+        self.sizes = Counter(entry[3].shape for entries in self.by_priority for entry in entries)
+        """How many may be victims of each size."""
+        self.highest = max((entries[-1][0] for entries in self.by_priority if entries), default=PRIORITY_MIN)
+        """Of their priorities."""
         self.shapes = frozenset(shapes)
         self.total = len(allocations)
         self.required = self.total - sum(map(len, self.by_priority))
