@@ -38,6 +38,12 @@ from tests.properties.shim import LEAVES, PARTITION, RM, SECOND, Shim, random_hi
 from tests.unit.partition.graph import digest
 
 
+def trace(shim: Shim) -> str:
+    """All that the engine holds but the rankings that questions keep for each other, which decide nothing."""
+    engine = vars(shim.engine)
+    return digest({name: held for name, held in engine.items() if name not in ("_rankings", "_handlers")})
+
+
 def questions(shim: Shim, dice: random.Random) -> Iterator[Supposition]:
     """A few of each kind, sensible or not."""
     state = shim.state
@@ -71,15 +77,15 @@ def test_no_question_leaves_a_trace(seed: int, kind: str, length: int) -> None:
         shim.perform(operation)
         if number % 3:
             shim.settle()
-    before = digest(shim.engine)
+    before = trace(shim)
     for question in questions(shim, dice):
         with suppress(CommandRefused):
             shim.engine.suppose(PARTITION, question, shim.now_ns)
-        assert digest(shim.engine) == before, question
+        assert trace(shim) == before, question
     for name in [*shim.state.requests, *shim.state.applications, "nobody"]:
         report = shim.engine.explain_work(PARTITION, name, shim.now_ns)
         assert (report is None) == (name == "nobody")
-    assert digest(shim.engine) == before
+    assert trace(shim) == before
     shim.settle()
 
 
@@ -90,10 +96,10 @@ def test_an_error_leaves_no_trace_either(monkeypatch: pytest.MonkeyPatch) -> Non
         shim.perform(operation)
         shim.settle()
     monkeypatch.setattr("core.partition.supposing.sandbox.Sandbox.attempt", lambda *_: 1 / 0)
-    before = digest(shim.engine)
+    before = trace(shim)
     with pytest.raises(ZeroDivisionError):
         shim.engine.suppose(PARTITION, SupposeAsk(size(90, 1), LEAVES[0], asks=3), shim.now_ns)
-    assert digest(shim.engine) == before
+    assert trace(shim) == before
 
 
 class Cluster:

@@ -19,7 +19,7 @@ from core.partition.explain.protection import protection
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee, required_node
-from core.policies.preemption.index import VictimIndex
+from core.policies.preemption.index import RankedLeaf, VictimIndex
 from core.policies.preemption.plan import PreemptionPlan, Refusal
 
 LAWS: Final[Mapping[Outcome, str]] = MappingProxyType(
@@ -40,19 +40,36 @@ _NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_V
 
 
 class ReadingIndex(VictimIndex):
-    """The partition's own order of victims where it is up to date; what is not is worked out aside."""
+    """Rankings for questions: the partition's own where they hold, others worked out aside and kept for the next one.
 
-    def __init__(self, shared: VictimIndex) -> None:
+    During one answer allocations do not come or go, so each leaf is compared with its ranking once.
+    """
+
+    def __init__(self) -> None:
         super().__init__()
-        # The shared ranking is checked against the leaf before it is used, so a stale one is only not used.
-        self._leaves = dict(shared.known())
+        self._checked: dict[Queue, RankedLeaf] = {}
+
+    def begin(self, shared: VictimIndex) -> None:
+        """A new answer: whatever *shared* has ranked is taken over, nothing is trusted unseen."""
+        self._checked.clear()
+        known = shared.known()
+        self._leaves = {**{leaf: r for leaf, r in self._leaves.items() if leaf.applications}, **known}
+
+    def of(self, leaf: Queue) -> RankedLeaf:
+        checked = self._checked.get(leaf)
+        if checked is None:
+            checked = self._checked[leaf] = super().of(leaf)
+        return checked
 
     def forget(self, leaf: Queue) -> None:
-        """What is known of *leaf* does not hold: priorities there changed."""
+        """What is known of *leaf* does not hold: something there is supposed to be different."""
         self._leaves.pop(leaf, None)
+        self._checked.pop(leaf, None)
 
 
-def outlook(state: PartitionState, ask: Allocation, now_ns: int, *, limited: NotPlaced | None) -> PreemptionOutlook:
+def outlook(
+    state: PartitionState, ask: Allocation, now_ns: int, *, limited: NotPlaced | None, index: ReadingIndex
+) -> PreemptionOutlook:
     """What preemption can do for a pending *ask* that *limited* keeps back (``None``: no limit does)."""
     verdict = PreemptionVerdict
     if ask.triggered:
@@ -75,7 +92,7 @@ def outlook(state: PartitionState, ask: Allocation, now_ns: int, *, limited: Not
         detail = "its preemption policy lets it preempt nobody"
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, detail)
     blocked_by, not_before_ns = _waits(state, ask, now_ns)
-    result = dry_run(state, ask, now_ns)
+    result = guarantee.plan(state, ask, index=index, now_ns=now_ns)
     if isinstance(result, PreemptionPlan):
         detail = f"needs {result.needs}, fence {result.fence.path}"
         return PreemptionOutlook(
@@ -90,15 +107,8 @@ def outlook(state: PartitionState, ask: Allocation, now_ns: int, *, limited: Not
         result.outcome,
         result.detail,
         not_before_ns,
-        protected=protection(state, ask),
+        protected=protection(state, ask, index),
     )
-
-
-def dry_run(
-    state: PartitionState, ask: Allocation, now_ns: int, index: VictimIndex | None = None
-) -> PreemptionPlan | Refusal:
-    """What the planner would decide for *ask* now. Changes nothing."""
-    return guarantee.plan(state, ask, index=index or ReadingIndex(state.victim_index), now_ns=now_ns)
 
 
 def records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:

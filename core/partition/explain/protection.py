@@ -11,6 +11,7 @@ from core.partition.state import PartitionState
 from core.policies.preemption.candidates import leaves_below
 from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.fences import fence_root
+from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.needs import Needs
 from core.policies.preemption.plan import Refusal
 from core.policies.preemption.terms import LeafTerms, Terms
@@ -20,8 +21,9 @@ LAW_7 = "law 7 (fence)"
 _NAMES = {"disabled": "preemption disabled", "inherited": "law 5 (inherited guarantee)"}
 
 
-def protection(state: PartitionState, ask: Allocation) -> tuple[LawTally, ...]:
-    """By rule, how many queues it protects from *ask*, most allocations first. Cost: linear in allocations."""
+def protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tuple[LawTally, ...]:
+    """By rule, how many queues it protects from *ask*, most allocations first. Cost: linear in kinds of
+    allocations, where all of a queue is protected for its size."""
     fence = fence_root(ask)
     inside = set(leaves_below(fence))
     entitled = entitlement(ask, state.guarantee_mode, state.types.names)
@@ -35,18 +37,22 @@ def protection(state: PartitionState, ask: Allocation) -> tuple[LawTally, ...]:
         elif leaf not in inside:
             law = LAW_7
         else:
-            law = _first_law(terms, leaf, ask) if terms is not None else None
+            law = _first_law(terms, leaf, ask, index) if terms is not None else None
         if law is not None:
             found.setdefault(_NAMES.get(law, law), []).append(leaf)
     tallies = [LawTally(law, len(leaves), sum(map(_size, leaves)), leaves[0].path) for law, leaves in found.items()]
     return tuple(sorted(tallies, key=lambda tally: (-tally.allocations, tally.law)))
 
 
-def _first_law(terms: Terms, leaf: Queue, ask: Allocation) -> str | None:
+def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex) -> str | None:
     """What protects all of *leaf*; ``None``: some of it may go."""
     leaf_terms = terms.of(leaf)
     if isinstance(leaf_terms, str):
         return leaf_terms
+    by_size = [leaf_terms.kinds.get(shape) or terms.kind(leaf_terms, shape) for shape in index.of(leaf).sizes]
+    blocked = [law for law in by_size if isinstance(law, str)]
+    if blocked and len(blocked) == len(by_size):
+        return blocked[0]
     first: str | None = None
     for allocation in _allocations(leaf):
         law = _law(terms, leaf_terms, allocation, ask)

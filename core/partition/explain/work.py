@@ -20,7 +20,7 @@ from core.partition import placement
 from core.partition.explain import standing
 from core.partition.explain.blockers import blockers
 from core.partition.explain.history import PreemptionHistory
-from core.partition.explain.outlook import outlook
+from core.partition.explain.outlook import ReadingIndex, outlook
 from core.partition.explain.position import position
 from core.partition.state import PartitionState
 
@@ -30,22 +30,27 @@ MOST_LOST: Final = 20
 """Victims of one application that are listed."""
 
 
-def explain_work(state: PartitionState, history: PreemptionHistory, name: str, now_ns: int) -> Report | None:
+def explain_work(
+    state: PartitionState, history: PreemptionHistory, index: ReadingIndex, name: str, now_ns: int
+) -> Report | None:
     """What is known of the key or application ID *name*, keys first; ``None``: nothing. Changes nothing.
 
     Cost: linear in nodes and, if preemption finds nobody, in allocations; an application costs that per kind of ask.
     """
+    index.begin(state.victim_index)
     request = state.requests.get(name)
     if request is not None:
-        return explain_ask(state, history, request, now_ns)
+        return explain_ask(state, history, index, request, now_ns)
     application = state.applications.get(name)
     if application is not None:
-        return _application(state, history, application, now_ns)
+        return _application(state, history, index, application, now_ns)
     work = history.of(name)
     return LostWork(name, work) if work is not None else None
 
 
-def explain_ask(state: PartitionState, history: PreemptionHistory, ask: Allocation, now_ns: int) -> AskReport:
+def explain_ask(
+    state: PartitionState, history: PreemptionHistory, index: ReadingIndex, ask: Allocation, now_ns: int
+) -> AskReport:
     """Where *ask* stands. An allocation has neither blockers nor a position."""
     basics = standing.explain(state, ask.key)
     assert basics is not None, "a request of the partition is known to it"
@@ -68,7 +73,9 @@ def explain_ask(state: PartitionState, history: PreemptionHistory, ask: Allocati
         blockers=found,
         fitting_nodes=fitting,
         position=position(state, ask),
-        preemption=outlook(state, ask, now_ns, limited=placement.kept_back(state, ask)) if found else needless,
+        preemption=outlook(state, ask, now_ns, limited=placement.kept_back(state, ask), index=index)
+        if found
+        else needless,
         preempted=history.of(ask.spec.key),
     )
 
@@ -78,7 +85,7 @@ def _preempted(history: PreemptionHistory, victim: Allocation) -> PreemptedWork 
 
 
 def _application(
-    state: PartitionState, history: PreemptionHistory, application: Application, now_ns: int
+    state: PartitionState, history: PreemptionHistory, index: ReadingIndex, application: Application, now_ns: int
 ) -> ApplicationReport:
     heads: dict[tuple[object, ...], list[Allocation]] = {}
     for ask in sorted((a for a in application.asks.values() if a.pending), key=lambda a: a.order):
@@ -94,7 +101,7 @@ def _application(
         state.types.resources(held),
         len(heads),
         tuple(
-            EqualAsks(len(asks), explain_ask(state, history, asks[0], now_ns))
+            EqualAsks(len(asks), explain_ask(state, history, index, asks[0], now_ns))
             for asks in list(heads.values())[:MOST_KINDS]
         ),
         history.of_application(application.application_id, MOST_LOST),

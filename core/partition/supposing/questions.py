@@ -28,7 +28,7 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.partition import preempting
-from core.partition.explain.outlook import records
+from core.partition.explain.outlook import ReadingIndex, records
 from core.partition.explain.position import position
 from core.partition.placement import NotPlaced
 from core.partition.state import PartitionState
@@ -49,13 +49,15 @@ MOST_ENFORCED: Final = 10_000
 """Allocations below a queue of which the victims of a lowered max are worked out."""
 
 
-def suppose(state: PartitionState, question: Supposition, now_ns: int) -> Forecast:
+def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, now_ns: int) -> Forecast:
     """What would come of *question*. Leaves *state* exactly as it was, whatever happens.
 
+    *index*: kept from one question to the next, it saves ranking what did not change.
     Raises :class:`core.domain.commands.CommandRefused` for a question that makes no sense.
     """
+    index.begin(state.victim_index)
     with Journal() as journal:
-        sandbox = Sandbox(state, journal, now_ns)
+        sandbox = Sandbox(state, journal, index, now_ns)
         if isinstance(question, SupposeAsk):
             return _ask(sandbox, question)
         if isinstance(question, SupposeNodeLost):
@@ -110,9 +112,12 @@ def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
     journal.set(request, "spec", request.spec._replace(priority=question.priority))
     application = request.application
     if not request.pending:
-        # Its leaf is ranked by what it was.
-        sandbox.index.forget(request.queue)
-        return _let_all_try(sandbox, [ask for ask in _waiting(state) if preempting.may_ever_preempt(ask)])
+        # Its leaf is ranked by what it was, and after this answer by what it was not.
+        index = sandbox.index
+        index.forget(request.queue)
+        forecast = _let_all_try(sandbox, [ask for ask in _waiting(state) if preempting.may_ever_preempt(ask)])
+        index.forget(request.queue)
+        return forecast
     highest = max(ask.priority for ask in application.asks.values() if ask.pending)
     journal.set(application, "priority", highest)
     sandbox.refresh_priorities(request.queue)

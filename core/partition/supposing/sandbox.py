@@ -33,7 +33,7 @@ from core.policies.preemption import guarantee, required_node
 from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.queue_order import fair_terms
 
-MOST_SEARCHES: Final = 8
+MOST_SEARCHES: Final = 4
 """Searches for victims in one answer: each takes milliseconds in a large cluster."""
 
 
@@ -64,12 +64,12 @@ class View:
 class Sandbox:
     """Everything here writes through the journal; leaving it restores the partition."""
 
-    def __init__(self, state: PartitionState, journal: Journal, now_ns: int) -> None:
+    def __init__(self, state: PartitionState, journal: Journal, index: ReadingIndex, now_ns: int) -> None:
         self.state = state
         self.journal = journal
         self.now_ns = now_ns
         self.view = View(state)
-        self.index = ReadingIndex(state.victim_index)
+        self.index = index
         self._priorities: dict[Application, Counter[int]] = {}
         self.searches = 0
         """Full searches for victims so far."""
@@ -305,6 +305,7 @@ class Sandbox:
             application = state.applications[application_id]
             kept = {key: held for key, held in application.allocations.items() if key not in allocations}
             journal.set(application, "allocations", kept)
+            self.index.forget(application.queue)
         root = state.root
         maximum = {t: most - node.capacity[t] for t, most in root.max.items()}
         self.set_terms(root, {}, {t: most for t, most in maximum.items() if most})

@@ -41,14 +41,20 @@ class RankedLeaf:
         self._allocations = allocations
         self._shapes = shapes
         self.by_priority: tuple[list[Ranked], ...] = tuple([] for _ in CLASSES)
+        by_class = self.by_priority
+        bound: list[Shape] = []
         for allocation in allocations:
             spec = allocation.spec
             if not spec.required_node:
-                entry = (spec.priority, -allocation.created_ns, allocation.key, allocation)
-                self.by_priority[reluctance(allocation)].append(entry)
+                # reluctance(), written out: this runs once for every allocation there is.
+                c = (0 if spec.allow_preempt_self else 2) + (1 if spec.originator else 0)
+                by_class[c].append((spec.priority, -allocation.created_ns, allocation.key, allocation))
+            else:
+                bound.append(allocation.shape)
         for entries in self.by_priority:
             entries.sort()
-        self.sizes = Counter(entry[3].shape for entries in self.by_priority for entry in entries)
+        self.sizes = Counter(shapes)
+        self.sizes.subtract(bound)
         """How many may be victims of each size."""
         self.highest = max((entries[-1][0] for entries in self.by_priority if entries), default=PRIORITY_MIN)
         """Of their priorities."""

@@ -27,6 +27,9 @@ MILDEST: Final = ((False, False), (False, True), (True, False), (True, True))
 """The best a solution can be, as (any opted out, any originator), that needs the class of the same index."""
 
 
+_NOBODY: Final[list[list[Candidate]]] = []
+
+
 class Solution(NamedTuple):
     """Victims, in B.5 order, that make room on a node; the smallest key is the best."""
 
@@ -45,13 +48,17 @@ class _Site:
         self.needs: Final = needs
         self.least = least
         """No fewer victims than this can do."""
-        self.left = needs.copy()
+        self.left = needs
         """Needs if all candidates seen so far left."""
-        self.pool: list[list[Candidate]] = [[] for _ in CLASSES]
+        self.pool: list[list[Candidate]] = _NOBODY
         self.solved = False
 
     def add(self, level: int, candidate: Candidate) -> bool:
         """Take note of *candidate*; whether those seen would be enough if the laws let them all go."""
+        if self.pool is _NOBODY:
+            # Most sites never see a candidate.
+            self.pool = [[] for _ in CLASSES]
+            self.left = self.needs.copy()
         self.pool[level].append(candidate)
         left = self.left
         for i, amount in candidate[5].gains:
