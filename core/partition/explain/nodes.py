@@ -37,6 +37,8 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
     groups: dict[BlockerKind, _Group] = {}
     fitting = 0
     for node in state.nodes.values():
+        if ask.key in node.reservations:
+            continue  # A blocker of its own: the reservation.
         kind = reason(node, ask)
         if kind is None:
             fitting += 1
@@ -45,7 +47,11 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
             if group is None:
                 group = groups[kind] = _Group()
             group.add(node, _too_small_by(node, pairs) if kind in PERMANENT else missing_share(node, pairs))
-    return [_blocker(state, ask, kind, groups[kind]) for kind in BlockerKind if kind in groups], fitting
+    found = [_blocker(state, ask, kind, groups[kind]) for kind in BlockerKind if kind in groups]
+    if ask.reservation is not None or not PERMANENT.issuperset(groups):
+        # Waiting may help as long as it may on one node.
+        found = [blocker._replace(permanent=False) for blocker in found]
+    return found, fitting
 
 
 def reason(node: Node, ask: Allocation) -> BlockerKind | None:
