@@ -64,7 +64,8 @@ class BlockerKind(StrEnum):
 PERMANENT = frozenset(
     {BlockerKind.APPLICATION_STATE, BlockerKind.REQUIRED_NODE_UNKNOWN, BlockerKind.NO_NODES, BlockerKind.NODE_TOO_SMALL}
 )
-"""Kinds that waiting alone never ends, nodes only if no other node is there. A quota below what is asked for is permanent too (``Blocker.permanent``)."""
+"""Kinds that waiting alone never ends, of nodes if all are blocked so. A quota below what is asked for is
+permanent too (``Blocker.permanent``)."""
 
 
 class Shortage(NamedTuple):
