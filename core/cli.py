@@ -9,6 +9,7 @@ import typer
 from google.protobuf.json_format import MessageToJson
 
 from core.cli_config import checked, config_app, read_file
+from core.cli_explain import explain, what_if_app
 from core.cli_options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
 from core.cli_quota import queue_app, user_app
 from core.partition.engine import Engine
@@ -31,6 +32,8 @@ app = typer.Typer(
 app.add_typer(config_app, name="config")
 app.add_typer(queue_app, name="queue")
 app.add_typer(user_app, name="user")
+app.add_typer(what_if_app, name="what-if")
+app.command()(explain)
 ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)
 app.add_typer(ask_app, name="ask")
 

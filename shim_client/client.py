@@ -21,6 +21,8 @@ from kornel.v1 import (
     callback_pb2_grpc,
     configuration_pb2,
     configuration_pb2_grpc,
+    explain_pb2,
+    explain_pb2_grpc,
     manager_pb2,
     manager_pb2_grpc,
     status_pb2,
@@ -426,6 +428,30 @@ class ShimClient:
             return await stub.ExplainAsk(request, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise _call_failed("ExplainAsk", error) from error
+
+    async def explain(self, name: str, partition: str = "") -> explain_pb2.ExplainResponse:
+        """Everything in the way of an ask or application, or who an allocation had to leave for (``kornel.v1``).
+
+        Raises CallFailed for a name that the core does not know.
+        """
+        stub = explain_pb2_grpc.ExplainServiceStub(self._open_channel())
+        try:
+            return await stub.Explain(
+                explain_pb2.ExplainRequest(partition=partition, name=name), timeout=CALL_TIMEOUT_S
+            )
+        except grpc.aio.AioRpcError as error:
+            raise _call_failed("Explain", error) from error
+
+    async def what_if(self, request: explain_pb2.WhatIfRequest) -> explain_pb2.WhatIfResponse:
+        """What would be placed where, and who would have to leave, if (``kornel.v1``). Changes nothing.
+
+        Raises CallFailed for a question that makes no sense.
+        """
+        stub = explain_pb2_grpc.ExplainServiceStub(self._open_channel())
+        try:
+            return await stub.WhatIf(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise _call_failed("WhatIf", error) from error
 
     def _open_channel(self) -> grpc.aio.Channel:
         if self._channel is None:

@@ -8,8 +8,10 @@ from typing import Protocol
 from core.config.model import Configuration
 from core.domain.commands import Command
 from core.domain.effects import Effect
+from core.domain.explanation import Report
 from core.domain.reasons import Ignored
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
+from core.domain.supposition import Forecast, Supposition
 from core.partition.configuration.what_if import WhatIf
 
 
@@ -83,3 +85,9 @@ class EnginePort(Protocol):
 
     def explain(self, partition: str, key: str) -> AskExplanation | None:
         """Where an ask or allocation stands. *partition*: full name. ``None``: unknown."""
+
+    def explain_work(self, partition: str, name: str, now_ns: int) -> Report | None:
+        """Why an ask or application waits, or who took its room. *partition*: full name. ``None``: unknown."""
+
+    def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
+        """What would come of *question*; changes nothing. ``None``: no such partition. Raises ``CommandRefused``."""

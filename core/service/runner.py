@@ -34,9 +34,11 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Effect, PreemptionDecided
+from core.domain.explanation import Report
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Outcome
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
+from core.domain.supposition import Forecast, Supposition
 from core.partition.configuration.what_if import WhatIf
 from core.service.callback_board import CallbackBoard, CallbackStream
 from core.service.callback_link import CallbackLink
@@ -215,6 +217,14 @@ class PartitionRunner:
     def resolver_of(self, partition: str) -> str:
         """Who is to be asked for the groups of users of *partition* (full name) as configured now; empty: nobody."""
         return self._engine.resolver_of(partition)
+
+    def explain_work(self, partition: str, name: str, now_ns: int) -> Report | None:
+        """Why work of *partition* (bare or full name) waits now, or who took its room; ``None``: unknown."""
+        return self._engine.explain_work(full_partition_name(self._engine.rm_id, partition), name, now_ns)
+
+    def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
+        """What would come of *question* in *partition* (bare or full name) now; ``None``: no such partition."""
+        return self._engine.suppose(full_partition_name(self._engine.rm_id, partition), question, now_ns)
 
     def extra_config(self) -> Mapping[str, str]:
         """Extra settings in force."""

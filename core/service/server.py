@@ -18,7 +18,7 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
-from kornel.v1 import callback_pb2, configuration_pb2, manager_pb2, status_pb2, test_clock_pb2
+from kornel.v1 import callback_pb2, configuration_pb2, explain_pb2, manager_pb2, status_pb2, test_clock_pb2
 from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
@@ -32,6 +32,7 @@ from core.service.configuration_file import ConfigurationFile
 from core.service.configuration_service import ConfigurationService
 from core.service.configuring import Configurator
 from core.service.engine_port import EnginePort
+from core.service.explain_service import ExplainService
 from core.service.garbage import GarbageKeeper
 from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
@@ -47,6 +48,7 @@ from core.service.streams import QUEUE_LIMIT, Switchboard
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
 _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
+_EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
 _MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
 _TEST_CLOCK: Final = test_clock_pb2.DESCRIPTOR.services_by_name["TestClockService"].full_name
@@ -259,6 +261,7 @@ class KornelServer:
                 clock=self._clock,
                 version=self._settings.version,
             ).handlers(),
+            _EXPLAIN: ExplainService(self._runner, clock=self._clock, logger=self._logger).handlers(),
             _MANAGER: ManagerService(self._runner, logger=self._logger).handlers(),
         }
         if self._settings.test_clock:

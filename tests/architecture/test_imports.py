@@ -24,13 +24,29 @@ LAYERS = {
     "core.service": {"core.domain", "core.config", "core.partition"},
     "core.cli_options": {"core.service"},
     "core.cli_config": {"core.cli_options", "core.config", "core.service"},
+    "core.cli_explain": {"core.cli_options", "core.config", "core.service"},
     "core.cli_quota": {"core.cli_options", "core.service"},
-    "core.cli": {"core.cli_config", "core.cli_options", "core.cli_quota", "core.partition", "core.service"},
+    "core.cli": {
+        "core.cli_config",
+        "core.cli_explain",
+        "core.cli_options",
+        "core.cli_quota",
+        "core.partition",
+        "core.service",
+    },
     "core.__main__": {"core.cli"},
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""
 
-SHELL = ("core.service", "core.cli_options", "core.cli_config", "core.cli_quota", "core.cli", "core.__main__")
+SHELL = (
+    "core.service",
+    "core.cli_options",
+    "core.cli_config",
+    "core.cli_explain",
+    "core.cli_quota",
+    "core.cli",
+    "core.__main__",
+)
 """Where the outside world is allowed: clock, network, logging, tasks."""
 
 OUTSIDE_WORLD = {

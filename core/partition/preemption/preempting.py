@@ -386,7 +386,10 @@ def record(
     if plan is not None:
         adjusted = plan.adjusted or (0,) * len(plan.victims)
         victims = tuple(map(victim_record, plan.victims, adjusted))
-        detail = detail or f"needs {plan.needs}, fence {plan.fence.path}"
+        if not detail:
+            detail = f"needs {plan.needs}, fence {plan.fence.path}"
+            if plan.weighed:
+                detail += f"; weighed: {plan.weighed}"
     state.effects.append(
         PreemptionDecided(
             now_ns,

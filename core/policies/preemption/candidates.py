@@ -86,8 +86,25 @@ class Candidates:
             return
         ranked = index.of(leaf)
         self.dropped["required node"] += ranked.required
+        if self._all_blocked(leaf_terms, ranked):
+            return
         self._leaves.append((leaf_terms, ranked))
         self._leaf_terms[leaf] = leaf_terms
+
+    def _all_blocked(self, leaf_terms: LeafTerms, ranked: RankedLeaf) -> bool:
+        """Whether a filter keeps back every size there is in the leaf: then nobody has to be looked at one by one."""
+        highest = leaf_terms.highest
+        if highest is not None and ranked.highest > highest:
+            return False
+        laws: dict[Shape, str] = {}
+        for shape in ranked.sizes:
+            law = leaf_terms.kinds.get(shape) or self._terms.kind(leaf_terms, shape)
+            if not isinstance(law, str):
+                return False
+            laws[shape] = law
+        for shape, count in ranked.sizes.items():
+            self.dropped[laws[shape]] += count
+        return True
 
     def shapes(self) -> set[Shape]:
         """All sizes that candidates can have."""

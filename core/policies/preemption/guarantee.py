@@ -76,6 +76,7 @@ def plan(
         needs=needs.described(solution.node, names),
         adjusted=tuple(candidates.adjusted(victim[4]) for victim in solution.victims),
         extended=extended,
+        weighed=search.weighed(),
     )
 
 

@@ -8,8 +8,11 @@ that somebody might forget to send.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from operator import attrgetter
 
+from core.domain.priorities import PRIORITY_MIN
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.model.shapes import Shape
@@ -32,19 +35,29 @@ def reluctance(allocation: Allocation) -> int:
 class RankedLeaf:
     """One leaf's allocations by class, in order. Those bound to their required node are never victims: left out."""
 
-    __slots__ = ("_allocations", "_by_age", "_shapes", "by_priority", "required", "shapes", "total")
+    __slots__ = ("_allocations", "_by_age", "_shapes", "by_priority", "highest", "required", "shapes", "sizes", "total")
 
     def __init__(self, allocations: list[Allocation], shapes: list[Shape]) -> None:
         self._allocations = allocations
         self._shapes = shapes
         self.by_priority: tuple[list[Ranked], ...] = tuple([] for _ in CLASSES)
+        by_class = self.by_priority
+        bound: list[Shape] = []
         for allocation in allocations:
             spec = allocation.spec
             if not spec.required_node:
-                entry = (spec.priority, -allocation.created_ns, allocation.key, allocation)
-                self.by_priority[reluctance(allocation)].append(entry)
+                # reluctance(), written out: this runs once for every allocation there is.
+                c = (0 if spec.allow_preempt_self else 2) + (1 if spec.originator else 0)
+                by_class[c].append((spec.priority, -allocation.created_ns, allocation.key, allocation))
+            else:
+                bound.append(allocation.shape)
         for entries in self.by_priority:
             entries.sort()
+        self.sizes = Counter(shapes)
+        self.sizes.subtract(bound)
+        """How many may be victims of each size."""
+        self.highest = max((entries[-1][0] for entries in self.by_priority if entries), default=PRIORITY_MIN)
+        """Of their priorities."""
         self.shapes = frozenset(shapes)
         self.total = len(allocations)
         self.required = self.total - sum(map(len, self.by_priority))
@@ -78,6 +91,10 @@ class VictimIndex:
         if known is None or not known.holds(allocations, shapes):
             known = self._leaves[leaf] = RankedLeaf(allocations, shapes)
         return known
+
+    def known(self) -> Mapping[Queue, RankedLeaf]:
+        """What is ranked already, up to date or not: for whoever must not add to it."""
+        return self._leaves
 
     def keep_only(self, leaves: set[Queue]) -> None:
         """Forget all other queues; to be called now and then, since these keep what left them."""

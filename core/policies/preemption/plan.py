@@ -36,6 +36,8 @@ class PreemptionPlan:
     """Adjusted priority of each victim at the fence (preemption.md B.3)."""
     extended: bool = False
     """The predicate asked for more victims than the resources did, so resources alone do not explain each of them."""
+    weighed: str = ""
+    """For people: which other nodes came into question."""
 
 
 @dataclass(frozen=True, slots=True)

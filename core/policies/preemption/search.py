@@ -27,6 +27,9 @@ MILDEST: Final = ((False, False), (False, True), (True, False), (True, True))
 """The best a solution can be, as (any opted out, any originator), that needs the class of the same index."""
 
 
+_NOBODY: Final[list[list[Candidate]]] = []
+
+
 class Solution(NamedTuple):
     """Victims, in B.5 order, that make room on a node; the smallest key is the best."""
 
@@ -45,13 +48,17 @@ class _Site:
         self.needs: Final = needs
         self.least = least
         """No fewer victims than this can do."""
-        self.left = needs.copy()
+        self.left = needs
         """Needs if all candidates seen so far left."""
-        self.pool: list[list[Candidate]] = [[] for _ in CLASSES]
+        self.pool: list[list[Candidate]] = _NOBODY
         self.solved = False
 
     def add(self, level: int, candidate: Candidate) -> bool:
         """Take note of *candidate*; whether those seen would be enough if the laws let them all go."""
+        if self.pool is _NOBODY:
+            # Most sites never see a candidate.
+            self.pool = [[] for _ in CLASSES]
+            self.left = self.needs.copy()
         self.pool[level].append(candidate)
         left = self.left
         for i, amount in candidate[5].gains:
@@ -81,10 +88,14 @@ class Search:
         self._sites: dict[Node, _Site | None] = {}
         self.verdicts: Counter[str] = Counter()
         """How many of the nodes looked at were turned down for what."""
+        self._solutions = 0
+        self._second: Solution | None = None
 
     def best(self) -> Solution | None:
         """The solution with the smallest key of all nodes."""
-        best = next(iter(self._with_room()), None)
+        best: Solution | None = None
+        for solution in self._with_room():
+            best = self._better(best, solution)
         for level in CLASSES:
             if best is not None and best.key[:2] < MILDEST[level]:
                 break
@@ -104,7 +115,22 @@ class Search:
                 if victims is not None:
                     found.append(_solution(node, victims))
                     break
-        return sorted(found, key=lambda solution: solution.key)
+        found.sort(key=lambda solution: solution.key)
+        self._solutions = len(found)
+        self._second = found[1] if len(found) > 1 else None
+        return found
+
+    def weighed(self) -> str:
+        """How many nodes came into question, and what the next best of them would have cost.
+
+        The search ends as soon as no node can beat the best, so there may be others it never had to look at.
+        """
+        second = self._second
+        next_best = ""
+        if second is not None:
+            next_best = f", next best {second.node.node_id} with {len(second.victims)} victims"
+        looked = len(self._sites) or self._solutions
+        return f"{looked} of {len(self._view.nodes)} nodes looked at, {self._solutions} could be freed{next_best}"
 
     def cancelled(self, node: Node) -> tuple[Reservation, ...]:
         """The reservations that give way if *node*, which is usable, is the one."""
@@ -135,8 +161,17 @@ class Search:
             else:
                 site.solved = True
                 blocked.pop(site.node, None)
-                best = _better(best, _solution(site.node, victims))
+                best = self._better(best, _solution(site.node, victims))
         return self._best_of_blocked(level, best, blocked.values())
+
+    def _better(self, best: Solution | None, other: Solution) -> Solution:
+        self._solutions += 1
+        if best is None:
+            return other
+        winner, loser = (other, best) if other.key < best.key else (best, other)
+        if self._second is None or loser.key < self._second.key:
+            self._second = loser
+        return winner
 
     def _hopeful(self, fewer_than: int) -> set[Node]:
         """Nodes that may do with fewer victims than *fewer_than* and have no solution yet."""
@@ -159,7 +194,7 @@ class Search:
             victims = self._solver.solve(site.needs, self._candidates.on_node(site.node, level))
             if victims is not None:
                 site.solved = True
-                best = _better(best, _solution(site.node, victims))
+                best = self._better(best, _solution(site.node, victims))
         return best
 
     def _site(self, node: Node) -> _Site | None:
@@ -220,10 +255,6 @@ class Search:
 
 def _solution(node: Node, victims: list[Candidate]) -> Solution:
     return Solution(solution_key(victims, node.node_id), node, tuple(victims))
-
-
-def _better(best: Solution | None, other: Solution) -> Solution:
-    return other if best is None or other.key < best.key else best
 
 
 def _cover(gains: Iterable[tuple[int, int]], needs: list[int]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.config.loader import load
 from core.domain.status import Bound
 from core.partition.configuration import configure
-from core.partition.explaining_quota import explain
+from core.partition.explain.quota import explain
 from core.partition.state import PartitionState
 from tests.unit.config.reading import only, partition_text, queue, root
 

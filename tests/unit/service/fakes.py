@@ -25,9 +25,11 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted, PredicatesAsked
+from core.domain.explanation import Report
 from core.domain.reasons import Ignored
 from core.domain.resources import NOTHING
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
+from core.domain.supposition import Forecast, Supposition
 from core.partition.configuration.what_if import WhatIf
 
 
@@ -134,6 +136,12 @@ class FakeEngine:
 
     def explain(self, partition: str, key: str) -> AskExplanation | None:
         return self.asks.get((partition, key))
+
+    def explain_work(self, partition: str, name: str, now_ns: int) -> Report | None:
+        return None
+
+    def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
+        return None
 
 
 @dataclass

@@ -1,0 +1,120 @@
+"""What if: questions about a partition as it is, and what would come of them. Plain values.
+
+Amounts are in base units, times Unix nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from core.domain.effects import VictimRecord
+from core.domain.resources import Resources
+
+
+class SupposeAsk(NamedTuple):
+    """``asks`` equal asks came for the leaf ``queue``, or for an application there is.
+
+    application_id  of a live application; empty: a new one of ``user`` and ``groups`` in ``queue``
+    """
+
+    resources: Resources
+    queue: str = ""
+    application_id: str = ""
+    asks: int = 1
+    priority: int = 0
+    required_node: str = ""
+    allow_preempt_other: bool = True
+    user: str = ""
+    groups: tuple[str, ...] = ()
+
+
+class SupposeNodeLost(NamedTuple):
+    """A node was gone, and all that ran there was asked for again."""
+
+    node_id: str
+
+
+class SupposeQuota(NamedTuple):
+    """A queue had another max or guarantee for the types named; ``None``: no longer any."""
+
+    queue: str
+    max: Mapping[str, int | None]
+    guaranteed: Mapping[str, int | None]
+
+
+class SupposePriority(NamedTuple):
+    """An ask or allocation had another priority."""
+
+    key: str
+    priority: int
+
+
+Supposition = SupposeAsk | SupposeNodeLost | SupposeQuota | SupposePriority
+
+
+class Placed(NamedTuple):
+    """An ask would be placed on ``node_id`` at once. Keys of supposed asks are ``what-if-1`` and so on."""
+
+    key: str
+    application_id: str
+    queue: str
+    node_id: str
+
+
+class Preempts(NamedTuple):
+    """An ask would find no room, and from ``not_before_ns`` on have ``victims`` leave for room on ``node_id``."""
+
+    key: str
+    application_id: str
+    queue: str
+    node_id: str
+    not_before_ns: int
+    kind: str
+    victims: tuple[VictimRecord, ...]
+
+
+class Waits(NamedTuple):
+    """``asks`` equal asks, ``key`` the first, would wait.
+
+    reason      why no room was found (:class:`core.domain.reasons.Unschedulable`)
+    preemption  why nobody would leave for them
+    """
+
+    key: str
+    application_id: str
+    queue: str
+    asks: int
+    reason: str
+    preemption: str
+
+
+class Enforced(NamedTuple):
+    """A queue would hold more than its max. ``victims`` have to leave for that from ``not_before_ns`` on.
+
+    not_before_ns ``None``: it would not be enforced, only nothing more placed.
+    """
+
+    queue: str
+    excess: Resources
+    not_before_ns: int | None
+    victims: tuple[VictimRecord, ...]
+    unmet: Resources
+
+
+class Forecast(NamedTuple):
+    """What would come of a supposition, in the order of the decisions.
+
+    displaced  what ran on a lost node, and would be asked for again
+    position   place among all pending asks of the partition, for a changed priority; 0: not asked
+    complete   ``False``: the search was cut short, ``notes`` say where
+    """
+
+    placed: tuple[Placed, ...] = ()
+    preempts: tuple[Preempts, ...] = ()
+    waits: tuple[Waits, ...] = ()
+    enforced: tuple[Enforced, ...] = ()
+    displaced: tuple[str, ...] = ()
+    position: int = 0
+    complete: bool = True
+    notes: tuple[str, ...] = ()

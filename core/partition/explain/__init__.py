@@ -1,0 +1,1 @@
+"""Answers to "why": pure reading of a partition, in plain values."""

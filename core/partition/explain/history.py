@@ -1,0 +1,65 @@
+"""Who was told to leave lately, and for whom: fed by decisions, asked by key or application."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from core.domain.effects import Effect, PreemptionDecided
+from core.domain.explanation import PreemptedWork
+
+KEPT: Final = 10_000
+"""Victims remembered per partition; a new one pushes out the oldest."""
+
+LAWS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "guarantee": "law 4: the asking queue is below its guarantee; laws 2, 3, 5, 6 and 7 let the victim go",
+        "required-node": "the ask must run on this node and is at least as important (preemption.md C)",
+        "quota": "the queue holds more than its max, and stays at or above its guarantee (law 2)",
+    }
+)
+"""What allows each kind of decision."""
+
+
+class PreemptionHistory:
+    """The last victims of one partition, by key. A key that is used again keeps its last decision."""
+
+    def __init__(self) -> None:
+        self._works: dict[str, PreemptedWork] = {}
+
+    def note(self, decided: PreemptionDecided) -> None:
+        """Remember the victims of *decided*, if it has any."""
+        works = self._works
+        reason, _, alternatives = decided.detail.partition("; weighed: ")
+        for victim in decided.victims:
+            works.pop(victim.key, None)
+            works[victim.key] = PreemptedWork(
+                victim,
+                decided.at_ns,
+                decided.kind,
+                decided.key,
+                decided.application_id,
+                decided.queue,
+                LAWS.get(decided.kind, ""),
+                reason,
+                alternatives,
+            )
+        while len(works) > KEPT:
+            del works[next(iter(works))]
+
+    def of(self, key: str) -> PreemptedWork | None:
+        """How *key* was told to leave; ``None``: it was not, or too long ago."""
+        return self._works.get(key)
+
+    def of_application(self, application_id: str, most: int) -> tuple[PreemptedWork, ...]:
+        """The *most* recent ones of an application, latest first."""
+        found = [work for work in self._works.values() if work.victim.application_id == application_id]
+        return tuple(reversed(found[-most:]))
+
+
+def note_all(histories: dict[str, PreemptionHistory], effects: Iterable[Effect]) -> None:
+    """Remember what *effects* say about victims, by partition."""
+    for effect in effects:
+        if isinstance(effect, PreemptionDecided) and effect.victims:
+            histories.setdefault(effect.partition, PreemptionHistory()).note(effect)

@@ -1,0 +1,145 @@
+"""Explanations and forecasts as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from kornel.v1 import explain_pb2 as pb
+
+from core.service.text_table import amounts_text, table
+
+MOST_VICTIMS = 10
+"""Victims named in one line."""
+
+
+def render_explanation(found: pb.ExplainResponse) -> str:
+    """Several lines; what is most in the way comes first."""
+    match found.WhichOneof("report"):
+        case "ask":
+            return "\n".join(_ask(found.ask))
+        case "application":
+            return "\n".join(_application(found.application))
+        case _:
+            return "\n".join(_preempted(found.lost))
+
+
+def render_forecast(found: pb.WhatIfResponse) -> str:
+    """Several lines: what is lost, placed, preempted, left waiting and enforced."""
+    return "\n".join(_forecast(found))
+
+
+def _ask(ask: pb.AskReport) -> Iterator[str]:
+    where = f" on {ask.node_id}" if ask.node_id else ""
+    yield f"{ask.key}: {ask.state}{where}"
+    yield f"application {ask.application_id}, queue {ask.queue}, priority {ask.priority}"
+    yield f"{'asks for' if ask.HasField('position') else 'holds'} {amounts_text(ask.resources)}"
+    if ask.HasField("position"):
+        at = ask.position
+        yield (
+            f"position {at.application} of {at.application_of} in its application, {at.leaf} of {at.leaf_of} in its"
+            f" queue, {at.partition} of {at.partition_of} in the partition"
+        )
+        yield ""
+        if not ask.blockers:
+            yield f"nothing is in its way: {ask.fitting_node_count} nodes have room"
+        for number, blocker in enumerate(ask.blockers, 1):
+            yield from _blocker(number, blocker)
+        if ask.blockers and ask.fitting_node_count:
+            yield f"   {ask.fitting_node_count} nodes have room"
+        yield ""
+        yield from _outlook(ask.preemption)
+    if ask.HasField("preempted"):
+        yield ""
+        yield from _preempted(ask.preempted)
+    if ask.failures:
+        yield ""
+        rows = [(f"{failure.count}x", _time(failure.last_ns), failure.message) for failure in ask.failures]
+        yield from table([("count", "last", "not placed because"), *rows])
+
+
+def _blocker(number: int, blocker: pb.Blocker) -> Iterator[str]:
+    name = f" {blocker.name}" if blocker.name else ""
+    if blocker.node_count > 1:
+        name = f" on {blocker.node_count} nodes, closest {blocker.name}"
+    for_ever = " (waiting does not help)" if blocker.permanent else ""
+    until = f", until {_time(blocker.until_ns)}" if blocker.HasField("until_ns") else ""
+    yield f"{number}. {blocker.level}: {blocker.kind}{name}: {blocker.detail}{until}{for_ever}"
+    for s in blocker.shortages:
+        yield f"     {s.type}: {s.asked} asked, {s.used} of {s.limit} used, {s.short} short"
+
+
+def _outlook(found: pb.PreemptionOutlook) -> Iterator[str]:
+    yield f"preemption: {found.verdict}" + (f", {found.blocked_by}" if found.blocked_by else "")
+    if found.HasField("not_before_ns"):
+        yield f"   may try at {_time(found.not_before_ns)}"
+    said = found.outcome if found.outcome != "TRIGGERED" else ""
+    if said or found.detail:
+        yield "   " + ": ".join(part for part in (said, found.detail) if part)
+    if found.victims:
+        yield f"   {_keys(found.victims)} to leave {found.node_id}"
+    for p in found.protections:
+        others = f" and {p.queue_count - 1} more queues" if p.queue_count > 1 else ""
+        yield f"   {p.law} protects {p.allocation_count} allocations in {p.example}{others}"
+
+
+def _preempted(work: pb.PreemptedWork) -> Iterator[str]:
+    victim = work.victim
+    yield f"{victim.key} was told to leave {victim.node_id} at {_time(work.at_ns)} ({work.kind} preemption)"
+    if work.taken_by:
+        yield f"   for {work.taken_by} of {work.taken_by_application_id} in {work.taken_by_queue}"
+    else:
+        yield f"   for the sake of {work.taken_by_queue}"
+    if work.law:
+        yield f"   {work.law}"
+    yield f"   {work.reason}"
+    if work.alternatives:
+        yield f"   alternatives: {work.alternatives}"
+
+
+def _application(found: pb.ApplicationReport) -> Iterator[str]:
+    yield f"application {found.application_id}: {found.state}, user {found.user}, queue {found.queue}"
+    yield f"{found.pending_ask_count} asks pending, {found.allocation_count} allocations, {amounts_text(found.used)}"
+    for group in found.groups:
+        yield ""
+        if group.ask_count > 1:
+            yield f"{group.ask_count} equal asks, the first:"
+        yield from _ask(group.first)
+    if found.group_count > len(found.groups):
+        yield ""
+        yield f"{found.group_count - len(found.groups)} more kinds of asks"
+    for work in found.preempted:
+        yield ""
+        yield from _preempted(work)
+
+
+def _forecast(found: pb.WhatIfResponse) -> Iterator[str]:
+    if found.position:
+        yield f"position {found.position} in the partition"
+    if found.displaced:
+        yield f"{len(found.displaced)} allocations lost, and asked for again"
+    yield f"{len(found.placed)} asks placed"
+    if found.placed:
+        yield from table([("ask", "queue", "node"), *((p.key, p.queue, p.node_id) for p in found.placed)])
+    for p in found.preemptions:
+        yield f"{p.key} preempts ({p.kind}) from {_time(p.not_before_ns)} on: {_keys(p.victims)} leave {p.node_id}"
+    for w in found.waiting:
+        equal = f" and {w.ask_count - 1} more like it" if w.ask_count > 1 else ""
+        yield f"{w.key}{equal} would wait: {w.reason}; {w.preemption}"
+    for e in found.enforcements:
+        yield f"{e.queue} would hold {amounts_text(e.excess)} above its max"
+        if not e.HasField("not_before_ns"):
+            yield "   nobody is told to leave for that"
+        else:
+            leave = _keys(e.victims) if e.victims else "nobody"
+            yield f"   from {_time(e.not_before_ns)} on {leave} has to leave, {amounts_text(e.unmet)} stays above"
+    yield from (f"note: {note}" for note in found.notes)
+
+
+def _keys(victims: Sequence[pb.ForecastVictim]) -> str:
+    more = f" and {len(victims) - MOST_VICTIMS} more" if len(victims) > MOST_VICTIMS else ""
+    return ", ".join(victim.key for victim in victims[:MOST_VICTIMS]) + more
+
+
+def _time(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

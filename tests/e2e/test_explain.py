@@ -1,0 +1,130 @@
+"""``kornel explain`` and ``kornel what-if`` over the wire, from the shim's and from the command line's side."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from kornel.v1 import explain_pb2 as pb
+from si.v1 import si_pb2 as si
+from typer.testing import CliRunner, Result
+
+from core.cli import app
+from shim_client import Ask, ShimClient, resource
+from shim_client.errors import CallFailed
+from tests.e2e.harness import Core, running_core
+
+QUEUES = (
+    "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: ["
+    "{name: v}, {name: a, resources: {guaranteed: {vcore: 4}, max: {vcore: 6}}}]}]}]"
+)
+
+
+@pytest.fixture
+async def core() -> AsyncIterator[Core]:
+    """Two nodes full of work of root.v, and k of root.a, which is owed room and waits for its delay."""
+    async with running_core() as served, ShimClient(served.address, "rm-1") as shim:
+        await shim.register(config=QUEUES)
+        owner = si.UserGroupInformation(user="ann", groups=["staff"])
+        await shim.create_nodes(
+            [
+                si.NodeInfo(nodeID=name, action=si.NodeInfo.CREATE, schedulableResource=resource({"vcore": 4000}))
+                for name in ("n1", "n2")
+            ]
+        )
+        await shim.add_applications(
+            [si.AddApplicationRequest(applicationID=f"app-{q}", queueName=f"root.{q}", ugi=owner) for q in "va"]
+        )
+        await shim.submit_asks([Ask(f"v{n}", "app-v", {"vcore": 2000}) for n in range(4)])
+        await shim.flush()
+        await served.settle()
+        await shim.submit_asks([Ask("k", "app-a", {"vcore": 4000}, allow_preempt_other=True)])
+        await shim.flush()
+        await served.settle()
+        yield served
+
+
+async def kornel(core: Core, *arguments: str) -> Result:
+    """The command, in a thread of its own: the core serves in this one."""
+    return await asyncio.to_thread(CliRunner().invoke, app, [*arguments, "--grpc", core.address])
+
+
+async def test_a_shim_asks_why(core: Core) -> None:
+    """Blockers with numbers, the outlook with its time; nobody of that name is NOT_FOUND."""
+    async with ShimClient(core.address, "rm-1") as shim:
+        ask = (await shim.explain("k")).ask
+        assert [(b.kind, b.name, b.node_count) for b in ask.blockers] == [
+            ("cluster-size", "root", 0),
+            ("node-full", "n1", 2),
+        ]
+        assert [(s.type, s.limit, s.used, s.asked, s.short) for s in ask.blockers[1].shortages] == [
+            ("vcore", 4000, 4000, 4000, 4000)
+        ]
+        assert (ask.position.partition, ask.position.partition_of) == (1, 1)
+        assert (ask.preemption.verdict, ask.preemption.blocked_by) == ("would-help", "preemption.delay of its queue")
+        assert ask.preemption.HasField("not_before_ns")
+        assert len(ask.preemption.victims) == 2
+        assert (await shim.explain("app-a")).application.groups[0].first.key == "k"
+        with pytest.raises(CallFailed, match="nobody"):
+            await shim.explain("nobody")
+
+
+async def test_a_shim_asks_what_if(core: Core) -> None:
+    """Each kind of question; one that makes no sense is refused, and nothing has changed afterwards."""
+    async with ShimClient(core.address, "rm-1") as shim:
+        before = await shim.status(audit=True)
+        supposed = pb.SupposedAsk(queue="root.a", resources={"vcore": 2000}, count=2, priority=1)
+        answer = await shim.what_if(pb.WhatIfRequest(ask=supposed))
+        assert [p.key for p in answer.preemptions] == ["what-if-1", "what-if-2"]
+        lost = await shim.what_if(pb.WhatIfRequest(node_lost=pb.SupposedNodeLoss(node_id="n1")))
+        assert len(lost.displaced) == 2
+        quota = pb.SupposedQuota(queue="root.v", max={"vcore": 4000})
+        lowered = await shim.what_if(pb.WhatIfRequest(quota=quota))
+        assert dict(lowered.enforcements[0].excess) == {"vcore": 4000}
+        raised = await shim.what_if(pb.WhatIfRequest(priority=pb.SupposedPriority(key="k", priority=5)))
+        assert raised.position == 1
+        for question in (
+            pb.WhatIfRequest(),
+            pb.WhatIfRequest(node_lost=pb.SupposedNodeLoss(node_id="n9")),
+            pb.WhatIfRequest(ask=pb.SupposedAsk(queue="root.x", resources={"vcore": 1})),
+            pb.WhatIfRequest(ask=supposed, partition="gpu"),
+        ):
+            with pytest.raises(CallFailed):
+                await shim.what_if(question)
+        assert await shim.status(audit=True) == before
+
+
+async def test_the_command_says_it_in_words_and_as_json(core: Core) -> None:
+    """Text for people, the response as JSON for programs, exit 1 or 2 with a reason."""
+    plain = await kornel(core, "explain", "k")
+    assert plain.exit_code == 0, plain.output
+    assert "1. queue: cluster-size root" in plain.output
+    assert "2. node: node-full on 2 nodes, closest n1: not enough room" in plain.output
+    assert "vcore: 4000 asked, 4000 of 4000 used, 4000 short" in plain.output
+    assert "preemption: would-help, preemption.delay of its queue" in plain.output
+    as_json = await kornel(core, "explain", "app-a", "--json")
+    assert json.loads(as_json.output)["application"]["pending_ask_count"] == "1"
+    what_if = ("what-if", "ask", "--queue", "root.a", "--vcore", "4", "--count", "2", "--priority", "1")
+    asked = await kornel(core, *what_if)
+    assert "0 asks placed" in asked.output
+    assert "what-if-1 preempts (guarantee) from " in asked.output
+    assert json.loads((await kornel(core, *what_if, "--json")).output)["complete"] is True
+    assert "2 allocations lost" in (await kornel(core, "what-if", "node-lost", "n1")).output
+    assert "vcore=4000 above its max" in (await kornel(core, "what-if", "quota", "root.v", "max.vcore=4")).output
+    assert "position 1" in (await kornel(core, "what-if", "priority", "k", "7")).output
+    assert (await kornel(core, "explain", "nobody")).exit_code == 1
+    assert (await kornel(core, "what-if", "quota", "root.v", "vcore=4")).exit_code == 2
+    assert (await kornel(core, "what-if", "ask", "--queue", "root.a", "--vcore", "x")).exit_code == 2
+
+
+async def test_who_took_the_room(core: Core) -> None:
+    """Once the delay is over the victim tells for whom it has to leave."""
+    core.clock.advance(31 * 10**9)
+    await core.settle()
+    plain = await kornel(core, "explain", "k")
+    assert "preemption: under-way" in plain.output
+    victim = (await kornel(core, "explain", "v0")).output + (await kornel(core, "explain", "v1")).output
+    assert "for k of app-a in root.a" in victim
+    assert "nodes looked at" in victim
