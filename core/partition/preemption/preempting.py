@@ -110,7 +110,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         return False
     leaf = ask.queue
     ask.attempt_due = False
-    if _refused_before(state, ask, now_ns):
+    if ask.dialogue is None and _refused_before(state, ask, now_ns):
         return False
     if ask.dialogue is None:
         state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1

@@ -164,7 +164,7 @@ def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool 
     """Give the node back; with *requeue* the ask goes back among its equals, unless it is held somewhere."""
     _drop(state, reservation)
     _open(state, reservation.node)
-    if requeue and reservation.ask.held_on is None:
+    if requeue and reservation.ask.held_on is None and reservation.ask.refused_on is None:
         enqueue(state, reservation.ask)
 
 
