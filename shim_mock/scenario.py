@@ -400,7 +400,9 @@ class _Reader:
         for item, application in zip(_items(section), applications, strict=True):
             for group in application.tasks:
                 if group.node and group.node not in known:
-                    item.reject(f"task {group.name} requires {group.node!r}, which is no node; their IDs are NAME-0, ...")
+                    item.reject(
+                        f"task {group.name} requires {group.node!r}, which is no node; their IDs are NAME-0, ..."
+                    )
 
     def _total(self, fields: Fields, nodes: tuple[NodeGroup, ...]) -> None:
         capacity: dict[str, int] = {}
