@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TRACE  ?=
+KIND   ?=
 TESTS  ?=
 FUZZ   ?= 50000
 STEPS  ?= 1000000
@@ -28,8 +29,8 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir replays a trace)
-	$(BIN)/python -m shim_mock demo $(if $(TRACE),--trace $(TRACE))
+demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir replays a trace, KIND=quota shows one kind)
+	$(BIN)/python -m shim_mock demo $(if $(TRACE),--trace $(TRACE)) $(if $(KIND),--kind $(KIND))
 
 test: $(STAMP) ## run the test suite (TESTS=path for a part of it)
 	$(BIN)/python -m pytest $(TESTS)

@@ -32,6 +32,7 @@ class QueueAccount:
     hopeless: int = 0  # of those waiting: larger than every node
     unsubmitted: int = 0
     preempted: int = 0
+    noticed: int = 0  # tasks that were announced to go
     recreated: int = 0
     first_ask_s: float | None = None
     latencies_s: list[float] = field(default_factory=list)
@@ -88,6 +89,11 @@ class Accounts:
         self._changed_s = 0.0
         self.preemptions: list[tuple[float, str]] = []
         self.below_guarantee: list[BelowGuarantee] = []
+
+    def limit(self, limits: Mapping[str, QueueLimits]) -> None:
+        """Another configuration is in force: hold what follows to its *limits*."""
+        for path, account in self.queues.items():
+            account.limits = limits.get(path, QueueLimits())
 
     def planned(self, leaf: str, count: int) -> None:
         """*count* tasks will be submitted to *leaf*; negative: they never will."""

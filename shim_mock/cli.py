@@ -7,6 +7,7 @@ import dataclasses
 import signal
 import tempfile
 from collections.abc import Callable, Coroutine
+from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Final
@@ -29,6 +30,17 @@ CONNECT_S = 10.0
 EXIT_EXPECTATION: Final = 1
 EXIT_INPUT: Final = 2
 EXIT_CORE: Final = 3
+
+
+class DemoKind(StrEnum):
+    """Kinds of preemption the demo shows by themselves, each named like its built-in scenario."""
+
+    GUARANTEE = "guarantee"
+    REQUIRED_NODE = "required-node"
+    QUOTA = "quota"
+    MONITOR = "monitor"
+    PRIORITY = "priority"
+
 
 app = typer.Typer(
     name="kornel-shim-mock",
@@ -100,6 +112,9 @@ def trace(
 
 @app.command()
 def demo(
+    kind: Annotated[
+        DemoKind | None, typer.Option("--kind", help="Show one kind of preemption on a few nodes instead of a trace.")
+    ] = None,
     trace_folder: Annotated[
         Path | None, typer.Option("--trace", metavar="DIR", help="Folder with a trace. [default: a small made-up one]")
     ] = None,
@@ -114,10 +129,16 @@ def demo(
     ] = False,
 ) -> None:
     """Start a core, fill its cluster with over-quota work, and see latency work take its guarantee back."""
+    if kind is not None and trace_folder is not None:
+        raise typer.BadParameter("give either --kind or --trace, not both", param_hint="--kind")
 
     async def play(console: Console) -> bool:
-        inflation = Inflation(latency_percent=latency_guarantee, factor=factor)
-        loaded = _demo_scenario(trace_folder, inflation, seed)
+        if kind is not None:
+            loaded = load_scenario(_builtin_folder() / f"{kind}.yaml")
+            console.print(loaded.description, highlight=False)
+        else:
+            inflation = Inflation(latency_percent=latency_guarantee, factor=factor)
+            loaded = _demo_scenario(trace_folder, inflation, seed)
         log = out / "core.log"
         async with running_core(log, wait_for_interrupt=keep) as address:
             console.print(f"core at {address}, log in {log}", soft_wrap=True, highlight=False)

@@ -16,6 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from si.v1 import si_pb2 as si
 
@@ -36,7 +37,10 @@ from shim_mock.accounts import Accounts
 from shim_mock.clock import SimulatedClock
 from shim_mock.lifecycle import HOLDING, IllegalTransition, TaskEvent, TaskState, after
 from shim_mock.queues import ancestors
-from shim_mock.scenario import Application, NodeGroup, Scenario, TaskGroup
+from shim_mock.scenario import Application, Change, NodeGroup, Scenario, TaskGroup
+
+
+REQUIRED_NODE: Final = "yunikorn.apache.org/requiredNode"
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ class Task:
             allow_preempt_self=priority_class.allow_preemption,
             allow_preempt_other=priority_class.may_preempt,
             originator=self.originator,
+            tags={REQUIRED_NODE: self.group.node} if self.group.node else {},
         )
 
 
@@ -87,7 +92,7 @@ class SimulatedCluster:
         self._nodes: dict[str, Mapping[str, int]] = {}
         self._node_used: dict[str, dict[str, int]] = {}
         self._known_nodes: set[str] = set()
-        self._hopeless: dict[int, bool] = {}
+        self._hopeless: dict[tuple[int, str], bool] = {}
         self._asks: list[Ask] = []
         self._releases: list[si.AllocationRelease] = []
         self._node_actions: list[si.NodeInfo] = []
@@ -149,6 +154,12 @@ class SimulatedCluster:
                 self.arriving += 1
                 self._clock.call_later(group.at_s, self._arrival(application, group))
 
+    async def reconfigure(self, change: Change) -> None:
+        """Put another configuration into force. Raises CallFailed if the core refuses it."""
+        await self._client.update_configuration(change.config)
+        self.accounts.limit(change.queues)
+        self._active()
+
     def _node_action(self, node_id: str, action: si.NodeInfo.ActionFromRM.ValueType) -> Callable[[], None]:
         def act() -> None:
             if action == si.NodeInfo.DECOMISSION:
@@ -196,12 +207,14 @@ class SimulatedCluster:
         self._active()
 
     def _fits_no_node(self, group: TaskGroup) -> bool:
-        if (known := self._hopeless.get(id(group.resources))) is None:
+        subject = id(group.resources), group.node
+        if (known := self._hopeless.get(subject)) is None:
             known = not any(
                 all(amount <= capacity.get(kind, 0) for kind, amount in group.resources.items() if amount)
-                for capacity in self._nodes.values()
+                for node_id, capacity in self._nodes.items()
+                if group.node in ("", node_id)
             )
-            self._hopeless[id(group.resources)] = known
+            self._hopeless[subject] = known
         return known
 
     # What the core says.
@@ -240,6 +253,8 @@ class SimulatedCluster:
         if task.node not in self._known_nodes:
             self._anomaly(f"task {task.key} was placed on {task.node!r}, which is no node")
             return
+        if task.group.node not in ("", task.node):
+            self._anomaly(f"task {task.key} requires node {task.group.node} and was placed on {task.node}")
         used, capacity = self._node_used[task.node], self._nodes.get(task.node)
         for kind, amount in task.group.resources.items():
             used[kind] = used.get(kind, 0) + amount
@@ -297,6 +312,10 @@ class SimulatedCluster:
         if task.state is TaskState.RUNNING:
             task.state = after(task.state, TaskEvent.FINISHED)
             self._release(task, si.STOPPED_BY_RM)
+
+    def finish(self, task: Task) -> None:
+        """End *task*, if it runs, because its application wants it so."""
+        self._finished(task)
 
     def _container_gone(self, task: Task) -> None:
         """A victim's container ended: its replacement is created whether or not the core hears of the end."""

@@ -23,6 +23,8 @@ class Kind(StrEnum):
     ALL_PLACED = "all pods placed within DURATION"
     PREEMPTED_AT_LEAST = "preempted at least N from QUEUE [within DURATION]"
     PREEMPTED_AT_MOST = "preempted at most N from QUEUE"
+    ENDS_WITHIN_MAX = "queue QUEUE ends within max"
+    NOTICED_AT_LEAST = "noticed at least N from QUEUE"
     NO_LAW_VIOLATIONS = "no law violations"
     NOTHING_LOST = "nothing lost"
 
@@ -66,6 +68,8 @@ _PATTERNS: Final = {
     Kind.ALL_PLACED: r"all pods placed within (?P<within>\S+)",
     Kind.PREEMPTED_AT_LEAST: r"preempted at least (?P<count>\S+) from (?P<queue>\S+)( within (?P<within>\S+))?",
     Kind.PREEMPTED_AT_MOST: r"preempted at most (?P<count>\S+) from (?P<queue>\S+)",
+    Kind.ENDS_WITHIN_MAX: r"queue (?P<queue>\S+) ends within max",
+    Kind.NOTICED_AT_LEAST: r"noticed at least (?P<count>\S+) from (?P<queue>\S+)",
     Kind.NO_LAW_VIOLATIONS: r"no law violations",
     Kind.NOTHING_LOST: r"nothing lost",
 }

@@ -121,6 +121,11 @@ class Judge:
                 self._decide(expectation, preempted <= expectation.count, f"{preempted} preempted")
             case Kind.PREEMPTED_AT_LEAST:
                 self._decide(expectation, preempted >= expectation.count, f"{preempted} preempted")
+            case Kind.ENDS_WITHIN_MAX:
+                self._decide(expectation, *self._within_max(expectation.queue))
+            case Kind.NOTICED_AT_LEAST:
+                noticed = account.noticed if account is not None else 0
+                self._decide(expectation, noticed >= expectation.count, f"{noticed} noticed")
             case Kind.NO_LAW_VIOLATIONS:
                 self._decide(expectation, *self._laws(status))
             case Kind.NOTHING_LOST:
@@ -128,6 +133,14 @@ class Judge:
                 self._decide(expectation, not differences, _shown(differences) or self._totals())
             case _:
                 self._decide(expectation, False, "the run ended before")
+
+    def _within_max(self, queue: str) -> tuple[bool, str]:
+        account = self._cluster.accounts.queues.get(queue)
+        if account is None or not account.limits.maximum:
+            return False, "no max in force"
+        most = account.limits.maximum
+        held = ", ".join(f"{kind} {account.net(kind)} of {amount}" for kind, amount in most.items())
+        return all(account.net(kind) <= amount for kind, amount in most.items()), held
 
     def _laws(self, status: status_pb2.GetStatusResponse | None) -> tuple[bool, str]:
         if status is None:

@@ -16,6 +16,7 @@ from shim_mock.clock import SimulatedClock
 from shim_mock.cluster import SimulatedCluster
 from shim_mock.expectations import Verdict
 from shim_mock.judge import Judge
+from shim_mock.notices import NoticeHandler
 from shim_mock.scenario import Scenario
 
 RM_ID: Final = "shim-mock"
@@ -86,6 +87,8 @@ class _Run:
 
     async def play(self) -> RunResult:
         timed_out = False
+        if any(application.on_notice is not None for application in self._scenario.applications):
+            await self._client.attach_callbacks(NoticeHandler(self._cluster))
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(self._hear()), group.create_task(self._cluster.send())]
             story = group.create_task(self._tell(group))
@@ -118,13 +121,20 @@ class _Run:
         await self._cluster.create_nodes(first)
         for at_s, later in groupby(nodes[len(first) :], key=lambda entry: entry.at_s):
             self._play_at(group, at_s, partial(self._cluster.create_nodes, list(later)))
+        for change in self._scenario.changes:
+            if not change.after_quiet:
+                self._play_at(group, change.at_s, partial(self._cluster.reconfigure, change))
+        changes = [change for change in self._scenario.changes if change.after_quiet]
         last = [entry for entry in self._scenario.applications if entry.after_quiet]
         timed = [entry for entry in self._scenario.applications if not entry.after_quiet]
         timed.sort(key=lambda entry: entry.at_s)
         for at_s, together in groupby(timed, key=lambda entry: entry.at_s):
             self._play_at(group, at_s, partial(self._cluster.add_applications, list(together)))
-        if last:
+        if changes or last:
             await self._until_quiet()
+        for change in changes:
+            await self._cluster.reconfigure(change)
+        if last:
             await self._cluster.add_applications(last)
         self._unplayed -= 1
         self._heard.set()

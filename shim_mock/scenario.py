@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
@@ -30,6 +31,13 @@ MOST_OF_A_GROUP: Final = 1_000_000
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62})", re.ASCII)
 _TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9._/-]{0,127}", re.ASCII)
 _QUEUE: Final = re.compile(r"root(?:\.[^.\s]+)+")
+
+
+class OnNotice(StrEnum):
+    """What an application does when it hears that it will lose tasks."""
+
+    RELEASE = "release"  # ends others of its own instead
+    IGNORE = "ignore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +77,8 @@ class TaskGroup:
     """*count* equal tasks of an application.
 
     *runtime_s* None: they run until they are stopped. *arrival_per_s* None: all at once. *originator* marks
-    the first task only. *restart*: as a ReplicaSet, what is lost comes back under a new key. *keys* overrides
-    the made-up ones.
+    the first task only. *restart*: as a ReplicaSet, what is lost comes back under a new key. *node*: the only
+    one they may run on, as pods of a DaemonSet; empty: any. *keys* overrides the made-up ones.
     """
 
     name: str
@@ -82,6 +90,7 @@ class TaskGroup:
     at_s: float = 0.0
     originator: bool = False
     restart: bool = False
+    node: str = ""
     keys: tuple[str, ...] = ()
 
     def key(self, application_id: str, index: int) -> str:
@@ -93,7 +102,7 @@ class TaskGroup:
 class Application:
     """What one user submits to one queue.
 
-    *after_quiet*: not at a time, but once the core has placed what it can.
+    *after_quiet*: not at a time, but once the core has placed what it can. *on_notice* None: nobody listens.
     """
 
     id: str
@@ -101,6 +110,17 @@ class Application:
     tasks: tuple[TaskGroup, ...]
     user: str = "shim-mock"
     groups: tuple[str, ...] = ("shim-mock",)
+    at_s: float = 0.0
+    after_quiet: bool = False
+    on_notice: OnNotice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Another queue configuration, put into force at a time or after quiet. *queues*: its limits by path."""
+
+    config: str
+    queues: Mapping[str, QueueLimits]
     at_s: float = 0.0
     after_quiet: bool = False
 
@@ -127,6 +147,7 @@ class Scenario:
     config: str
     nodes: tuple[NodeGroup, ...]
     applications: tuple[Application, ...]
+    changes: tuple[Change, ...] = ()
     queues: Mapping[str, QueueLimits] = field(default_factory=dict)
     releases: ReleasePolicy = ReleasePolicy()
     expectations: tuple[Expectation, ...] = ()
@@ -176,7 +197,7 @@ class _Reader:
     def scenario(self, root: Cursor) -> Scenario:
         fields = root.fields(
             *("name", "description", "seed", "speed", "generation", "settle", "timeout", "duration"),
-            *("queues", "config", "nodes", "priorityClasses", "applications", "releases", "expectations"),
+            *("queues", "config", "nodes", "priorityClasses", "applications", "changes", "releases", "expectations"),
             required=("name", "nodes", "applications"),
         )
         seed = self._int(fields, "seed", 0, 0, quantities.INT32_MAX)
@@ -188,6 +209,7 @@ class _Reader:
         applications = tuple(self._application(item) for item in _items(fields.get("applications")))
         self._unique(fields.get("applications"), [entry.id for entry in applications], "applications")
         self._unique_keys(fields.get("applications"), applications)
+        self._required_nodes(fields.get("applications"), applications, nodes)
         if "nodes" in fields and not nodes:
             fields["nodes"].reject("at least one node is needed")
         self._total(fields, nodes)
@@ -198,6 +220,7 @@ class _Reader:
             queues=queues,
             nodes=nodes,
             applications=applications,
+            changes=tuple(self._change(item) for item in _items(fields.get("changes"))),
             releases=self._releases(fields.get("releases"), seed),
             expectations=self._expectations(fields.get("expectations"), queues),
             speed=self._decimal(fields, "speed", 1.0, 0.001, 1e6),
@@ -267,12 +290,11 @@ class _Reader:
         return group
 
     def _application(self, item: Cursor) -> Application:
-        fields = item.fields("id", "queue", "user", "groups", "at", "after", "tasks", required=("id", "queue", "tasks"))
-        if "after" in fields:
-            if fields["after"].text() != "quiet":
-                fields["after"].reject("the only value is quiet")
-            if "at" in fields:
-                fields["at"].reject("give either at or after, not both")
+        fields = item.fields(
+            "id", "queue", "user", "groups", "at", "after", "onNotice", "tasks",
+            required=("id", "queue", "tasks"),
+        )  # fmt: skip
+        self._after(fields)
         user = _parse(fields, "user", _name, "shim-mock")
         tasks = tuple(self._task(entry) for entry in _items(fields.get("tasks")))
         self._unique(fields.get("tasks"), [group.name for group in tasks], "tasks of the application")
@@ -283,12 +305,26 @@ class _Reader:
             groups=tuple(entry.parse(_name, "") for entry in _items(fields.get("groups"))) or (user,),
             at_s=self._duration(fields, "at", 0.0),
             after_quiet="after" in fields,
+            on_notice=_parse(fields, "onNotice", _on_notice, None),
             tasks=tasks,
         )
 
+    def _change(self, item: Cursor) -> Change:
+        fields = item.fields("queues", "config", "at", "after")
+        self._after(fields)
+        config = self._config(item, fields)
+        return Change(config, read_queues(config), self._duration(fields, "at", 0.0), "after" in fields)
+
+    def _after(self, fields: Fields) -> None:
+        if "after" in fields:
+            if fields["after"].text() != "quiet":
+                fields["after"].reject("the only value is quiet")
+            if "at" in fields:
+                fields["at"].reject("give either at or after, not both")
+
     def _task(self, item: Cursor) -> TaskGroup:
         fields = item.fields(
-            "name", "count", "resources", "priorityClass", "runtime", "arrival", "at", "originator", "restart",
+            "name", "count", "resources", "priorityClass", "runtime", "arrival", "at", "originator", "restart", "node",
             required=("name", "resources"),
         )  # fmt: skip
         count = self._int(fields, "count", 1, 1, MOST_OF_A_GROUP)
@@ -311,6 +347,7 @@ class _Reader:
             at_s=self._duration(fields, "at", 0.0),
             originator=self._flag(fields, "originator", default=False),
             restart=self._flag(fields, "restart", default=False),
+            node=fields["node"].text() if "node" in fields else "",
         )
 
     def _releases(self, section: Cursor | None, seed: int) -> ReleasePolicy:
@@ -355,6 +392,17 @@ class _Reader:
                 value.reject(f"too large: {count} times this overflows 64 bits")
             amounts[resource_type] = amount
         return amounts
+
+    def _required_nodes(
+        self, section: Cursor | None, applications: tuple[Application, ...], nodes: tuple[NodeGroup, ...]
+    ) -> None:
+        known = {node_id for group in nodes for node_id in group.node_ids()}
+        for item, application in zip(_items(section), applications, strict=True):
+            for group in application.tasks:
+                if group.node and group.node not in known:
+                    item.reject(
+                        f"task {group.name} requires {group.node!r}, which is no node; their IDs are NAME-0, ..."
+                    )
 
     def _total(self, fields: Fields, nodes: tuple[NodeGroup, ...]) -> None:
         capacity: dict[str, int] = {}
@@ -426,6 +474,13 @@ def _generation(text: str) -> Generation:
         return Generation(text)
     except ValueError:
         raise ValueError(f"{text!r} is no generation: g2 or g3") from None
+
+
+def _on_notice(text: str) -> OnNotice:
+    try:
+        return OnNotice(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no answer to a notice: release or ignore") from None
 
 
 def _may_preempt(text: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shim_mock import demo
+from shim_mock.cli import DemoKind
 from shim_mock.demo import CoreFailed, running_core
 from shim_mock.generate import generate_trace
 
@@ -26,6 +27,18 @@ BLOCK = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM
 def pretend(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """Let *script* stand in for the core."""
     monkeypatch.setattr(demo, "SERVE", ("-c", script))
+
+
+async def demonstrate(*options: str) -> tuple[int | None, str]:
+    """Run the demo from the command line with *options*: its exit status, and all it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shim_mock", "demo", *options),
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "COLUMNS": "200"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return process.returncode, output.decode()
 
 
 async def test_the_core_is_stopped_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,18 +77,27 @@ async def test_a_core_that_ignores_the_signal_is_killed(tmp_path: Path, monkeypa
 async def test_the_demo_passes_on_a_small_trace(tmp_path: Path) -> None:
     """From the command line, against the real core: latency work gets its guarantee, and the picture is drawn."""
     generate_trace(tmp_path / "trace", nodes=10, pods=100)
-    arguments = ["-m", "shim_mock", "demo", "--trace", str(tmp_path / "trace"), "--out", str(tmp_path / "out")]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *arguments),
-        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "COLUMNS": "200"},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    text = output.decode()
-    assert process.returncode == 0, text
+    status, text = await demonstrate("--trace", str(tmp_path / "trace"), "--out", str(tmp_path / "out"))
+    assert status == 0, text
     assert "PASSED" in text
     assert (tmp_path / "out" / "utilisation.svg").exists()
+
+
+@pytest.mark.parametrize("kind", list(DemoKind))
+async def test_the_demo_shows_each_kind(kind: DemoKind, tmp_path: Path) -> None:
+    """Each kind of preemption on its own, against the real core, meets all that its scenario expects."""
+    status, text = await demonstrate("--kind", kind, "--out", str(tmp_path))
+    assert status == 0, text
+    assert f"{kind}: PASSED" in text
+    assert "NOT MET" not in text
+
+
+async def test_a_kind_and_a_trace_exclude_each_other(tmp_path: Path) -> None:
+    """A kind brings its own cluster, so a trace beside it is refused before a core is started."""
+    status, text = await demonstrate("--kind", "quota", "--trace", str(tmp_path), "--out", str(tmp_path / "out"))
+    assert status == 2
+    assert "either --kind or --trace" in text
+    assert not (tmp_path / "out").exists()
 
 
 async def test_keep_waits_for_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
