@@ -17,7 +17,8 @@ from si.v1 import si_pb2 as si
 from core.service.clock import SECOND_NS
 from shim_client import Allocated, AskRejected, CallbackHandler, Released, ShimClient
 from tests.e2e.harness import Core, create, resource, running_core, until
-from tests.preemption_notation import Case, TaskCase
+from tests.monitor_notation import MonitorCase
+from tests.preemption_notation import Case, ReservationCase, TaskCase
 
 REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
 
@@ -83,6 +84,21 @@ class Shim:
         await self.add_applications([(message.applicationID, task.queue)])
         await self.client.report_allocations([message])
 
+    async def hold(self, reservation: ReservationCase) -> None:
+        """Have the node reserved by age, that many minutes ago.
+
+        A full cluster promises nothing to anybody, so there is room where nothing may be placed.
+        """
+        holder = reservation.holder
+        spare = create("spare", **holder.amounts)
+        spare.action = si.NodeInfo.CREATE_DRAIN
+        await self.client.create_nodes([spare])
+        await self.ask(holder, may_preempt=False)
+        await self.pass_seconds(3)
+        explained = await self.client.explain_ask(holder.key, "default")
+        assert explained.node_id == reservation.node, explained
+        await self.pass_seconds(reservation.minutes * 60)
+
     async def confirm(self) -> None:
         """All victims told to leave since the last time have left."""
         left = self.released[self._confirmed :]
@@ -132,7 +148,7 @@ def allocation(task: TaskCase, *, may_preempt: bool = True) -> si.Allocation:
     )
 
 
-def third(cases: Sequence[Case], also: Iterable[str], not_here: dict[str, str]) -> list[object]:
+def third(cases: Sequence[Case] | Sequence[MonitorCase], also: Iterable[str], not_here: dict[str, str]) -> list[object]:
     """Every third of *cases* and those named by *also*; the ones in *not_here* are skipped for the reason given."""
     wanted = {case.name for case in cases[::3]} | set(also)
     unknown = (set(also) | set(not_here)) - {case.name for case in cases}

@@ -17,7 +17,7 @@ from tests.e2e.harness import until
 from tests.e2e.preemption_wire import Shim, running_shim, third
 from tests.preemption_notation import Case, parse
 from tests.scenarios.preemption.test_enforcement_cases import enforced
-from tests.scenarios.preemption.test_worked_cases import configuration
+from tests.scenarios.preemption.test_worked_cases import NOT_THROUGH_THE_ENGINE, configuration
 
 HERE: Final = Path(__file__).parents[1] / "scenarios" / "preemption"
 GUARANTEE: Final = parse(HERE.joinpath("guarantee.cases").read_text(encoding="utf-8"))
@@ -25,18 +25,14 @@ REQUIRED: Final = parse(HERE.joinpath("required_node.cases").read_text(encoding=
 QUOTA: Final = parse(HERE.joinpath("quota.cases").read_text(encoding="utf-8"))
 
 LEAVING: Final = "a victim that is leaving already cannot be reported"
-NO_GUARANTEE_CASE: Final = {
-    "J-B55": "one application in two queues: the interface has no such move",
-    **dict.fromkeys(
-        ("J-B54-equal", "J-B54-triggered", "J-B54-required"),
-        "a reservation of that age expires in the reserved step, before anybody could ask for its node",
-    ),
+EXPIRED: Final = "a reservation of that age expires in the reserved step, before anybody could ask for its node"
+NOT_OVER_THE_WIRE: Final = {
+    "J-B54": EXPIRED,
+    **{name: reason for name, reason in NOT_THROUGH_THE_ENGINE.items() if name != "J-B52"},
 }
-ALSO_GUARANTEE: Final = ("J-B2", "J-B16", "J-B24-strict", "J-B43", "J-B45", "J-B48b", "J-B49", "J-B52", "J-B54")
+ALSO_GUARANTEE: Final = ("J-B2", "J-B16", "J-B24-strict", "J-B43", "J-B45", "J-B48b", "J-B49", "J-B52", "J-B54-59m")
 ALSO_REQUIRED: Final = ("J-R8", "J-R8-more", "order-originator")
 ALSO_QUOTA: Final = ("J-Q8", "J-Q12-miss-10", "J-Q36")
-TOO_LARGE: Final = frozenset({"J-R5", "J-R8-more"})
-"""The node could never hold the ask."""
 
 
 class Predicate(CallbackHandler):
@@ -54,15 +50,14 @@ class Predicate(CallbackHandler):
         return None
 
 
-@pytest.mark.parametrize("case", third(GUARANTEE, ALSO_GUARANTEE, NO_GUARANTEE_CASE))
+@pytest.mark.parametrize("case", third(GUARANTEE, ALSO_GUARANTEE, NOT_OVER_THE_WIRE))
 async def test_guarantee(case: Case) -> None:
     """Each ask takes exactly its victims; once all have left, it is on the node of the case."""
     predicate = Predicate(case.predicate) if case.predicate else None
     async with running_shim(configuration(case), predicate) as shim:
         await shim.set_up(case)
         for reservation in case.reservations:
-            await shim.ask(reservation.holder, may_preempt=False)
-            await shim.pass_seconds(max(5, reservation.minutes * 60))
+            await shim.hold(reservation)
         await plays(shim, case)
         if predicate is not None:
             assert predicate.calls[0] == case.steps[0].call
@@ -100,7 +95,9 @@ async def plays(shim: Shim, case: Case) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    third(QUOTA, ALSO_QUOTA, {"J-Q25": "no configuration that the loader takes: for the planner alone", "J-H2": LEAVING}),
+    third(
+        QUOTA, ALSO_QUOTA, {"J-Q25": "no configuration that the loader takes: for the planner alone", "J-H2": LEAVING}
+    ),
 )
 async def test_quota(case: Case) -> None:
     """A max lowered over the wire takes exactly the victims of the case after its delay, and nobody else later."""
