@@ -94,10 +94,15 @@ class Shim:
         spare.action = si.NodeInfo.CREATE_DRAIN
         await self.client.create_nodes([spare])
         await self.ask(holder, may_preempt=False)
+        await self.core.settle()
         await self.pass_seconds(3)
         explained = await self.client.explain_ask(holder.key, "default")
         assert explained.node_id == reservation.node, explained
         await self.pass_seconds(reservation.minutes * 60)
+
+    async def lost(self, count: int) -> None:
+        """Return once the core has told that many to leave in all."""
+        await until(lambda: len(self.released) >= count, f"{count} victims")
 
     async def confirm(self) -> None:
         """All victims told to leave since the last time have left."""
@@ -108,8 +113,7 @@ class Shim:
         )
 
     async def pass_seconds(self, seconds: float) -> None:
-        """Let time pass at once, and what comes of it happen."""
-        await self.core.settle()
+        """Let time pass at once, and what comes of it happen. What was sent before has to have arrived."""
         self.core.clock.advance(round(seconds * SECOND_NS))
         await self.core.settle()
 

@@ -75,6 +75,7 @@ class Cluster:
         await shim.add_applications(self.applications)
         await shim.report(self.running)
         await shim.client.report_allocations(self.asks)
+        await shim.core.settle()
 
 
 @pytest.mark.parametrize("case", third(CASES, ALSO, {}))
@@ -101,7 +102,7 @@ async def test_monitor(case: MonitorCase) -> None:
         if case.settings.get("balance"):
             assert set(shim.victims()) <= {key for _, key in listener.announced()}
         else:
-            await until(lambda: len(shim.released) >= len(named), "those named by the first round to be released")
+            await shim.lost(len(named))
             assert sorted(shim.victims()) == named
 
         asks = {ask.allocationKey for ask in cluster.asks}
