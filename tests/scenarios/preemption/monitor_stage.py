@@ -55,22 +55,7 @@ class Stage:
 
     def configuration(self, **settings: Any) -> str:
         """The same queues under other *settings*."""
-        root: dict[str, Any] = {"name": "root", "submitacl": "*", **self._queues.get("root", {})}
-        for path, described in self._queues.items():
-            if path == "root":
-                continue
-            entry = root
-            for name in path.split("."):
-                children = entry.setdefault("queues", [])
-                found = next((child for child in children if child["name"] == name), None)
-                if found is None:
-                    found = {"name": name}
-                    children.append(found)
-                entry = found
-            entry.update({key: value for key, value in described.items() if value})
-        preemption: dict[str, Any] = {"coexist": settings.pop("coexist", False)}
-        preemption["monitor"] = {"enabled": True, "interval_ms": 5000, "max_wait_ms": 10000, **settings}
-        return yaml.safe_dump({"partitions": [{"name": "default", "preemption": preemption, "queues": [root]}]})
+        return configuration(self._queues, **settings)
 
     @property
     def state(self) -> PartitionState:
@@ -140,6 +125,26 @@ class Stage:
 
     def _now_ns(self) -> int:
         return START_NS + round(self.now_s * SECOND_NS)
+
+
+def configuration(queues: dict[str, dict[str, Any]], **settings: Any) -> str:
+    """``queues.yaml`` with *queues* by path below root, and the monitor under *settings*."""
+    root: dict[str, Any] = {"name": "root", "submitacl": "*", **queues.get("root", {})}
+    for path, described in queues.items():
+        if path == "root":
+            continue
+        entry = root
+        for name in path.split("."):
+            children = entry.setdefault("queues", [])
+            found = next((child for child in children if child["name"] == name), None)
+            if found is None:
+                found = {"name": name}
+                children.append(found)
+            entry = found
+        entry.update({key: value for key, value in described.items() if value})
+    preemption: dict[str, Any] = {"coexist": settings.pop("coexist", False)}
+    preemption["monitor"] = {"enabled": True, "interval_ms": 5000, "max_wait_ms": 10000, **settings}
+    return yaml.safe_dump({"partitions": [{"name": "default", "preemption": preemption, "queues": [root]}]})
 
 
 def decided(effects: list[Effect], outcome: Outcome) -> dict[str, list[str]]:

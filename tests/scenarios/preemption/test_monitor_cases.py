@@ -7,7 +7,7 @@ and nothing is placed there. Running tasks have a low priority: the amounts are 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pytest
 
@@ -18,7 +18,24 @@ from tests.scenarios.preemption.monitor_stage import Stage, decided, killed
 CASES: Final = parse(Path(__file__).with_name("monitor.cases").read_text(encoding="utf-8"))
 
 
+class Populated(Protocol):
+    """Takes what a case has in its cluster."""
+
+    def node(self, name: str, capacity: dict[str, int], *, draining: bool = False) -> None: ...
+
+    def application(self, name: str, queue: str) -> None: ...
+
+    def submit(self, application: str, keys: list[str], size: dict[str, int], **details: Any) -> object: ...
+
+
 def stage_of(case: MonitorCase) -> Stage:
+    stage = Stage(described(case), **case.settings)
+    populate(stage, case)
+    return stage
+
+
+def described(case: MonitorCase) -> dict[str, dict[str, Any]]:
+    """Queues by path, as :class:`Stage` takes them."""
     queues: dict[str, dict[str, Any]] = {}
     if case.root_disabled:
         queues["root"] = {"properties": {"preemption.policy": "disabled"}}
@@ -29,7 +46,11 @@ def stage_of(case: MonitorCase) -> Stage:
             "resources": {key: value for key, value in resources.items() if value},
             "properties": {key: value for key, value in properties.items() if value},
         }
-    stage = Stage(queues, **case.settings)
+    return queues
+
+
+def populate(stage: Populated, case: MonitorCase) -> None:
+    """Nodes, applications, running tasks and asks of *case*."""
     used = [sum(leaf.used[t] for leaf in case.leaves()) for t in range(len(case.cluster))]
     stage.node("full", amounts(tuple(map(min, used, case.cluster))))
     rest = tuple(max(0, most - amount) for most, amount in zip(case.cluster, used, strict=True))
@@ -42,7 +63,6 @@ def stage_of(case: MonitorCase) -> Stage:
         stage.submit(leaf.path, running, size, node_id="full", priority=-1000)
         asks = -(-leaf.pending[0] // case.size[0])
         stage.submit(leaf.path, [f"{leaf.path}-ask-{at}" for at in range(asks)], size)
-    return stage
 
 
 def amounts(vector: Vector) -> dict[str, int]:

@@ -1,0 +1,168 @@
+"""Worked preemption cases as a shim's messages, and a shim that sends them and keeps what comes back.
+
+Time is the core's manual clock. Whatever a case does not say is as in ``tests/scenarios/preemption``: one application a
+queue, asks that may preempt, creation times long past, so that no delay stands in the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pytest
+from si.v1 import si_pb2 as si
+
+from core.service.clock import SECOND_NS
+from shim_client import Allocated, AskRejected, CallbackHandler, Released, ShimClient
+from tests.e2e.harness import Core, create, resource, running_core, until
+from tests.monitor_notation import MonitorCase
+from tests.preemption_notation import Case, ReservationCase, TaskCase
+
+REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
+
+
+class Shim:
+    """A registered client. ``released``, ``placed``, ``rejected``: what the core said, in order."""
+
+    def __init__(self, core: Core, client: ShimClient) -> None:
+        self.core = core
+        self.client = client
+        self.released: list[Released] = []
+        self.placed: dict[str, str] = {}
+        """Node by key, reported allocations included."""
+        self.rejected: list[str] = []
+        self._applications: set[str] = set()
+        self._confirmed = 0
+
+    def victims(self) -> list[str]:
+        """Keys that the core told to leave; fails if one is to leave for any other reason than preemption."""
+        assert all(update.termination == si.PREEMPTED_BY_SCHEDULER for update in self.released), self.released
+        return [update.key for update in self.released]
+
+    async def listen(self) -> None:
+        async for update in self.client.updates():
+            match update:
+                case Released():
+                    self.released.append(update)
+                case Allocated():
+                    self.placed[update.key] = update.node_id
+                case AskRejected():
+                    self.rejected.append(update.key)
+
+    async def set_up(self, case: Case) -> None:
+        """Report *case*'s nodes and what runs on them."""
+        await self.client.create_nodes([create(name, **capacity) for name, capacity in case.nodes])
+        await self.report([allocation(task) for task in case.running])
+
+    async def add_applications(self, applications: Iterable[tuple[str, str]]) -> None:
+        """Applications and their queues below root; those known already are left out."""
+        new = {application: queue for application, queue in applications if application not in self._applications}
+        self._applications.update(new)
+        added = [
+            si.AddApplicationRequest(
+                applicationID=application,
+                queueName=f"root.{queue}",
+                partitionName="default",
+                ugi=si.UserGroupInformation(user="tester"),
+                tags={"application.creationtime": str(len(self._applications))},
+            )
+            for application, queue in new.items()
+        ]
+        if added:
+            await self.client.add_applications(added)
+
+    async def report(self, running: Sequence[si.Allocation]) -> None:
+        """Report allocations and wait until the core has taken all of them."""
+        await self.add_applications((task.applicationID, task.applicationID.removeprefix("app-")) for task in running)
+        await self.client.report_allocations(running)
+        await until(lambda: all(task.allocationKey in self.placed for task in running), "reported allocations")
+
+    async def ask(self, task: TaskCase, *, may_preempt: bool = True) -> None:
+        message = allocation(task, may_preempt=may_preempt)
+        await self.add_applications([(message.applicationID, task.queue)])
+        await self.client.report_allocations([message])
+
+    async def hold(self, reservation: ReservationCase) -> None:
+        """Have the node reserved by age, that many minutes ago.
+
+        A full cluster promises nothing to anybody, so there is room where nothing may be placed.
+        """
+        holder = reservation.holder
+        spare = create("spare", **holder.amounts)
+        spare.action = si.NodeInfo.CREATE_DRAIN
+        await self.client.create_nodes([spare])
+        await self.ask(holder, may_preempt=False)
+        await self.core.settle()
+        await self.pass_seconds(3)
+        explained = await self.client.explain_ask(holder.key, "default")
+        assert explained.node_id == reservation.node, explained
+        await self.pass_seconds(reservation.minutes * 60)
+
+    async def lost(self, count: int) -> None:
+        """Return once the core has told that many to leave in all."""
+        await until(lambda: len(self.released) >= count, f"{count} victims")
+
+    async def confirm(self) -> None:
+        """All victims told to leave since the last time have left."""
+        left = self.released[self._confirmed :]
+        self._confirmed = len(self.released)
+        await self.client.release(
+            self.client.release_of(update.application_id, update.key, si.PREEMPTED_BY_SCHEDULER) for update in left
+        )
+
+    async def pass_seconds(self, seconds: float) -> None:
+        """Let time pass at once, and what comes of it happen. What was sent before has to have arrived."""
+        self.core.clock.advance(round(seconds * SECOND_NS))
+        await self.core.settle()
+
+
+@asynccontextmanager
+async def running_shim(config: str, handler: CallbackHandler | None = None) -> AsyncIterator[Shim]:
+    """A shim registered with *config*, and *handler* attached if there is one."""
+    async with running_core() as core, ShimClient(core.address, "rm-1") as client:
+        await client.register(config=config)
+        shim = Shim(core, client)
+        if handler is not None:
+            await client.attach_callbacks(handler)
+        listening = asyncio.create_task(shim.listen())
+        try:
+            yield shim
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+
+def allocation(task: TaskCase, *, may_preempt: bool = True) -> si.Allocation:
+    """A running task, or with no node an ask."""
+    tags = {"creationTime": str(task.tick)}
+    if task.required_node:
+        tags[REQUIRED_NODE_TAG] = task.node or "n1"
+    return si.Allocation(
+        allocationKey=task.key,
+        applicationID=f"app-{task.queue}",
+        partitionName="default",
+        resourcePerAlloc=resource(**task.amounts),
+        priority=task.priority,
+        nodeID=task.node,
+        originator=task.originator,
+        preemptionPolicy=si.PreemptionPolicy(allowPreemptSelf=not task.opted_out, allowPreemptOther=may_preempt),
+        allocationTags=tags,
+    )
+
+
+def third(cases: Sequence[Case] | Sequence[MonitorCase], also: Iterable[str], not_here: dict[str, str]) -> list[object]:
+    """Every third of *cases* and those named by *also*; the ones in *not_here* are skipped for the reason given."""
+    wanted = {case.name for case in cases[::3]} | set(also)
+    unknown = (set(also) | set(not_here)) - {case.name for case in cases}
+    assert not unknown, f"no such cases: {sorted(unknown)}"
+    return [
+        pytest.param(
+            case,
+            id=case.name,
+            marks=[pytest.mark.skip(reason=not_here[case.name])] if case.name in not_here else [],
+        )
+        for case in cases
+        if case.name in wanted or case.name in not_here
+    ]
