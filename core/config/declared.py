@@ -122,6 +122,7 @@ class DeclaredRule:
     value_field: Field
     parent: DeclaredRule | None
     filter: FilterConfig
+    filter_type_field: Field
     filter_users: list[tuple[str, Field]]
     filter_groups: list[tuple[str, Field]]
 
@@ -203,6 +204,8 @@ class _Reader:
         text = resource.text()
         if not resource.given:
             return
+        if properties.quota_delay_ns(text):
+            resource.warning("YuniKorn refuses this key under resources; here it counts as the property of that name")
         if properties.QUOTA_DELAY not in own:
             own[properties.QUOTA_DELAY] = (text, resource)
             return
@@ -269,6 +272,7 @@ class _Reader:
                 users=tuple(text for text, _ in users),
                 groups=tuple(text for text, _ in groups),
             ),
+            filter_type_field=filtered["type"],
             filter_users=users,
             filter_groups=groups,
         )
