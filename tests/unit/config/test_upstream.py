@@ -11,7 +11,7 @@ import yaml
 
 from core.config.loader import load
 from core.domain.settings import PreemptionPolicyKind
-from tests.unit.config.reading import find, load_root, only, partition_text, queue, root, warnings
+from tests.unit.config.reading import find, load_root, partition_text, queue, root, warnings
 
 TOP = Path(__file__).parents[3]
 QUEUE = "partitions[0].queues[0].queues[0]"
