@@ -50,10 +50,10 @@ class _Maker:
 
 
 def _warn_of_rule(rule: DeclaredRule) -> None:
-    written = rule.filter_type_field.text()
-    if rule.filter.deny and written != "deny":
+    if rule.filter.deny and rule.filter_type != "deny":
         rule.filter_type_field.warning(
-            f"YuniKorn takes {shortened(written)} for allow; here it denies, in any case", "deny, in lower case"
+            f"YuniKorn takes {shortened(rule.filter_type)} for allow; here it denies, in any case",
+            "deny, in lower case",
         )
     above = rule.parent
     if above is None:
@@ -80,7 +80,7 @@ def _warn_of_queue(queue: DeclaredQueue, written: str, in_template: frozenset[st
             "queue names in lower case",
         )
     for child in queue.children:
-        _warn_of_queue(child, f"{written}.{child.name_field.text()}", in_template, makers)
+        _warn_of_queue(child, f"{written}.{child.written_name}", in_template, makers)
 
 
 def _warn_of_zeros(most: Amounts | None, what: str) -> None:

@@ -74,7 +74,9 @@ class Shim:
 
     def submit(self, request: si.ApplicationRequest) -> si.ApplicationResponse:
         """The verdict on the applications of *request*; state changes of others may come first."""
-        return next(answer for answer in self.applications(request) if answer.accepted or answer.rejected)
+        answers = self.applications(request)
+        verdict: si.ApplicationResponse = next(found for found in answers if found.accepted or found.rejected)
+        return verdict
 
     def place(self, path: str) -> None:
         """An application called like its queue, with what HELD says."""
@@ -179,7 +181,8 @@ def test_what_was_told_is_what_happens(tmp_path: Path) -> None:
         assert not preview(core, file).changed
         file.write_text(AFTER + "          - name: d\n", encoding="utf-8")
         later = preview(core, file)
-        assert [found.already for found in (*later.quota_excesses, *later.limit_excesses)] == [True, True]
+        assert [found.already for found in later.quota_excesses] == [True]
+        assert [found.already for found in later.limit_excesses] == [True]
         assert not later.unplaced_applications, "it has lost its place already"
         assert not later.enforcements, "the timer runs already"
 

@@ -11,7 +11,7 @@ import yaml
 
 from core.config.loader import load
 from core.domain.settings import PreemptionPolicyKind
-from tests.unit.config.reading import find, load_root, partition_text, queue, root, warnings
+from tests.unit.config.reading import errors, find, load_root, partition_text, queue, root, warnings
 
 TOP = Path(__file__).parents[3]
 QUEUE = "partitions[0].queues[0].queues[0]"
@@ -167,6 +167,17 @@ SAME: list[Any] = [
 def test_no_difference(text: str) -> None:
     """What means the same in both is not warned of."""
     assert warnings(text) == []
+
+
+@pytest.mark.parametrize("broken", [{"parent": True}, {"name": ["a"]}, {"name": "a", "limits": 7}])
+def test_looking_for_differences_adds_no_errors(broken: Any) -> None:
+    """What is wrong is said once, by those whose task it is."""
+    assert len(errors(partition_text(root(broken)))) == 1
+
+
+def test_an_unreadable_filter_type_is_one_error() -> None:
+    """The same for rules."""
+    assert len(errors(partition_text(root(), placementrules=[USER | {"filter": {"type": ["Deny"]}}]))) == 1
 
 
 def test_t39_case_of_the_sort_policy() -> None:
