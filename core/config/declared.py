@@ -80,7 +80,10 @@ class DeclaredTemplate:
 
 @dataclass(slots=True)
 class DeclaredQueue:
-    """``written_name`` keeps the case of the text. ``path`` and ``effective`` are settled once the tree stands (:mod:`core.config.tree`)."""
+    """``written_name`` keeps the case of the text.
+
+    ``path`` and ``effective`` are settled once the tree stands (:mod:`core.config.tree`).
+    """
 
     at: Field
     name: str

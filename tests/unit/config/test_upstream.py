@@ -169,7 +169,7 @@ def test_no_difference(text: str) -> None:
     assert warnings(text) == []
 
 
-@pytest.mark.parametrize("broken", [{"parent": True}, {"name": ["a"]}, {"name": "a", "limits": 7}])
+@pytest.mark.parametrize("broken", [{"parent": True}, {"name": "A b"}, {"name": "A", "limits": 7}])
 def test_looking_for_differences_adds_no_errors(broken: Any) -> None:
     """What is wrong is said once, by those whose task it is."""
     assert len(errors(partition_text(root(broken)))) == 1
