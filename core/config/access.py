@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from core.config.fields import Field
@@ -11,6 +12,8 @@ from core.domain.access import NOBODY, AccessList
 from core.domain.names import is_group_name, is_user_name
 
 _BLANKS: Final = re.compile(r"[ \t\r\n]+")
+_UPSTREAM_USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_.@-]*[$]?", re.ASCII)
+_UPSTREAM_GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_-]*", re.ASCII)
 
 
 def parse_access(field: Field) -> AccessList:
@@ -37,6 +40,8 @@ def parse_access(field: Field) -> AccessList:
         field.warning(
             f"the blank in {shortened(text)} ends the users: {shortened(groups)} are groups", "no blank after ,"
         )
+    _warn_of_wider_names(field, "user", users, is_user_name, _UPSTREAM_USER)
+    _warn_of_wider_names(field, "group", groups, is_group_name, _UPSTREAM_GROUP)
     return AccessList(
         text,
         users=tuple(name for name in _split(users) if _usable(field, "user", name, is_user_name(name))),
@@ -52,3 +57,13 @@ def _usable(field: Field, kind: str, name: str, valid: bool) -> bool:
     if not valid:
         field.warning(f"{kind} {shortened(name)} is no valid name and is left out of the access list")
     return valid
+
+
+def _warn_of_wider_names(
+    field: Field, kind: str, names: str, valid: Callable[[str], bool], upstream: re.Pattern[str]
+) -> None:
+    """Names that are legal in limits, and here in access lists as well (B10), grant something to nobody upstream."""
+    wider = [name for name in _split(names) if valid(name) and upstream.fullmatch(name) is None]
+    if wider:
+        listed = shortened(", ".join(wider))
+        field.warning(f"YuniKorn leaves {kind} {listed} out of access lists; here access is granted")

@@ -80,12 +80,16 @@ class DeclaredTemplate:
 
 @dataclass(slots=True)
 class DeclaredQueue:
-    """``path`` and ``effective`` are settled once the tree stands (:mod:`core.config.tree`)."""
+    """``written_name`` keeps the case of the text.
+
+    ``path`` and ``effective`` are settled once the tree stands (:mod:`core.config.tree`).
+    """
 
     at: Field
     name: str
     name_field: Field
     parent: bool
+    written_name: str = ""
     guaranteed: Amounts | None = None
     max: Amounts | None = None
     max_applications: int = 0
@@ -122,6 +126,8 @@ class DeclaredRule:
     value_field: Field
     parent: DeclaredRule | None
     filter: FilterConfig
+    filter_type: str
+    filter_type_field: Field
     filter_users: list[tuple[str, Field]]
     filter_groups: list[tuple[str, Field]]
 
@@ -178,10 +184,12 @@ class _Reader:
         own = keys["properties"].text_map()
         self.quota_delay(own, resources[properties.QUOTA_DELAY])
         properties.check(own)
+        name = keys["name"].text()
         max_applications = keys["maxapplications"].unsigned()
         return DeclaredQueue(
             at=at,
-            name=keys["name"].text().lower(),
+            name=name.lower(),
+            written_name=name,
             name_field=keys["name"] if keys["name"].given else at,
             parent=keys["parent"].boolean() or bool(children),
             guaranteed=_amounts(resources["guaranteed"]),
@@ -203,6 +211,8 @@ class _Reader:
         text = resource.text()
         if not resource.given:
             return
+        if properties.quota_delay_ns(text):
+            resource.warning("YuniKorn refuses this key under resources; here it counts as the property of that name")
         if properties.QUOTA_DELAY not in own:
             own[properties.QUOTA_DELAY] = (text, resource)
             return
@@ -253,7 +263,8 @@ class _Reader:
         keys = at.mapping(("name", "create", "value", "parent", "filter"))
         filtered = keys["filter"].mapping(("type", "users", "groups"))
         users, groups = filtered["users"].texts(), filtered["groups"].texts()
-        kind = filtered["type"].text().lower()
+        written = filtered["type"].text()
+        kind = written.lower()
         if kind not in ("", "allow", "deny"):
             filtered["type"].error(f"filter type {shortened(kind)} is not known", "allow or deny")
         return DeclaredRule(
@@ -269,6 +280,8 @@ class _Reader:
                 users=tuple(text for text, _ in users),
                 groups=tuple(text for text, _ in groups),
             ),
+            filter_type=written,
+            filter_type_field=filtered["type"],
             filter_users=users,
             filter_groups=groups,
         )

@@ -31,6 +31,7 @@ from core.config.placement_rules import check_rules
 from core.config.problems import ProblemLog
 from core.config.resource_rules import check_resources
 from core.config.tree import build_tree
+from core.config.upstream import warn_of_differences
 from core.config.yaml_reader import collections_of, read, shortened
 from core.domain.settings import PlacementRuleConfig
 
@@ -82,6 +83,7 @@ def _load(text: str, unavailable_resolvers: Mapping[str, str]) -> tuple[Configur
         check_limits(root)
         check_resources(root)
         check_rules(partition.rules, root)
+        warn_of_differences(partition, root)
     log.raise_if_errors()
     partitions = tuple(_partition(partition, root) for partition, root in trees)
     pieces: list[object] = [queue for _, root in trees for queue in root.walk()]

@@ -113,6 +113,11 @@ def quota_delay_ns(text: str) -> int:
         return 0
 
 
+def is_bare_delay(text: str) -> bool:
+    """Whether *text* is a delay above 0 in seconds without their unit, which only the quota delay may be."""
+    return _UNSIGNED.fullmatch(text) is not None and quota_delay_ns(text) > 0
+
+
 def _advise(key: str, text: str, value: str | int | bool, field: Field) -> None:
     if key == SORT_POLICY and text == "stateaware":
         field.warning("stateaware is deprecated and sorts as fifo")

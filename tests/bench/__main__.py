@@ -8,7 +8,17 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.bench import end_to_end, engine, full_cluster, gangs, limits, monitor, recovery, responsiveness
+from tests.bench import (
+    end_to_end,
+    engine,
+    full_cluster,
+    gangs,
+    large_tree,
+    limits,
+    monitor,
+    recovery,
+    responsiveness,
+)
 
 PLAIN = end_to_end.Workload()
 ASKED = end_to_end.Workload(answer_s=0.001)
@@ -26,6 +36,7 @@ def main() -> int:
     reached = [
         engine.report(runs, thorough=options.thorough),
         limits.report(runs),
+        large_tree.report(runs),
         full_cluster.report(runs),
         monitor.report(1),
         gangs.report(runs, engine_only=options.engine_only),

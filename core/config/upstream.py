@@ -1,0 +1,118 @@
+"""Settings that an administrator of YuniKorn knows otherwise: legal in both, with another meaning here.
+
+Each gets a warning that says what YuniKorn does and what happens here. What YuniKorn accepts and this core refuses
+needs none: an error cannot be overlooked. Rules: items B7 to B16 of config.md 14, and preemption.md 0.2, B.3 and D.2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.config import properties
+from core.config.declared import Amounts, DeclaredPartition, DeclaredQueue, DeclaredRule
+from core.config.yaml_reader import shortened
+
+_QUOTA_KEYS: Final = (properties.QUOTA_DELAY, properties.QUOTA_TIMER, properties.QUOTA_MISS)
+_DEFAULTS: Final = properties.resolve({}, leaf=True)
+
+
+def warn_of_differences(partition: DeclaredPartition, root: DeclaredQueue) -> None:
+    """Warn wherever *partition*, with its queues below *root*, means something else than it does to YuniKorn."""
+    for rule in partition.rules:
+        _warn_of_rule(rule)
+    makers = [_Maker(rule) for rule in partition.rules if rule.create]
+    _warn_of_queue(root, root.path, frozenset(), makers)
+
+
+class _Maker:
+    """Where in the tree a rule may create queues."""
+
+    def __init__(self, rule: DeclaredRule) -> None:
+        chain: list[DeclaredRule] = []
+        link: DeclaredRule | None = rule
+        while link is not None:
+            chain.insert(0, link)
+            link = link.parent
+        steps: list[str] = []
+        while chain and chain[0].name == "fixed":
+            steps += chain.pop(0).value.split(".")
+        if steps[:1] != ["root"]:
+            steps.insert(0, "root")
+        self._start = ".".join(steps) + "."
+        # What is submitted or tagged may name a whole path, whatever the rules above say.
+        self._anywhere = any(link.name in ("provided", "tag") for link in chain)
+        self._levels = len(chain)
+
+    def reaches(self, path: str) -> bool:
+        """Whether a queue may be created below the one at *path*."""
+        below = f"{path}."
+        return self._anywhere or self._start.startswith(below) or (self._levels > 1 and below.startswith(self._start))
+
+
+def _warn_of_rule(rule: DeclaredRule) -> None:
+    if rule.filter.deny and rule.filter_type != "deny":
+        rule.filter_type_field.warning(
+            f"YuniKorn takes {shortened(rule.filter_type)} for allow; here it denies, in any case",
+            "deny, in lower case",
+        )
+    above = rule.parent
+    if above is None:
+        return
+    if above.name == "fixed" and above.value == "root" and above.parent is None:
+        above.value_field.warning(
+            "YuniKorn puts the queues of this parent rule below root.root; here they are below root", "no parent rule"
+        )
+    _warn_of_rule(above)
+
+
+def _warn_of_queue(queue: DeclaredQueue, written: str, in_template: frozenset[str], makers: list[_Maker]) -> None:
+    """*written*: the path as it is spelt in the text; *in_template*: what the template in force for children sets."""
+    if queue.template is not None and queue.parent:
+        in_template = frozenset(queue.template.properties)
+        _warn_of_zeros(queue.template.max, f"the template of {shortened(queue.path)}")
+    _warn_of_zeros(queue.max, f"queue {shortened(queue.path)}")
+    _warn_of_properties(queue)
+    if queue.parent and any(maker.reaches(queue.path) for maker in makers):
+        _warn_of_inheritance(queue, in_template)
+    if queue.limits and queue.limits_field is not None and written != queue.path:
+        queue.limits_field.warning(
+            f"YuniKorn does not enforce limits of queues written with capitals ({shortened(written)}); here they hold",
+            "queue names in lower case",
+        )
+    for child in queue.children:
+        _warn_of_queue(child, f"{written}.{child.written_name}", in_template, makers)
+
+
+def _warn_of_zeros(most: Amounts | None, what: str) -> None:
+    if most is not None and most.complete and most.values and not any(most.values.values()):
+        most.at.warning(
+            f"a max of nothing but 0: YuniKorn takes it for no max at all; here {what} gets none of "
+            f"{shortened(', '.join(most.values))}"
+        )
+
+
+def _warn_of_properties(queue: DeclaredQueue) -> None:
+    for key, at in queue.property_fields.items():
+        text = queue.properties[key]
+        in_resources = at.above is not None and at.above.key == "resources"
+        if key == properties.QUOTA_DELAY and properties.is_bare_delay(text) and not in_resources:
+            at.warning(f"YuniKorn takes {shortened(text)} without a unit for 0 (off); here it is seconds", f"{text}s")
+        elif queue.is_root and key == properties.PRIORITY_OFFSET and _has_effect(key, text):
+            at.warning("YuniKorn adds the offset of root when it preempts; here it has no effect", "no offset")
+
+
+def _warn_of_inheritance(queue: DeclaredQueue, in_template: frozenset[str]) -> None:
+    for key, at in queue.property_fields.items():
+        if key in in_template or key in _QUOTA_KEYS:
+            continue
+        passed_on = properties.inherited({key: queue.properties[key]})
+        if properties.resolve(passed_on, leaf=True) != _DEFAULTS:
+            at.warning(
+                f"YuniKorn keeps {key} from queues that placement rules create below {shortened(queue.path)}; "
+                "here they inherit it",
+                "the same in childtemplate, to say it for both",
+            )
+
+
+def _has_effect(key: str, text: str) -> bool:
+    return properties.resolve({key: text}, leaf=True) != _DEFAULTS
