@@ -106,7 +106,7 @@ class Shim:
 
     async def confirm(self) -> None:
         """All victims told to leave since the last time have left."""
-        left = self.released[self._confirmed :]
+        left = [u for u in self.released[self._confirmed :] if u.termination == si.PREEMPTED_BY_SCHEDULER]
         self._confirmed = len(self.released)
         await self.client.release(
             self.client.release_of(update.application_id, update.key, si.PREEMPTED_BY_SCHEDULER) for update in left
