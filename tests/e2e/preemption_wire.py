@@ -53,7 +53,7 @@ class Shim:
 
     async def set_up(self, case: Case) -> None:
         """Report *case*'s nodes and what runs on them."""
-        await self.client.create_nodes([create(name, **capacity) for name, capacity in case.nodes])
+        await self.client.create_nodes([create(name, None, **capacity) for name, capacity in case.nodes])
         await self.report([allocation(task) for task in case.running])
 
     async def add_applications(self, applications: Iterable[tuple[str, str]]) -> None:
@@ -90,7 +90,7 @@ class Shim:
         A full cluster promises nothing to anybody, so there is room where nothing may be placed.
         """
         holder = reservation.holder
-        spare = create("spare", **holder.amounts)
+        spare = create("spare", None, **holder.amounts)
         spare.action = si.NodeInfo.CREATE_DRAIN
         await self.client.create_nodes([spare])
         await self.ask(holder, may_preempt=False)
@@ -106,7 +106,7 @@ class Shim:
 
     async def confirm(self) -> None:
         """All victims told to leave since the last time have left."""
-        left = self.released[self._confirmed :]
+        left = [u for u in self.released[self._confirmed :] if u.termination == si.PREEMPTED_BY_SCHEDULER]
         self._confirmed = len(self.released)
         await self.client.release(
             self.client.release_of(update.application_id, update.key, si.PREEMPTED_BY_SCHEDULER) for update in left

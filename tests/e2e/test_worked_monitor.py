@@ -46,7 +46,7 @@ class Cluster:
         self.asks: list[si.Allocation] = []
 
     def node(self, name: str, capacity: dict[str, int], *, draining: bool = False) -> None:
-        node = create(name, **capacity)
+        node = create(name, None, **capacity)
         if draining:
             node.action = si.NodeInfo.CREATE_DRAIN
         self.nodes.append(node)
