@@ -39,7 +39,6 @@ from shim_mock.lifecycle import HOLDING, IllegalTransition, TaskEvent, TaskState
 from shim_mock.queues import ancestors
 from shim_mock.scenario import Application, Change, NodeGroup, Scenario, TaskGroup
 
-
 REQUIRED_NODE: Final = "yunikorn.apache.org/requiredNode"
 
 
