@@ -193,6 +193,7 @@ class _Reader:
         self._findings = findings
         self._folder = folder
         self._classes: dict[str, PriorityClass] = {}
+        self._nodes: tuple[NodeGroup, ...] = ()
 
     def scenario(self, root: Cursor) -> Scenario:
         fields = root.fields(
@@ -204,12 +205,11 @@ class _Reader:
         config = self._config(root, fields)
         queues = read_queues(config)
         self._priority_classes(fields.get("priorityClasses"))
-        nodes = tuple(self._node(item) for item in _items(fields.get("nodes")))
+        self._nodes = nodes = tuple(self._node(item) for item in _items(fields.get("nodes")))
         self._unique(fields.get("nodes"), [group.name for group in nodes], "nodes")
         applications = tuple(self._application(item) for item in _items(fields.get("applications")))
         self._unique(fields.get("applications"), [entry.id for entry in applications], "applications")
         self._unique_keys(fields.get("applications"), applications)
-        self._required_nodes(fields.get("applications"), applications, nodes)
         if "nodes" in fields and not nodes:
             fields["nodes"].reject("at least one node is needed")
         self._total(fields, nodes)
@@ -347,7 +347,7 @@ class _Reader:
             at_s=self._duration(fields, "at", 0.0),
             originator=self._flag(fields, "originator", default=False),
             restart=self._flag(fields, "restart", default=False),
-            node=fields["node"].text() if "node" in fields else "",
+            node=self._required_node(fields["node"]) if "node" in fields else "",
         )
 
     def _releases(self, section: Cursor | None, seed: int) -> ReleasePolicy:
@@ -393,16 +393,11 @@ class _Reader:
             amounts[resource_type] = amount
         return amounts
 
-    def _required_nodes(
-        self, section: Cursor | None, applications: tuple[Application, ...], nodes: tuple[NodeGroup, ...]
-    ) -> None:
-        known = {node_id for group in nodes for node_id in group.node_ids()}
-        for item, application in zip(_items(section), applications, strict=True):
-            for group in application.tasks:
-                if group.node and group.node not in known:
-                    item.reject(
-                        f"task {group.name} requires {group.node!r}, which is no node; their IDs are NAME-0, ..."
-                    )
+    def _required_node(self, field: Cursor) -> str:
+        node_id = field.text()
+        if not any(node_id in group.node_ids() for group in self._nodes):
+            field.reject(f"{node_id!r} is no node: a group's nodes are called NAME-0, NAME-1 and so on")
+        return node_id
 
     def _total(self, fields: Fields, nodes: tuple[NodeGroup, ...]) -> None:
         capacity: dict[str, int] = {}

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import pytest
 from si.v1 import si_pb2 as si
 
-from shim_client import ShimClient
+from shim_client import PreemptionNotice, ShimClient
 from shim_mock.clock import SimulatedClock
 from shim_mock.cluster import SimulatedCluster
 from shim_mock.lifecycle import TaskState
+from shim_mock.notices import NoticeHandler
 from shim_mock.scenario import Scenario
 from tests.unit.shim_client.fake_core import FakeCore, serving
 from tests.unit.shim_mock.scenarios import small
@@ -164,6 +165,42 @@ async def test_a_lost_confirmation_is_repeated_with_retry() -> None:
         await at.core.until(lambda: at.confirmations().total() == expected)
         assert at.cluster.accounts.queues["root.batch"].preempted == 8
     assert not at.cluster.anomalies
+
+
+@pytest.mark.parametrize("node", ["node-0", "node-1"])
+async def test_a_required_node_is_asked_for_and_checked(node: str) -> None:
+    """A task's node goes out as its tag; a core that places the task elsewhere is caught."""
+    async with bench(small(ONE_TASK, ("priorityClass: high", f"node: {node}"))) as at:
+        await until(at.cluster, TaskState.RUNNING, 1)
+        assert at.core.asks[0].allocationTags == {"yunikorn.apache.org/requiredNode": node}
+        placed = at.cluster.tasks["job-worker-0"].node
+    wrong = [f"task job-worker-0 requires node {node} and was placed on {placed}"]
+    assert at.cluster.anomalies == ([] if placed == node else wrong)
+
+
+async def test_an_application_that_answers_a_notice_ends_other_tasks() -> None:
+    """It ends as much as is wanted back of what is not at risk; each announced task counts once."""
+    async with bench(small(("queue: root.batch", "queue: root.batch\n    onNotice: release"))) as at:
+        await until(at.cluster, TaskState.RUNNING, 2)
+        notice = PreemptionNotice(1, "", "job", 1, (), ("job-worker-0",), {"vcore": 1000}, 0, "monitor", "")
+        handler = NoticeHandler(at.cluster)
+        await handler.preemption_notice(notice)
+        await at.core.until(lambda: at.core.releases)
+        assert [release.allocationKey for release in at.core.releases] == ["job-worker-1"]
+        assert at.core.releases[0].terminationType == si.STOPPED_BY_RM
+        await handler.preemption_notice(notice._replace(need={}))
+    assert at.cluster.accounts.queues["root.batch"].noticed == 1
+    assert at.cluster.tasks["job-worker-0"].state is TaskState.RUNNING
+
+
+async def test_an_application_that_ignores_a_notice_ends_nothing() -> None:
+    """The notice is counted, and every task runs on."""
+    async with bench(small(("queue: root.batch", "queue: root.batch\n    onNotice: ignore"))) as at:
+        await until(at.cluster, TaskState.RUNNING, 2)
+        notice = PreemptionNotice(1, "", "job", 1, (), ("job-worker-0",), {"vcore": 1000}, 0, "monitor", "")
+        await NoticeHandler(at.cluster).preemption_notice(notice)
+    assert at.cluster.accounts.queues["root.batch"].noticed == 1
+    assert at.cluster.count()[TaskState.RUNNING] == 2
 
 
 async def test_a_repeated_demand_is_confirmed_again_and_counted_once() -> None:

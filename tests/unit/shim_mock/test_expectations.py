@@ -22,6 +22,8 @@ from shim_mock.expectations import Expectation, Kind, parse_expectation
             Expectation(Kind.PREEMPTED_AT_LEAST, "root.batch", 3, within_s=9.0),
         ),
         ("preempted at most 0 from root.batch", Expectation(Kind.PREEMPTED_AT_MOST, "root.batch", 0)),
+        ("queue root.batch ends within max", Expectation(Kind.ENDS_WITHIN_MAX, "root.batch")),
+        ("noticed at least 2 from root.batch", Expectation(Kind.NOTICED_AT_LEAST, "root.batch", 2)),
         ("no law violations", Expectation(Kind.NO_LAW_VIOLATIONS)),
         ("nothing lost", Expectation(Kind.NOTHING_LOST)),
     ],
