@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from core.config.loader import load
+from core.config.model import Configuration
 from core.config.sharing import share
 from core.domain.commands import (
     AllocationSpec,
