@@ -146,8 +146,12 @@ def _place(text: str, leaves: list[str], applications: int) -> tuple[float, floa
     )
     engine.apply(UpdateApplications(RM, specs), 0)
     _asks(engine, "first", applications, applications)
-    spread = _asks(engine, "next", ASKS, applications)
-    return spread / ASKS, _asks(engine, "same", ASKS, FEW) / ASKS
+    # As the service does: what has settled is out of the collector's sight.
+    gc.collect()
+    gc.freeze()
+    spread, same = _asks(engine, "next", ASKS, applications), _asks(engine, "same", ASKS, FEW)
+    gc.unfreeze()
+    return spread / ASKS, same / ASKS
 
 
 def _asks(engine: Engine, name: str, count: int, applications: int) -> float:

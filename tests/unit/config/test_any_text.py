@@ -22,6 +22,7 @@ KEYS = [
     "adminacl", "submitacl", "childtemplate", "limits", "limit", "users", "groups", "maxresources", "placementrules",
     "create", "value", "filter", "type", "preemption", "enabled", "cycle", "batch", "monitor", "policies",
     "nodesortpolicy", "resourceweights", "vcore", "memory", "quota.preemption.delay", "preemption.delay", "<<", "root",
+    "preemption.policy", "priority.offset",
 ]  # fmt: skip
 WORDS = [
     "",
@@ -40,6 +41,14 @@ WORDS = [
     "x.*",
     "(",
     "[[:",
+    "Deny",
+    "tag",
+    "provided",
+    "disabled",
+    "3600",
+    "0",
+    "Upper",
+    "a system:masters",
 ]
 
 values = st.recursive(
