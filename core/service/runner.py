@@ -11,7 +11,7 @@ Rules: protocol.md 1.1, 5, 15; DESIGN 2.1.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -47,6 +47,7 @@ from core.service.clock import SECOND_NS, Clock, Timer
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
+from core.service.observers import EffectObserver
 from core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
 from core.service.streams import Stream, Switchboard
 
@@ -110,6 +111,8 @@ _Item = _FromStream | _EndOfStream | _Turn | _Call
 class PartitionRunner:
     """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can.
 
+    ``observers`` see every effect after the shims were told.
+
     ``callbacks`` absent: a board of its own, to which nobody attaches.
     """
 
@@ -124,6 +127,7 @@ class PartitionRunner:
         garbage: GarbageKeeper,
         callbacks: CallbackBoard | None = None,
         on_damage: Callable[[bool], None] = lambda damaged: None,
+        observers: Sequence[EffectObserver] = (),
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -136,6 +140,7 @@ class PartitionRunner:
         self._logger = logger
         self._garbage = garbage
         self._on_damage = on_damage
+        self._observers = tuple(observers)
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._wake = asyncio.Event()
@@ -304,8 +309,10 @@ class PartitionRunner:
             checksum = self._engine.checksum
             change = ConfigurationChange(checksum != before, checksum)
             if isinstance(call.command, RegisterManager | UnregisterManager):
-                self._start_afresh()  # What a registration lets go of is nobody's to hear (DB-4).
+                self._start_afresh()  # What a registration lets go of is no shim's to hear (DB-4).
                 self._callbacks.deliver(effects)
+                for observer in self._observers:
+                    observer.observe(effects)
                 if isinstance(call.command, UnregisterManager):
                     rm_id = call.command.rm_id
                     self._switchboard.dismiss(rm_id, ManagerGone(f"resource manager {rm_id!r} was unregistered"))
@@ -384,6 +391,8 @@ class PartitionRunner:
                 self._log_preemption(effect)
         self._switchboard.deliver(effects)
         self._callbacks.deliver(effects)
+        for observer in self._observers:
+            observer.observe(effects)
 
     def _ignored(self, cause: Ignored, item: str) -> None:
         """protocol.md 15: what is never answered is at least counted."""

@@ -22,28 +22,29 @@ LAYERS = {
     "core.policies": {"core.domain", "core.model"},
     "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
     "core.service": {"core.domain", "core.config", "core.partition"},
-    "core.cli_options": {"core.service"},
-    "core.cli_config": {"core.cli_options", "core.config", "core.service"},
-    "core.cli_explain": {"core.cli_options", "core.config", "core.service"},
-    "core.cli_quota": {"core.cli_options", "core.service"},
-    "core.cli": {
-        "core.cli_config",
-        "core.cli_explain",
-        "core.cli_options",
-        "core.cli_quota",
-        "core.partition",
+    "core.archive": {"core.domain"},
+    "core.security": {"core.domain", "core.config"},
+    "core.metrics": {"core.domain", "core.service"},
+    "core.rest": {
+        "core.archive", "core.config", "core.domain", "core.metrics", "core.partition", "core.security",
         "core.service",
     },
+    "core.process": {
+        "core.archive", "core.config", "core.domain", "core.metrics", "core.partition", "core.rest", "core.security",
+        "core.service",
+    },
+    "core.cli": {"core.config", "core.partition", "core.process", "core.service"},
     "core.__main__": {"core.cli"},
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""
 
 SHELL = (
+    "core.archive",
+    "core.metrics",
+    "core.rest",
+    "core.security",
     "core.service",
-    "core.cli_options",
-    "core.cli_config",
-    "core.cli_explain",
-    "core.cli_quota",
+    "core.process",
     "core.cli",
     "core.__main__",
 )

@@ -18,13 +18,13 @@ from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 
 from core.partition.engine import Engine
+from core.process.server import KornelServer, ServerSettings
 from core.service.clock import ManualClock
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.sources import Sources
-from core.service.server import KornelServer, ServerSettings
 
 PATIENCE_S: Final = 10.0
 QUIET_TURNS: Final = 60

@@ -16,8 +16,8 @@ from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from kornel.v1.status_pb2 import ExplainQueueRequest, GetStatusRequest, GetStatusResponse
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 
+from core.process.server import CONFIGURATION_FILE
 from core.service.clock import SECOND_NS
-from core.service.server import CONFIGURATION_FILE
 from tests.e2e.harness import (
     CONFIG,
     PATIENCE_S,

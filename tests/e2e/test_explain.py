@@ -11,7 +11,7 @@ from kornel.v1 import explain_pb2 as pb
 from si.v1 import si_pb2 as si
 from typer.testing import CliRunner, Result
 
-from core.cli import app
+from core.cli.app import app
 from shim_client import Ask, ShimClient, resource
 from shim_client.errors import CallFailed
 from tests.e2e.harness import Core, running_core

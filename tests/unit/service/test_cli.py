@@ -19,7 +19,7 @@ from kornel.v1.status_pb2 import (
 )
 from typer.testing import CliRunner
 
-from core.cli import app
+from core.cli.app import app
 from core.service.quota_text import render_user
 from core.service.status_text import render_explanation, render_status
 

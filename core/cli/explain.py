@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from kornel.v1 import explain_pb2 as pb
 
-from core.cli_options import (
+from core.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
     EXIT_BAD_INPUT,

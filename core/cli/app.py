@@ -8,18 +8,19 @@ from typing import Annotated
 import typer
 from google.protobuf.json_format import MessageToJson
 
-from core.cli_config import checked, config_app, read_file
-from core.cli_explain import explain, what_if_app
-from core.cli_options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
-from core.cli_quota import queue_app, user_app
+from core.cli.config import checked, config_app, read_file
+from core.cli.explain import explain, what_if_app
+from core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
+from core.cli.quota import queue_app, user_app
 from core.partition.engine import Engine
 from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT
-from core.service import client, entry
+from core.process import entry
+from core.process.server import AddressTooOpen, AddressUnavailable, ServerSettings
+from core.service import client
 from core.service.clock import SECOND_NS
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.resolvers.ldap_settings import LdapSettingsError
 from core.service.resolvers.sources import DEFAULT_LDAP_SETTINGS, find_sources
-from core.service.server import AddressTooOpen, AddressUnavailable, ServerSettings
 from core.service.status_text import render_explanation, render_status
 
 app = typer.Typer(

@@ -10,12 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 
 from structlog.typing import FilteringBoundLogger
 
+from core.process.server import KornelServer, ServerSettings
 from core.service.clock import ManualClock, SystemClock
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.sources import Sources
-from core.service.server import KornelServer, ServerSettings
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -40,7 +40,7 @@ def loop_factory() -> LoopFactory | None:
 def run(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger) -> bool:
     """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug.
 
-    Raises :class:`core.service.server.AddressUnavailable`.
+    Raises :class:`core.process.server.AddressUnavailable`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(engine, settings, sources, logger))

@@ -12,9 +12,9 @@ from typing import Annotated, Final
 import typer
 from kornel.v1 import configuration_pb2 as pb
 
-from core.cli_options import DEFAULT_ADDRESS as ADDRESS
-from core.cli_options import DEFAULT_TIMEOUT_S as TIMEOUT_S
-from core.cli_options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, echo_json, failed
+from core.cli.options import DEFAULT_ADDRESS as ADDRESS
+from core.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
+from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, echo_json, failed
 from core.config.loader import DEFAULT_CONFIGURATION, checksum, load
 from core.config.model import Configuration
 from core.config.problems import ConfigError, Problem

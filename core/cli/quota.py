@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from core.cli_options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, echo_json, failed
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, echo_json, failed
 from core.service import client
 from core.service.quota_text import render_queue, render_user
 

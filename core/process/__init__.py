@@ -1,0 +1,1 @@
+"""The process: every part put together, started, and brought down in order. Only the CLI imports it."""
