@@ -22,14 +22,14 @@ SETTINGS: Final = (
     "maxapplications: 9",
     "submitacl: 'ann,bob ops'",
     "adminacl: 'no/name,ann'",
-    "resources: {max: {vcore: 8}, guaranteed: {vcore: 1}}",
-    "resources:\n  max:\n    cpu: 3\n    vcore: 500m  # half",
-    "resources: {max: {vcore: 0}}",
+    "resources: {max: {vcore: 8}, guaranteed: {vcore: 0}}",
+    "resources:\n  max:\n    cpu: 3\n    memory: 500M  # half",
+    "resources: {max: {gpu: 0}}",
     "properties: {what.is.this: '1', application.sort.policy: fair}",
     "properties:\n  priority.offset: 5\n  quota.preemption.delay: 30",
     "properties:\n  preemption.delay: soon",
     "childtemplate: {maxapplications: 2, properties: {preemption.delay: 10s}}",
-    "limits:\n- limit: |+\n    kept\n\n    # no comment\n\n  users: [ann]\n  maxapplications: 3",
+    "limits:\n- limit: |+\n    kept\n\n    # no comment\n\n  users: [ann]\n  maxapplications: 2",
     "limits:\n  - limit: >-\n     folded\n     text\n    users:\n      - '*'\n    maxresources: {vcore: 4}",
     "limits: [{limit: \"over\n lines\n- not an item\", users: [bob, '*'],\n maxapplications: 2}]",
     "# a remark",
@@ -70,6 +70,8 @@ LINES: Final = (
     "      x: y\r",
     "    placementrules: [{name: user, create: true}]",
 )
+TOP, LEVELS = 4, 3
+HARMLESS: Final = 6
 MARKS: Final = "\"'[]{}:,-#|>&*!% \t\nabc9"
 
 
@@ -80,15 +82,19 @@ def _queue(draw: st.DrawFn, name: str, depth: int, indent: int) -> list[str]:
     lines = [*f"{pad}{dash.replace(chr(10), chr(10) + pad)}name: {name}".split("\n")]
     kinds = draw(st.lists(st.sampled_from(SETTINGS), max_size=3, unique_by=lambda kind: kind.partition(":")[0]))
     for kind in kinds:
+        if indent == TOP and kind.startswith("resources"):
+            continue  # Root takes none.
         lines += [inner + line for line in kind.split("\n")]
-    if depth and draw(st.integers(0, 3)):
+    if depth == LEVELS or (depth and draw(st.integers(0, 2))):
         below = indent + len(inner) - indent + draw(st.sampled_from((0, 0, 2)))
         if draw(st.integers(0, 9)) == 0:
             lines.append(f"{inner}queues: [{{name: f, maxapplications: 1}}, {{name: g}}]")
         else:
             lines.append(f"{inner}queues:")
-            for number in range(draw(st.integers(1, 4))):
+            for number in range(draw(st.integers(2, 5))):
                 lines += draw(_queue(draw(st.sampled_from(("q", "q", "Q"))) + str(number), depth - 1, below))
+                if draw(st.integers(0, 9)) == 0:
+                    lines += ["", " " * draw(st.integers(0, 20)) + "# between"]
     return lines
 
 
@@ -99,16 +105,19 @@ def _texts(draw: st.DrawFn) -> str:
         lines += [f"  - name: {name}", "    queues:"]
         tops = draw(st.sampled_from((("root",), ("root",), ("x", "y"))))
         for top in tops:
-            lines += draw(_queue(top, 3, draw(st.just(4))))
+            lines += draw(_queue(top, LEVELS, TOP))
     return "\n".join(lines) + draw(st.sampled_from(("\n", "\n", "\n", "", "\n\n# end")))
 
 
 @st.composite
 def _edited(draw: st.DrawFn, text: str) -> str:
     lines = text.split("\n")
-    at = draw(st.integers(0, len(lines) - 1))
+    kind = draw(st.integers(0, 12))
+    # Changes that leave the text good are too rare in lines of any kind.
+    wanted = "name: " if kind > HARMLESS else ""
+    at = draw(st.sampled_from([number for number, line in enumerate(lines) if wanted in line] or [0]))
     few = draw(st.integers(1, 4))
-    match draw(st.integers(0, 9)):
+    match kind:
         case 0:
             del lines[at : at + few]
         case 1:
@@ -125,14 +134,17 @@ def _edited(draw: st.DrawFn, text: str) -> str:
             place = draw(st.integers(0, len(lines[at])))
             lines[at] = lines[at][:place] + draw(st.sampled_from(MARKS)) + lines[at][place:]
         case 6:
-            own = len(lines[at]) - len(lines[at].lstrip(" "))
-            lines[at : at + 1] = [lines[at], " " * own + draw(st.sampled_from(SETTINGS)).split("\n")[0]]
-        case 7:
-            lines[at] = lines[at].replace("name: q", "name: r")
-        case 8:
-            lines[at] = lines[at].replace("9", "8").replace("8}", "9}").replace("'1'", "'2'")
-        case _:
             lines[at:at] = [""] * few
+        case 7 | 8:
+            lines[at] = lines[at].replace("name: q", f"name: r{few}")
+        case 9 | 10:
+            inner = " " * lines[at].index("name: ")
+            lines[at + 1 : at + 1] = [inner + line for line in draw(st.sampled_from(SETTINGS)).split("\n")]
+        case 11:
+            dash = " " * (lines[at].index("name: ") - 2) + "- "
+            lines[at:at] = [f"{dash}name: new{few}", draw(st.sampled_from(("", "  # new", " " * len(dash) + "x: y")))]
+        case _:
+            lines[at:at] = [" " * draw(st.integers(0, 20)) + "# remark"] * few
     return "\n".join(lines)
 
 
