@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import takewhile
-from operator import eq
+from itertools import accumulate, takewhile
+from operator import eq, ne
 from typing import Final
 
 from core.config.declared import DeclaredQueue
@@ -34,28 +34,20 @@ def can_be_counted(text: str) -> bool:
 
 
 def fold(new: str, old: str, roots: list[DeclaredQueue]) -> Folded:
-    """*new* without the queues that stand in *old*, which was read to *roots*, before or behind all that changed."""
+    """*new* without the queues that stand alike in *old*, which was read to *roots*."""
     before, lines = old.split("\n"), new.split("\n")
-    head = _alike(zip(before, lines, strict=False))
-    most = min(len(before), len(lines)) - head
-    tail = min(most, _alike(zip(reversed(before), reversed(lines), strict=False)))
+    moved = _moved(before, lines)
+    breaks = list(accumulate(map(ne, moved, moved[1:]), initial=0))
     folds: dict[tuple[int, int], FoldedNode] = {}
-    down = len(lines) - len(before)
     waiting = list(roots)
     for parent in waiting:
         for item in _items(parent, before):
+            down = moved[item.start]
             # The line behind an item tells where it ends, so that has to be the old one, too.
-            if item.end < head:
-                start = item.start
-            elif item.start >= len(before) - tail:
-                start = item.start + down
-            else:
+            if not item.apart or down is None or breaks[item.start] != breaks[item.end]:
                 waiting.append(item.queue)
                 continue
-            if not item.apart:
-                waiting.append(item.queue)
-                continue
-            length = item.end - item.start
+            start, length = item.start + down, item.end - item.start
             lines[start : start + length] = [f"{' ' * item.indent}- {FOLD_MARK}"] + [""] * (length - 1)
             line, column = start + 1, item.indent + 3
             node = item.node
@@ -63,8 +55,23 @@ def fold(new: str, old: str, roots: list[DeclaredQueue]) -> Folded:
     return Folded("\n".join(lines), folds)
 
 
-def _alike(pairs: Iterator[tuple[str, str]]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: eq(*pair), pairs))
+def _moved(before: list[str], lines: list[str]) -> list[int | None]:
+    """How far down each line of *before* is found in *lines*; ``None``: it is not. None goes past another.
+
+    Without lines more or less, each is compared with the one in its place; otherwise, all from the first change to the
+    last one count as changed.
+    """
+    down = len(lines) - len(before)
+    if not down:
+        return [0 if same else None for same in map(eq, before, lines)]
+    head = _alike(map(eq, before, lines))
+    most = min(len(before), len(lines)) - head
+    tail = min(most, _alike(map(eq, reversed(before), reversed(lines))))
+    return [0] * head + [None] * (len(before) - head - tail) + [down] * tail
+
+
+def _alike(pairs: Iterator[bool]) -> int:
+    return sum(1 for _ in takewhile(bool, pairs))
 
 
 @dataclass(frozen=True, slots=True)

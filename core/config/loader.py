@@ -150,7 +150,7 @@ def _partition(declared: DeclaredPartition, root: DeclaredQueue) -> PartitionCon
     preemption, node_sort = declared.preemption, declared.node_sort
     return PartitionConfig(
         name=declared.name,
-        root=_queue(root, None),
+        root=_queue(root, None, properties.Resolver()),
         placement_rules=tuple(_rule(rule) for rule in declared.rules),
         preemption=replace(preemption, monitor=_frozen(preemption.monitor)),
         node_sort=replace(node_sort, weights=MappingProxyType(dict(node_sort.weights))),
@@ -158,17 +158,19 @@ def _partition(declared: DeclaredPartition, root: DeclaredQueue) -> PartitionCon
     )
 
 
-def _queue(declared: DeclaredQueue, template_above: ChildTemplate | None) -> QueueConfig:
+def _queue(declared: DeclaredQueue, template_above: ChildTemplate | None, resolve: properties.Resolver) -> QueueConfig:
     if declared.made is not None:
         effective, template, queue = declared.made
         if effective == declared.effective and template == template_above:
             return queue
-    queue = _new_queue(declared, template_above)
+    queue = _new_queue(declared, template_above, resolve)
     declared.made = declared.effective, template_above, queue
     return queue
 
 
-def _new_queue(declared: DeclaredQueue, template_above: ChildTemplate | None) -> QueueConfig:
+def _new_queue(
+    declared: DeclaredQueue, template_above: ChildTemplate | None, resolve: properties.Resolver
+) -> QueueConfig:
     own_template = _template(declared.template) if declared.template is not None and declared.parent else None
     template = own_template or template_above
     passed_on = properties.inherited(declared.effective)
@@ -182,16 +184,16 @@ def _new_queue(declared: DeclaredQueue, template_above: ChildTemplate | None) ->
         max=_max(declared.max),
         max_applications=declared.max_applications,
         properties=MappingProxyType(declared.properties),
-        effective=properties.resolve(declared.effective, leaf=not declared.parent),
+        effective=resolve(declared.effective, leaf=not declared.parent),
         effective_raw=MappingProxyType(declared.effective),
-        dynamic_parent=properties.resolve(passed_on, leaf=False),
-        dynamic_leaf=properties.resolve(made_with, leaf=True),
+        dynamic_parent=resolve(passed_on, leaf=False),
+        dynamic_leaf=resolve(made_with, leaf=True),
         submit_acl=declared.submit_acl,
         admin_acl=declared.admin_acl,
         child_template=own_template,
         dynamic_template=template,
         limits=tuple(_limit(limit) for limit in declared.limits),
-        children=tuple(_queue(child, template) for child in declared.children),
+        children=tuple(_queue(child, template, resolve) for child in declared.children),
     )
 
 
