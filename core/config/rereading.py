@@ -71,7 +71,7 @@ class ConfigurationReader:
         folded = fold(text, last.text, last.reading.roots)
         if not folded.folds:
             return None
-        places = [_Place(fold.content) for fold in folded.folds.values() if isinstance(fold.content, DeclaredQueue)]
+        places = [_Place(node.content) for node in folded.folds.values() if isinstance(node.content, DeclaredQueue)]
         log = ProblemLog()
         reading: Reading | None = None
         try:
@@ -80,6 +80,9 @@ class ConfigurationReader:
                 reading = interpret(text, document, log, self._unavailable_resolvers)
         except ConfigError:
             pass  # Some rules stop at the first error, and folds may be in its way: what to say is for a full reading.
+        finally:
+            for node in folded.folds.values():
+                node.content = None  # The queue knows the list it stands in, and that the fold: a circle.
         if reading is None or not log.kept_all:
             for place in places:
                 place.restore()
