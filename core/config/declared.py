@@ -50,6 +50,8 @@ class Amounts:
 
 @dataclass(slots=True)
 class DeclaredLimit:
+    """``complete`` is false when one of its keys could not be read."""
+
     at: Field
     description: str
     users: list[tuple[str, Field]]
@@ -57,6 +59,7 @@ class DeclaredLimit:
     max_applications: int
     max_applications_field: Field
     max_resources: Amounts | None
+    complete: bool
 
     @property
     def values(self) -> object:
@@ -286,6 +289,7 @@ class _Reader:
             max_applications=keys["maxapplications"].unsigned(),
             max_applications_field=keys["maxapplications"],
             max_resources=_amounts(keys["maxresources"]),
+            complete=not any(found.unreadable for found in keys.values()),
         )
 
     def rule(self, at: Field) -> DeclaredRule:

@@ -32,6 +32,7 @@ class Field:
     above  what holds it; the document itself is held by a log
     key    a name in a mapping or an index in a list; the document has none
     moved  by how many lines it is off, with all that it holds, where ``above`` was read from another text
+    unreadable  an error said so; further problems of the value would only follow from that one, and are left out
     """
 
     node: Node | None
@@ -40,6 +41,7 @@ class Field:
     above: Field | ProblemLog
     key: str | int = ""
     moved: int = 0
+    unreadable: bool = False
 
     @property
     def log(self) -> ProblemLog:
@@ -82,10 +84,12 @@ class Field:
         return self.node is not None and not (isinstance(self.node, ScalarNode) and self.node.is_null)
 
     def error(self, message: str, expected: str = "") -> None:
-        self.log.add(Problem(Severity.ERROR, self.line, self.column, self.path, message, expected))
+        if not self.unreadable:
+            self.log.add(Problem(Severity.ERROR, self.line, self.column, self.path, message, expected))
 
     def warning(self, message: str, expected: str = "") -> None:
-        self.log.remark(Remark(self, message, expected))
+        if not self.unreadable:
+            self.log.remark(Remark(self, message, expected))
 
     def mapping(self, keys: Iterable[str]) -> dict[str, Field]:
         """A field for each of *keys*, absent ones included. Other keys in the text are errors."""
@@ -103,7 +107,7 @@ class Field:
         if not self.given:
             return {}
         if not isinstance(self.node, MappingNode):
-            self.error(f"{self._kind()} found", "a mapping")
+            self._refuse(f"{self._kind()} found", "a mapping")
             return {}
         return {entry.key: Field(entry.value, entry.line, entry.column, self, entry.key) for entry in self.node.entries}
 
@@ -112,7 +116,7 @@ class Field:
         if not self.given:
             return []
         if not isinstance(self.node, SequenceNode):
-            self.error(f"{self._kind()} found", "a list")
+            self._refuse(f"{self._kind()} found", "a list")
             return []
         return [Field(item, item.line, item.column, self, index) for index, item in enumerate(self.node.items)]
 
@@ -121,7 +125,7 @@ class Field:
         if not self.given:
             return default
         if not isinstance(self.node, ScalarNode):
-            self.error(f"{self._kind()} found", "text")
+            self._refuse(f"{self._kind()} found", "text")
             return default
         return self.node.text
 
@@ -142,7 +146,7 @@ class Field:
                 return True
             if self.node.text in _FALSE:
                 return False
-        self.error(f"{self._kind()} found", "true or false, without quotes")
+        self._refuse(f"{self._kind()} found", "true or false, without quotes")
         return default
 
     def unsigned(self, default: int = 0, *, least: int = 0) -> int:
@@ -153,7 +157,7 @@ class Field:
             value = int(self.node.text)
             if least <= value <= UINT64_MAX:
                 return value
-        self.error(f"{self._kind()} found", f"a whole number from {least} to 2^64-1, without quotes or leading zeros")
+        self._refuse(f"{self._kind()} found", f"a whole number from {least} to 2^64-1, without quotes or leading zeros")
         return default
 
     def number(self, default: float = 0.0, *, most: float = math.inf) -> float:
@@ -166,7 +170,7 @@ class Field:
                 # An exact -0.0 would pass the comparison and print oddly.
                 return abs(value)
         bounds = "of 0 or more" if most == math.inf else f"from 0 to {most:g}"
-        self.error(f"{self._kind()} found", f"a number {bounds}, without quotes")
+        self._refuse(f"{self._kind()} found", f"a number {bounds}, without quotes")
         return default
 
     def choice(self, choices: Iterable[str], default: str) -> str:
@@ -176,9 +180,13 @@ class Field:
         if not written:
             return default
         if written not in allowed:
-            self.error(f"{shortened(written)} is not known", f"one of {', '.join(allowed)}")
+            self._refuse(f"{shortened(written)} is not known", f"one of {', '.join(allowed)}")
             return default
         return written
+
+    def _refuse(self, message: str, expected: str) -> None:
+        self.error(message, expected)
+        self.unreadable = True
 
     def _kind(self) -> str:
         if isinstance(self.node, ScalarNode):
