@@ -22,10 +22,14 @@ _OTHER_LINE_ENDS: Final = ("\r", "\x85", "\u2028", "\u2029", "\ufeff")
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """``text`` has as many lines as before the folding: what is still in it stands where it stood."""
+    """``text`` has as many lines as before the folding: what is still in it stands where it stood.
+
+    ``left``: queues of the old text that are not among the ``folds`` or below them, parents before their children.
+    """
 
     text: str
     folds: Folds
+    left: list[DeclaredQueue]
 
 
 def can_be_counted(text: str) -> bool:
@@ -39,20 +43,20 @@ def fold(new: str, old: str, roots: list[DeclaredQueue]) -> Folded:
     moved = _moved(before, lines)
     breaks = list(accumulate(map(ne, moved, moved[1:]), initial=0))
     folds: dict[tuple[int, int], FoldedNode] = {}
-    waiting = list(roots)
-    for parent in waiting:
+    left = list(roots)
+    for parent in left:
         for item in _items(parent, before):
             down = moved[item.start]
             # The line behind an item tells where it ends, so that has to be the old one, too.
             if not item.apart or down is None or breaks[item.start] != breaks[item.end]:
-                waiting.append(item.queue)
+                left.append(item.queue)
                 continue
             start, length = item.start + down, item.end - item.start
             lines[start : start + length] = [f"{' ' * item.indent}- {FOLD_MARK}"] + [""] * (length - 1)
             line, column = start + 1, item.indent + 3
             node = item.node
             folds[line, column] = FoldedNode(line, column, item.queue, node.size, node.levels)
-    return Folded("\n".join(lines), folds)
+    return Folded("\n".join(lines), folds, left)
 
 
 def _moved(before: list[str], lines: list[str]) -> list[int | None]:

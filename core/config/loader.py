@@ -79,13 +79,20 @@ class Reading:
     roots: list[DeclaredQueue]
 
 
-def let_go(reading: Reading) -> None:
-    """Forget what a configuration was made from.
+def let_go(reading: Reading, queues: list[DeclaredQueue] | None = None) -> None:
+    """Forget what a configuration was made from; *queues*: those that nobody else knows, if that is not all.
 
-    Let go of at once, a large tree would keep every other thread waiting until all of it is gone.
+    Parents come before their children. Let go of at once, a large tree would keep every other thread waiting until all
+    of it is gone.
     """
-    pieces: list[object] = [queue for root in reading.roots for queue in root.walk()]
-    pieces += collections_of(reading.top.node)
+    pieces: list[object] = []
+    if queues is None:
+        pieces += [queue for root in reading.roots for queue in root.walk()]
+        pieces += collections_of(reading.top.node)
+    else:
+        pieces += queues
+        pieces += [queue.at.node for queue in queues]
+        queues.clear()
     reading.roots.clear()
     reading.top.node = None
     for at in range(len(pieces)):

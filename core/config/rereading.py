@@ -88,6 +88,7 @@ class ConfigurationReader:
                 place.restore()
             return None
         self._last = _Last(text, reading)
+        let_go(last.reading, folded.left)
         self.spared = len(places)
         return reading.configuration
 
