@@ -63,7 +63,7 @@ class EventService:
                 await _Watch(self._journal, self._encodings, request, context).run()
             except SlowReader as error:
                 self._logger.info("event stream dropped", peer=context.peer(), cause=str(error))
-                # The status stands behind the response that was not read: whoever never reads holds its place no longer.
+                # The status stands behind the response that was not read; whoever never reads must not keep its place.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(WRITE_PATIENCE_S):
                         await end(context, error, self._logger)
