@@ -280,7 +280,7 @@ async def test_a_client_that_reads_slowly_is_dropped_when_it_is_overtaken(
     assert ids(context.taken) == [2]
     assert context.ended is not None
     assert context.ended[0] is Code.RESOURCE_EXHAUSTED
-    assert context.ended[1].startswith("read too slowly: 8 events behind, and only 5 are kept; the next one would be 3")
+    assert context.ended[1].startswith("read too slowly: 8 events behind, and only 5 are kept; next is 3")
 
 
 async def fill(core: Core, stream: Conversation, megabytes: int) -> None:
