@@ -62,6 +62,7 @@ class EventService:
                 held.enter_context(self._journal.places.place(host_of(context.peer()), self._clock.now_ns()))
                 await _Watch(self._journal, self._encodings, request, context).run()
             except SlowReader as error:
+                self._journal.places.dropped += 1
                 self._logger.info("event stream dropped", peer=context.peer(), cause=str(error))
                 # The status stands behind the response that was not read; whoever never reads must not keep its place.
                 with suppress(TimeoutError):
@@ -106,11 +107,11 @@ class _Watch:
                 return
             await reader.news()
             limit = await self._pace.turn()
-            if self._end_id is not None:
-                limit = min(limit, max(1, self._end_id - reader.position))
             while reader.overtaken:
                 await self._overtaken(reader)
             first_id = reader.position
+            if self._end_id is not None:
+                limit = max(0, min(limit, self._end_id - first_id))
             events = reader.take(limit)
             if events:
                 await self._tell(first_id, events)
@@ -137,7 +138,7 @@ class _Watch:
         if self._write_took_s >= SLOW_WRITE_S:
             behind, kept = reader.behind, len(self._ring)
             raise SlowReader(f"read too slowly: {behind} events behind, and only {kept} are kept; next is {first_id}")
-        reader.skip()
+        self._journal.places.missed += reader.skip()
         self._told_id = reader.position
         gap = pb.EventGap(first_id=first_id, end_id=reader.position)
         await self._write(pb.WatchEventsResponse(gap=gap, next_id=reader.position).SerializeToString())

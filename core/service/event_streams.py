@@ -64,6 +64,10 @@ class StreamPlaces:
         self.budget = Budget()
         """Of all streams together."""
         self._open: dict[OpenStream, None] = {}
+        self.dropped = 0
+        """Streams ended so far because their client read too slowly."""
+        self.missed = 0
+        """Events overwritten so far before a stream could tell them, over all streams."""
 
     def __len__(self) -> int:
         return len(self._open)
