@@ -55,6 +55,7 @@ class Configurator:
 
     ``default``: what an empty text stands for, itself empty for the built-in one; a good file replaces it.
     ``on_problem`` is told what is wrong with the file, and with empty text that nothing is any more.
+    ``on_version`` is told of every configuration that came into force or was refused.
     ``unavailable_resolvers``: types of resolver that no configuration may ask for here, with the reason.
     """
 
@@ -67,6 +68,7 @@ class Configurator:
         garbage: GarbageKeeper,
         default: str = "",
         on_problem: Callable[[str], None] = lambda problem: None,
+        on_version: Callable[[Version], None] = lambda version: None,
         unavailable_resolvers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._runner = runner
@@ -75,6 +77,7 @@ class Configurator:
         self._garbage = garbage
         self._default = default
         self._on_problem = on_problem
+        self._on_version = on_version
         self._reader = ConfigurationReader(unavailable_resolvers)
         self._one_reads = threading.Lock()
         """A thread goes on reading when whoever waited for it is gone, so this is not for tasks but for threads."""
@@ -215,7 +218,7 @@ class Configurator:
             raise
         warnings = read.warnings if read is not None else ()
         if change.changed or isinstance(command, RegisterManager):
-            self.history.add(
+            version = self.history.add(
                 at_ns=self._clock.now_ns(),
                 origin=origin,
                 rm_id=command.rm_id,
@@ -223,6 +226,7 @@ class Configurator:
                 checksum=change.checksum,
                 problems=warnings,
             )
+            self._on_version(version)
         if not isinstance(command, RegisterManager):
             self._logger.info(
                 "configuration updated",
@@ -272,7 +276,7 @@ class Configurator:
         self._logger.warning("configuration refused", origin=str(origin), rm_id=command.rm_id, problem=reason)
         if self.history.refused_last(command.config, reason):
             return  # Somebody insists; the versions worth going back to must not be pushed out by that.
-        self.history.add(
+        version = self.history.add(
             at_ns=self._clock.now_ns(),
             origin=origin,
             rm_id=command.rm_id,
@@ -281,3 +285,4 @@ class Configurator:
             reason=reason,
             problems=problems,
         )
+        self._on_version(version)
