@@ -105,6 +105,11 @@ class Notices:
         self.taken: Final[dict[str, Taken]] = {}
         """By leaf: when something was taken from it last."""
 
+    @property
+    def decision(self) -> str:
+        """What the parts of one round have in common, and no two rounds of one generation of settings."""
+        return f"round {self.rounds} of {self.generation}"
+
     def add(self, notice: Notice) -> None:
         self.open[notice.number] = notice
         self.of_application.setdefault(notice.application, {})[notice.number] = notice

@@ -43,7 +43,7 @@ class QuotaRun:
 class Enforcement:
     """Which queues are to be enforced, and when."""
 
-    __slots__ = ("armed", "due", "postponed", "run", "ticking")
+    __slots__ = ("armed", "due", "postponed", "run", "served", "ticking")
 
     def __init__(self) -> None:
         self.armed: dict[Queue, int] = {}
@@ -53,6 +53,8 @@ class Enforcement:
         self.due: list[Queue] = []
         """Those whose time has come, in the order in which they are served; all still armed."""
         self.run: QuotaRun | None = None
+        self.served: dict[Queue, None] = {}
+        """Those that were served since the round of the periodic policy under way began, or are just now."""
         self.ticking = False
         """The next tick is among the timers."""
 
@@ -60,3 +62,11 @@ class Enforcement:
     def busy(self) -> bool:
         """Whether there is something to do at once."""
         return self.run is not None or bool(self.due)
+
+    def round_begins(self) -> None:
+        """The periodic policy looks at the queues anew: only what is being served now is in its way."""
+        self.served = {} if self.run is None else {self.run.queue: None}
+
+    def __contains__(self, leaf: Queue) -> bool:
+        """Whether the max of *leaf* or of a queue above it was enforced in this round of the periodic policy (H)."""
+        return bool(self.served) and any(queue in self.served for queue in leaf.lineage())

@@ -1,7 +1,7 @@
 """The governor at work: plans that the laws allow are held against the budgets, the pauses and the loops (K13).
 
-Guarantee-driven and periodic preemption and lowered maxima ask here before anybody is told to leave, and report here
-what they took. Preemption on required nodes does neither: the system cannot work without it.
+Guarantee-driven preemption, lowered maxima and the periodic policy ask here before anybody is told to leave, and report
+here what they took. Preemption on required nodes does neither: the system cannot work without it.
 """
 
 from __future__ import annotations
@@ -88,10 +88,11 @@ def deny(
 
 
 def allowed(
-    state: PartitionState, victims: Sequence[Allocation], now_ns: int, decision: object
+    state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object
 ) -> tuple[int, Denial | None]:
-    """How many of *victims*, from the first on, may leave now for nobody in particular; what keeps back the rest."""
-    denial = deny(state, victims, "", now_ns, decision)
+    """How many of *victims*, from the first on, may leave now for *preemptor*, as in :func:`deny`; what keeps back
+    the rest."""
+    denial = deny(state, victims, preemptor, now_ns, decision)
     if denial is None:
         return len(victims), None
     limits, costs = _limits(state), losses(victims, now_ns)
@@ -99,7 +100,7 @@ def allowed(
     for step in (1 << bit for bit in reversed(range(len(victims).bit_length()))):
         if (
             most + step <= len(victims)
-            and judge(limits, state.governor, costs[: most + step], "", now_ns, decision) is None
+            and judge(limits, state.governor, costs[: most + step], preemptor, now_ns, decision) is None
         ):
             most += step
     return most, denial

@@ -43,8 +43,8 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     more = _decide(state, now_ns, half)
     if state.enforcement.busy:
         quota_preemption.advance(state, now_ns, half)
-    else:
-        monitor.advance(state, now_ns, half)
+    if state.notices.steps is not None:
+        monitor.advance(state, now_ns, max(1, half // 2) if state.enforcement.busy else half)
     return more or state.enforcement.busy or state.notices.steps is not None
 
 
