@@ -145,9 +145,10 @@ def _on_required_node(state: PartitionState, ask: Allocation, limited: NotPlaced
     if node is None or not node.could_hold(ask.shape.pairs):
         detail = "the node it must run on is unknown or smaller than the ask"
         return PreemptionOutlook(verdict.FORBIDDEN, "required node", Outcome.REQUIRED_NODE, detail)
-    if limited is not None:
+    quota = placement.beyond_cluster_size(state, ask, limited)
+    if quota is not None:
         detail = "on a required node victims are looked for only once the quotas admit the ask"
-        return PreemptionOutlook(verdict.FORBIDDEN, str(limited.reason), Outcome.REQUIRED_NODE, detail)
+        return PreemptionOutlook(verdict.FORBIDDEN, str(quota.reason), Outcome.REQUIRED_NODE, detail)
     if node.fits(ask.shape.pairs):
         detail = "its node has room"
         if placement.held_for_another_required(node, ask):

@@ -91,9 +91,7 @@ def _round(state: PartitionState, settings: MonitorSettings) -> Generator[int, N
     spared = noticing.settle_credits(state)
     _record_each(state, (entry.allocation for entry in spared), Outcome.WITHDRAWN, notices.rounds + 1)
     state.enforcement.round_begins()
-    selection = yield from select(
-        state, settings, notices.now_ns, offered=notices.offered, spared=state.enforcement
-    )
+    selection = yield from select(state, settings, notices.now_ns, offered=notices.offered, spared=state.enforcement)
     notices.rounds += 1
     if settings.observe_only:
         _observe(state, selection)
