@@ -51,6 +51,7 @@ def start(state: PartitionState, now_ns: int) -> None:
     notices.generation += 1
     notices.steps = None
     notices.observed = {}
+    notices.lacking = {}
     notices.taken.clear()
     if settings is None or settings.observe_only:
         _withdraw(state, list(notices.entries), now_ns)
@@ -93,6 +94,7 @@ def _round(state: PartitionState, settings: MonitorSettings) -> Generator[int, N
     state.enforcement.round_begins()
     selection = yield from select(state, settings, notices.now_ns, offered=notices.offered, spared=state.enforcement)
     notices.rounds += 1
+    notices.lacking = selection.lacking
     if settings.observe_only:
         _observe(state, selection)
         return

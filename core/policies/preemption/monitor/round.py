@@ -107,6 +107,7 @@ class Round:
             if positive(left):
                 self.left[leaf] = left
         self.selection.targets.update({leaf.queue: dict(amounts) for leaf, amounts in targets.obtain.items()})
+        self.selection.lacking.update({leaf.queue.path: dict(amounts) for leaf, amounts in targets.deficits.items()})
         lacking: dict[int, tuple[int, str, Queue]] = {}
         for leaf, amounts in targets.deficits.items():
             for t, amount in amounts.items():
