@@ -50,11 +50,8 @@ class Expectation:
         return self.kind in (Kind.REACHES_GUARANTEED, Kind.NEVER_BELOW_GUARANTEED)
 
     def __str__(self) -> str:
-        pattern = (
-            self.kind.value.replace("QUEUE", self.queue)
-            .replace("ID", self.application)
-            .replace(" N ", f" {self.count} ")
-        )
+        pattern = self.kind.value.replace(" N ", f" {self.count} ").replace("QUEUE", self.queue)
+        pattern = pattern.replace("ID", self.application)
         if self.within_s is None:
             return pattern.removesuffix(" [within DURATION]")
         return pattern.replace("[", "").replace("]", "").replace("DURATION", f"{self.within_s:g}s")
