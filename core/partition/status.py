@@ -25,7 +25,10 @@ from core.policies.preemption.governor import CLUSTER, Scope
 
 
 def describe(state: PartitionState, *, audited: bool, now_ns: int = 0) -> PartitionStatus:
-    """The partition at *now_ns*, which only bears on what the governor counts. *audited*: check the books too, at a cost linear in everything the partition holds."""
+    """The partition at *now_ns*, which only bears on what the governor counts.
+
+    *audited*: check the books too, at a cost linear in everything the partition holds.
+    """
     return PartitionStatus(
         name=state.name,
         nodes=len(state.nodes),
