@@ -55,7 +55,7 @@ def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, n
     *index*: kept from one question to the next, it saves ranking what did not change.
     Raises :class:`core.domain.commands.CommandRefused` for a question that makes no sense.
     """
-    index.begin(state.victim_index)
+    index.begin()
     with Journal() as journal:
         sandbox = Sandbox(state, journal, index, now_ns)
         if isinstance(question, SupposeAsk):

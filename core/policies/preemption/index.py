@@ -9,7 +9,7 @@ that somebody might forget to send.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final, overload
 
@@ -165,10 +165,6 @@ class VictimIndex:
         if known is None or not known.holds(allocations, shapes):
             known = self._leaves[leaf] = RankedLeaf(allocations, shapes)
         return known
-
-    def known(self) -> Mapping[Queue, RankedLeaf]:
-        """What is ranked already, up to date or not: for whoever must not add to it."""
-        return self._leaves
 
     def keep_only(self, leaves: set[Queue]) -> None:
         """Forget all other queues; to be called now and then, since these keep what left them."""
