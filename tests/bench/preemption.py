@@ -36,9 +36,7 @@ def _config(each: int) -> str:
     """Leaves ``low0`` and so on with nothing guaranteed, and ``high`` with just what its asks want."""
     low = ", ".join(f"{{name: low{number}}}" for number in range(LEAVES))
     guaranteed = f"{{vcore: {ASKS * each}, memory: {ASKS * each * GIB}}}"
-    high = (
-        f"{{name: high, resources: {{guaranteed: {guaranteed}}}, properties: {{preemption.delay: {DELAY_S}s}}}}"
-    )
+    high = f"{{name: high, resources: {{guaranteed: {guaranteed}}}, properties: {{preemption.delay: {DELAY_S}s}}}}"
     root = f"{{name: root, submitacl: '*', queues: [{low}, {high}]}}"
     return f"partitions: [{{name: default, queues: [{root}]}}]"
 
@@ -77,9 +75,7 @@ def _asks(units: int) -> list[si_pb2.Allocation]:
 async def _set_up(stub: si_pb2_grpc.SchedulerStub, units: int) -> None:
     await core_process.register(stub, _config(units))
     infos = [
-        si_pb2.NodeInfo(
-            nodeID=f"node-{number:04}", action=si_pb2.NodeInfo.CREATE, schedulableResource=_size(PER_NODE)
-        )
+        si_pb2.NodeInfo(nodeID=f"node-{number:04}", action=si_pb2.NodeInfo.CREATE, schedulableResource=_size(PER_NODE))
         for number in range(NODES)
     ]
     await core_process.report_nodes(stub, infos)
