@@ -31,7 +31,7 @@ Question = tuple[Queue, Queue, int, Shape]
 """(fence, leaf, priority, shape) of an ask."""
 
 MOST_QUESTIONS: Final = 8
-NODES_AT_ONCE: Final = 200
+NODES_AT_ONCE: Final = 100
 """How many nodes are looked at anew in one go: a millisecond or two."""
 
 _Victim = tuple[int, int, tuple[int, ...]]
@@ -114,7 +114,7 @@ class Prospects:
         """
         self._note_nodes(nodes)
         terms_of = {terms.leaf: terms for terms in leaves}
-        self._note_leaves(terms_of, laws)
+        self._note_leaves(nodes, terms_of, laws)
         batch = list(islice(self._stale, most))
         for node in batch:
             del self._stale[node]
@@ -150,19 +150,26 @@ class Prospects:
                 self._hopeless.pop(node, None)
                 self.roomy.pop(node, None)
 
-    def _note_leaves(self, terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> None:
+    def _note_leaves(self, nodes: Mapping[str, Node], terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> None:
         known: dict[Queue, _Leaf] = {}
+        outdated: list[Queue] = []
         for leaf, terms in terms_of.items():
             before = self._leaves.get(leaf)
             if before is None or before.outdated(terms, laws):
                 known[leaf] = _Leaf(terms)
-                for application in leaf.applications.values():
-                    for allocation in application.allocations.values():
-                        if allocation.node is not None:
-                            self._stale[allocation.node] = None
+                outdated.append(leaf)
             else:
                 known[leaf] = before
         self._leaves = known
+        stale = self._stale
+        applications = [application for leaf in outdated for application in leaf.applications.values()]
+        if sum(len(application.allocations) for application in applications) > len(nodes):
+            stale.update(dict.fromkeys(nodes.values()))
+            return
+        for application in applications:
+            for allocation in application.allocations.values():
+                if allocation.node is not None:
+                    stale[allocation.node] = None
 
     def _replace(self, node: Node, bound: Bound | None) -> None:
         before = self._bounds.get(node)
