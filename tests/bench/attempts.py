@@ -23,6 +23,7 @@ from core.domain.commands import (
 from core.domain.effects import Effect, Released
 from core.domain.resources import Resources
 from core.partition.engine import Engine
+from core.service.garbage import YOUNG_THRESHOLD
 from tests.bench.report import Figure, show
 
 PARTITION = "[bench]default"
@@ -75,7 +76,8 @@ def _cluster(config: str, paths: list[str], seed: int | None) -> Engine:
     while engine.cycle(SECOND_NS, 250).more:
         pass
     gc.collect()
-    gc.freeze()  # As the service does with what has settled.
+    gc.freeze()  # As the service does with what has settled, and the thresholds are its own.
+    gc.set_threshold(YOUNG_THRESHOLD, 20, 1_000)
     return engine
 
 
