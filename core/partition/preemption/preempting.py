@@ -72,6 +72,15 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
             ask.attempt_due = True
 
 
+def resume(state: PartitionState, now_ns: int) -> None:
+    """Nothing is left to enforce: the turn of those that had to wait for it (H)."""
+    deferred = state.enforcement.deferred
+    for ask in deferred:
+        _due_at(state, ask, now_ns)
+    deferred.clear()
+    collect_due(state, now_ns)
+
+
 def begin_pass(state: PartitionState, now_ns: int) -> None:
     """Give every leaf its attempts back, at most once per idle tick."""
     if now_ns - state.pass_began_ns >= PASS_NS:
@@ -97,7 +106,7 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Try to make room for *ask*; on success its victims are told to leave and a node is reserved for it."""
     if state.enforcement.busy:
-        _due_at(state, ask, now_ns + PASS_NS)
+        state.enforcement.deferred[ask] = None
         return False
     refused = _precondition(state, ask, now_ns) if ask.dialogue is None else None
     if refused is not None:

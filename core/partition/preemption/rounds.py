@@ -78,6 +78,8 @@ class PartitionRound:
 
     def enforce_due(self) -> None:
         quota_preemption.advance(self._state, self._now_ns, ENFORCEMENT_BUDGET)
+        if self._state.enforcement.deferred and not self._state.enforcement.busy:
+            preempting.resume(self._state, self._now_ns)
 
 
 def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:

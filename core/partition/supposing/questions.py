@@ -24,7 +24,7 @@ from core.domain.supposition import (
     Supposition,
     Waits,
 )
-from core.model.allocations import Allocation
+from core.model.allocations import Allocation, standing_of
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.partition.explain.outlook import ReadingIndex, records
@@ -110,6 +110,7 @@ def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
     if request is None:
         raise refused(f"no ask or allocation {question.key!r}")
     journal.set(request, "spec", request.spec._replace(priority=question.priority))
+    journal.set(request, "standing", standing_of(request.spec))
     application = request.application
     if not request.pending:
         # Its leaf is ranked by what it was, and after this answer by what it was not.

@@ -15,7 +15,7 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Shape
 from core.policies.preemption.cost import Pricing
-from core.policies.preemption.index import CLASSES, Ranked, RankedLeaf, VictimIndex, reluctance
+from core.policies.preemption.index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance
 from core.policies.preemption.order import Candidate
 from core.policies.preemption.plan import NOBODY_SPARED, Spared
 from core.policies.preemption.terms import LeafTerms, Terms
@@ -158,15 +158,11 @@ class Candidates:
 
     def _merged(self, c: int) -> Iterator[Candidate]:
         """The candidates of class *c* of all leaves. Only those of equal priority and age are sorted any further."""
-        sources: list[tuple[LeafTerms, list[Ranked]]] = []
+        sources: list[tuple[LeafTerms, InOrder]] = []
         heap: list[tuple[int, int, int, int]] = []
         for leaf_terms, ranked in self._leaves:
             adjusted = leaf_terms.adjusted
-            entries = (ranked.by_priority if adjusted.fixed is None else ranked.by_age())[c]
-            highest = leaf_terms.highest
-            # By priority the last entry has the highest; by age any may.
-            if highest is not None and entries and (adjusted.fixed is not None or entries[-1][0] > highest):
-                entries = self._below(entries, highest)
+            entries = self._admitted(ranked, c, leaf_terms.highest, by_age=adjusted.fixed is not None)
             if entries:
                 heap.append((adjusted.of(entries[0][0]), entries[0][1], len(sources), 0))
                 sources.append((leaf_terms, entries))
@@ -195,10 +191,7 @@ class Candidates:
         assert self._prices is not None, "priced before anybody looks"
         found: list[Candidate] = []
         for leaf_terms, ranked in self._leaves:
-            entries = ranked.by_priority[c]
-            if leaf_terms.highest is not None:
-                entries = self._below(entries, leaf_terms.highest)
-            for entry in entries:
+            for entry in self._admitted(ranked, c, leaf_terms.highest):
                 candidate = self._candidate(leaf_terms, entry[3], self._prices[entry[3]], self.dropped)
                 if candidate is not None:
                     found.append(candidate)
@@ -206,10 +199,12 @@ class Candidates:
         self.found += len(found)
         yield from found
 
-    def _below(self, entries: list[Ranked], highest: int) -> list[Ranked]:
-        """Those up to the priority *highest*; law 6 protects the others."""
-        admitted = [entry for entry in entries if entry[0] <= highest]
-        self.dropped["law 6"] += len(entries) - len(admitted)
+    def _admitted(self, ranked: RankedLeaf, c: int, highest: int | None, *, by_age: bool = False) -> InOrder:
+        """Those of class *c* up to the priority *highest*; law 6 protects the others."""
+        admitted = ranked.in_order(c, highest, by_age=by_age)
+        protected = ranked.count(c) - len(admitted)
+        if protected:
+            self.dropped["law 6"] += protected
         return admitted
 
     def _candidate(
