@@ -26,7 +26,7 @@ BATCH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """*took_s*: from the end of the delay to the last ask placed; *longest_s*: the longest time without any answer."""
+    """*took_s*: from the end of the delay to the last ask placed."""
 
     took_s: float
     victims: int
