@@ -51,7 +51,7 @@ _NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_V
 
 
 class ReadingIndex(VictimIndex):
-    """Rankings for questions: the partition's own where they hold, others worked out aside and kept for the next one.
+    """Rankings for questions, worked out aside and kept for the next one.
 
     During one answer allocations do not come or go, so each leaf is compared with its ranking once.
     """
@@ -60,11 +60,10 @@ class ReadingIndex(VictimIndex):
         super().__init__()
         self._checked: dict[Queue, RankedLeaf] = {}
 
-    def begin(self, shared: VictimIndex) -> None:
-        """A new answer: whatever *shared* has ranked is taken over, nothing is trusted unseen."""
+    def begin(self, _shared: VictimIndex) -> None:
+        """A new answer: nothing is trusted unseen. The partition's own rankings grow as they are read: left alone."""
         self._checked.clear()
-        known = shared.known()
-        self._leaves = {**{leaf: r for leaf, r in self._leaves.items() if leaf.applications}, **known}
+        self._leaves = {leaf: ranked for leaf, ranked in self._leaves.items() if leaf.applications}
 
     def of(self, leaf: Queue) -> RankedLeaf:
         checked = self._checked.get(leaf)
