@@ -15,7 +15,7 @@ class Node:
 
     __slots__ = (
         "allocated", "allocations", "attributes", "capacity", "foreign", "free", "held", "node_id", "occupied",
-        "reservations", "schedulable", "score",
+        "reservations", "schedulable", "score", "version",
     )  # fmt: skip
 
     def __init__(self, node_id: str, attributes: tuple[tuple[str, str], ...], capacity: Vector) -> None:
@@ -35,6 +35,8 @@ class Node:
         self.reservations: dict[str, Reservation] = {}
         """By the key of the ask the node is held for."""
         self.score = 0.0
+        self.version = 0
+        """Changes whenever its load or capacity does."""
 
     def fits(self, pairs: Pairs) -> bool:
         """Whether the free room holds *pairs* now; a type the node lacks counts as 0."""
@@ -55,6 +57,7 @@ class Node:
         for t, amount in pairs:
             allocated[t] += amount
             free[t] -= amount
+        self.version += 1
 
     def refund(self, pairs: Pairs) -> None:
         """Take an own allocation of *pairs* off the books."""
@@ -62,10 +65,12 @@ class Node:
         for t, amount in pairs:
             allocated[t] -= amount
             free[t] += amount
+        self.version += 1
 
     def occupy(self, key: str, pairs: Pairs) -> None:
         """Book foreign load under *key*, replacing what stood there."""
         self.vacate(key)
+        self.version += 1
         self.foreign[key] = pairs
         for t, amount in pairs:
             self.occupied[t] += amount
@@ -73,12 +78,14 @@ class Node:
 
     def vacate(self, key: str) -> None:
         """Take foreign load off the books; an unknown key does nothing."""
+        self.version += 1
         for t, amount in self.foreign.pop(key, ()):
             self.occupied[t] -= amount
             self.free[t] += amount
 
     def resize(self, capacity: Vector) -> None:
         """Replace the capacity; ``free`` may become negative."""
+        self.version += 1
         self.capacity = capacity
         self.free = [c - a - o for c, a, o in zip(capacity, self.allocated, self.occupied, strict=True)]
 

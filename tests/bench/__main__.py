@@ -9,6 +9,7 @@ import argparse
 import sys
 
 from tests.bench import (
+    attempts,
     end_to_end,
     engine,
     event_streams,
@@ -17,6 +18,7 @@ from tests.bench import (
     large_tree,
     limits,
     monitor,
+    preemption,
     recovery,
     responsiveness,
 )
@@ -40,6 +42,7 @@ def main() -> int:
         large_tree.report(runs),
         full_cluster.report(runs),
         monitor.report(1),
+        attempts.report(1),
         gangs.report(runs, engine_only=options.engine_only),
     ]
     if not options.engine_only:
@@ -47,6 +50,7 @@ def main() -> int:
             end_to_end.report(PLAIN, runs, 15_000, "40,000 allocations/s"),
             end_to_end.report(ASKED, runs, 8_000, "half the plain rate: two more messages for each placement"),
             end_to_end.report(UNANSWERED, runs, 8_000, "the same: an open question holds up nobody else"),
+            preemption.report(1),
             recovery.report(1),
             responsiveness.report(runs),
             event_streams.report(runs, thorough=options.thorough),

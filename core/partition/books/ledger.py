@@ -111,6 +111,7 @@ def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     ask.node = node
     ask.bound_ns = now_ns
     node.allocations[ask.key] = ask
+    node.version += 1
     application.allocations[ask.key] = ask
     if ask.spec.placeholder:
         _hold_placeholder(state, ask)

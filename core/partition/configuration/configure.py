@@ -233,6 +233,7 @@ def _clean(state: PartitionState) -> None:
     _clean_below(state, state.root)
     leaves = {queue for queue in state.queues.values() if queue.applications}
     state.victim_index.keep_only(leaves)
+    state.prospects.keep_only(leaves)
     for queue in [queue for queue in state.unentitled if queue not in leaves]:
         del state.unentitled[queue]
 

@@ -27,6 +27,7 @@ from core.partition.state import PartitionState
 from core.policies.preemption import guarantee
 from core.policies.preemption.entitlement import UNENTITLED, numbers
 from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal, Spared
+from core.policies.preemption.prospects import Unprepared
 
 ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
@@ -97,7 +98,7 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
         group.attempt_is_over(ask)
         if attempt(state, ask, now_ns):
             return True
-        if state.preemption_attempts != before:
+        if state.preemption_attempts != before or state.prospects.behind:
             return False
     return False
 
@@ -121,11 +122,16 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     ask.attempt_due = False
     if ask.dialogue is None and _refused_before(state, ask, now_ns):
         return False
-    if ask.dialogue is None:
+    first_round = ask.dialogue is None
+    try:
+        result = _plan(state, ask, now_ns)
+    except Unprepared:
+        _due_at(state, ask, now_ns)
+        return False
+    if first_round:
         state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
         ask.last_attempt_ns = now_ns
     state.preemption_attempts += 1
-    result = _plan(state, ask, now_ns)
     if result is None:
         return False
     would_be: PreemptionPlan | None = None
@@ -198,17 +204,22 @@ def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan
     dialogue = ask.dialogue
     if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
         dialogue = Dialogue(state, ask)
-    ask.dialogue = None
     if dialogue is None:
-        return guarantee.plan(state, ask, index=state.victim_index, now_ns=now_ns)
+        return guarantee.plan(state, ask, index=state.victim_index, known=state.prospects, now_ns=now_ns)
+    ask.dialogue = None
     if dialogue.rounds == MOST_ROUNDS:
         return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
     if not dialogue.waits:
         dialogue.begin_round(now_ns)
         try:
-            return guarantee.plan(state, ask, predicate=dialogue, index=state.victim_index, now_ns=now_ns)
+            return guarantee.plan(
+                state, ask, predicate=dialogue, index=state.victim_index, known=state.prospects, now_ns=now_ns
+            )
         except AnswerPending:
             pass
+        except Unprepared:
+            ask.dialogue = dialogue
+            raise
     ask.dialogue = dialogue
     return None
 

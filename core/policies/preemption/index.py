@@ -24,6 +24,9 @@ Ranked = tuple[int, int, str, Allocation]
 CLASSES = (0, 1, 2, 3)
 """How reluctant a victim is: 0 plain, +1 originator, +2 opted out (law 1: each goes only after all before it)."""
 
+MILDEST = ((False, False), (False, True), (True, False), (True, True))
+"""The best a solution can be, as (any opted out, any originator), that needs the class of the same index."""
+
 _shape_of = attrgetter("shape")
 _standing_of = attrgetter("standing")
 _created_of = attrgetter("created_ns")
