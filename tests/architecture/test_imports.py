@@ -23,7 +23,7 @@ LAYERS = {
     "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
     "core.service": {"core.domain", "core.config", "core.partition"},
     "core.archive": {"core.domain"},
-    "core.security": {"core.domain", "core.config"},
+    "core.security": {"core.domain", "core.config", "core.service"},
     "core.metrics": {"core.domain", "core.service"},
     "core.rest": {
         "core.archive", "core.config", "core.domain", "core.metrics", "core.partition", "core.security",
@@ -33,7 +33,7 @@ LAYERS = {
         "core.archive", "core.config", "core.domain", "core.metrics", "core.partition", "core.rest", "core.security",
         "core.service",
     },
-    "core.cli": {"core.config", "core.partition", "core.process", "core.service"},
+    "core.cli": {"core.config", "core.partition", "core.process", "core.security", "core.service"},
     "core.__main__": {"core.cli"},
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""
