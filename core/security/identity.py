@@ -29,7 +29,7 @@ class Identity:
 
     user, groups  what access lists of queues are asked about, without prefixes
     expires_ns    Unix time in ns from which it proves nothing any more; ``None``: never
-    proof         what it rests on, if that can be withdrawn: the digest of a static token; else empty
+    proof         what it rests on, if that can be withdrawn: the digest of a static token, issuer and ID of an OIDC one
     """
 
     principals: tuple[str, ...]

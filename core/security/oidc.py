@@ -26,7 +26,10 @@ MOST_GROUPS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """``keys``: file or address of the JWKS. ``skew_ns``: how far the clocks may be apart."""
+    """``keys``: file or address of the JWKS. ``skew_ns``: how far the clocks may be apart.
+
+    ``revoked``: IDs (``jti``) of tokens that are no longer good; with any, a token must have an ID.
+    """
 
     issuer: str
     audiences: tuple[str, ...]
@@ -35,6 +38,7 @@ class OidcSettings:
     user_claim: str = "sub"
     groups_claim: str = "groups"
     skew_ns: int = 30 * SECOND_NS
+    revoked: frozenset[str] = frozenset()
 
 
 class OidcVerifier:
@@ -44,8 +48,13 @@ class OidcVerifier:
         self._settings = settings
         self._keys = keys
 
+    def holds(self, proof: str) -> bool:
+        """Whether what a token of this issuer proved, *proof*, was not withdrawn."""
+        issuer, _, token_id = proof.partition(" ")
+        return issuer == self._settings.issuer and token_id not in self._settings.revoked
+
     async def verify(self, token: str, certificate: bytes | None, now_ns: int) -> Identity:
-        """Whose token it is, presented over a connection with client *certificate*. Raises :class:`NotAuthenticated`."""
+        """Whose token it is, shown over a connection with client *certificate*. Raises :class:`NotAuthenticated`."""
         settings = self._settings
         claims = await self._claims(token)
         expires_ns = _time_of(claims, "exp")
@@ -58,6 +67,10 @@ class OidcVerifier:
             if from_ns is not None and now_ns < from_ns - settings.skew_ns:
                 raise NotAuthenticated(f"the token is not valid yet ({name})")
         _check_binding(claims, certificate)
+        if settings.revoked:
+            token_id = claims.get("jti")
+            if not isinstance(token_id, str) or token_id in settings.revoked:
+                raise NotAuthenticated("the token was revoked, or has no ID (jti) to tell")
         user = claims.get(settings.user_claim)
         if not isinstance(user, str) or not user:
             raise NotAuthenticated(f"the token has no {settings.user_claim} claim")
@@ -71,6 +84,7 @@ class OidcVerifier:
             user=user,
             groups=tuple(groups),
             expires_ns=expires_ns + settings.skew_ns,
+            proof=proof_of(settings.issuer, claims.get("jti")),
         )
 
     async def _claims(self, token: str) -> Mapping[str, Any]:
@@ -108,6 +122,11 @@ class OidcVerifier:
         except jwt.PyJWTError as error:
             raise NotAuthenticated("the token's signature or form is not right") from error
         return claims
+
+
+def proof_of(issuer: str, token_id: object) -> str:
+    """What an identity from a token of *issuer* rests on."""
+    return f"{issuer} {token_id}" if isinstance(token_id, str) else issuer
 
 
 def _time_of(claims: Mapping[str, Any], name: str) -> int | None:

@@ -46,7 +46,7 @@ class StaticTokens:
         self._digests = frozenset(token.digest for token in tokens)
 
     def find(self, presented: str, now_ns: int) -> Identity | None:
-        """Whose token *presented* is; ``None``: nobody's, or it has expired. Takes as long for a near miss as for any."""
+        """Whose token *presented* is; ``None``: nobody's, or it has expired. A near miss takes as long as any."""
         if len(presented) < SHORTEST:
             return None
         digest = hashlib.sha256(presented.encode()).hexdigest()

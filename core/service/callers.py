@@ -39,9 +39,6 @@ class Caller(Protocol):
     def require_manager(self, rm_id: str) -> None:
         """Raises :class:`core.service.status_codes.NotPermitted` unless it may act as resource manager *rm_id*."""
 
-    def when_void(self, end: Callable[[Exception], None]) -> None:
-        """Call *end* once with the reason when what the call was let in by holds no longer."""
-
 
 class Everybody:
     """The caller where nothing is guarded."""
@@ -56,9 +53,6 @@ class Everybody:
 
     def require_manager(self, rm_id: str) -> None:
         """Always granted."""
-
-    def when_void(self, end: Callable[[Exception], None]) -> None:
-        """Holds for ever."""
 
 
 EVERYBODY: Final[Caller] = Everybody()
