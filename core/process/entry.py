@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from structlog.typing import FilteringBoundLogger
 
 from core.process.server import KornelServer, ServerSettings
+from core.security.security import Security
 from core.service.clock import ManualClock, SystemClock
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
@@ -37,16 +38,28 @@ def loop_factory() -> LoopFactory | None:
     return uvloop.new_event_loop
 
 
-def run(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger) -> bool:
+def run(
+    engine: EnginePort,
+    settings: ServerSettings,
+    sources: Sources,
+    logger: FilteringBoundLogger,
+    security: Security | None = None,
+) -> bool:
     """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug.
 
-    Raises :class:`core.process.server.AddressUnavailable`.
+    Raises :class:`core.process.server.AddressUnavailable` or :class:`core.process.server.AddressTooOpen`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger))
+        return runner.run(_serve(engine, settings, sources, logger, security))
 
 
-async def _serve(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger) -> bool:
+async def _serve(
+    engine: EnginePort,
+    settings: ServerSettings,
+    sources: Sources,
+    logger: FilteringBoundLogger,
+    security: Security | None,
+) -> bool:
     server = KornelServer(
         engine,
         settings,
@@ -55,6 +68,7 @@ async def _serve(engine: EnginePort, settings: ServerSettings, sources: Sources,
         logger=logger,
         garbage=GarbageKeeper(),
         sources=sources,
+        security=security,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

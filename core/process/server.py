@@ -23,6 +23,8 @@ from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.effects import EventRecorded
+from core.security.errors import SecurityError
+from core.security.security import Security
 from core.service.addresses import stays_on_this_machine
 from core.service.callback_board import CallbackBoard
 from core.service.callback_service import CallbackService
@@ -69,6 +71,8 @@ OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 40_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # Who connects and says nothing is not waited for.
+    ("grpc.server_handshake_timeout_ms", 20_000),
     # Shims ping as well; one every ten seconds is no abuse.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
@@ -124,10 +128,15 @@ class KornelServer:
         logger: FilteringBoundLogger,
         garbage: GarbageKeeper,
         sources: Sources | None = None,
+        security: Security | None = None,
     ) -> None:
-        """*sources*: the resolvers that work here; absent: those that need no settings."""
+        """*sources*: the resolvers that work here; absent: those that need no settings.
+
+        *security* absent: everybody who reaches the address may do everything.
+        """
         sources = sources or Sources.without_settings()
         self._settings = settings
+        self._security = security
         self._clock = clock
         self._logger = logger
         self._metrics = metrics
@@ -171,10 +180,24 @@ class KornelServer:
         """Where it listens, once started."""
 
     async def start(self) -> str:
-        """Listen and serve. Returns the address and writes it to the ready file. Raises :class:`AddressUnavailable`."""
-        server = grpc.aio.server(options=OPTIONS)
+        """Listen and serve. Returns the address and writes it to the ready file.
+
+        Raises :class:`AddressUnavailable` or :class:`AddressTooOpen`.
+        """
+        security = self._security
+        if security is not None:
+            try:
+                security.check(self._settings.address)
+            except SecurityError as error:
+                raise AddressTooOpen(str(error)) from error
+        limits = dict(security.transport_options()) if security is not None else {}
+        server = grpc.aio.server(
+            options=tuple({**dict(OPTIONS), **limits}.items()),
+            interceptors=security.interceptors() if security is not None else (),
+        )
         self._add_services(server)
-        self.address = _listen(server, self._settings.address)
+        tls = security.tls if security is not None else None
+        self.address = _listen(server, self._settings.address, tls.grpc_credentials() if tls is not None else None)
         self._server = server
         self._garbage.start()
         self._running = asyncio.create_task(self._runner.run(), name="partition")
@@ -184,6 +207,8 @@ class KornelServer:
             await self._set_file_health(good=True)
             if self._settings.watch:
                 self._read_file(self._file.watch())
+        if security is not None:
+            self._read_file(security.follow())
         self._logger.info("serving", address=self.address, version=self._settings.version)
         if self._settings.ready_file is not None:
             _write_whole(self._settings.ready_file, self.address)
@@ -202,7 +227,9 @@ class KornelServer:
         return not died
 
     def reload(self) -> None:
-        """Read the configuration file again, if there is one, and follow it."""
+        """Read the files again that the core was started with: queue configuration, certificates, security."""
+        if self._security is not None:
+            self._security.reload()
         if self._file is None:
             self._logger.warning("asked to read the configuration file again, but the core was given none")
         else:
@@ -337,10 +364,13 @@ def _serving(well: bool) -> Any:
     return health_pb2.HealthCheckResponse.SERVING if well else health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-def _listen(server: grpc.aio.Server, address: str) -> str:
+def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
     """Open *address*. Returns it with the port that was really opened."""
     try:
-        port = server.add_insecure_port(address)
+        if credentials is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise AddressUnavailable(f"cannot listen on {address!r}") from error
     if address.startswith("unix"):

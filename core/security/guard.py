@@ -117,7 +117,7 @@ class Guard:
         self._live: set[Pass] = set()
         self._keys: KeySet | None = None
         self._keys_source = ""
-        policy, tokens = self._read()
+        policy, tokens = read_files(self._path)
         usual = policy.limits
         self._calls = Buckets(usual.calls_per_second, usual.burst)
         self._failures = Buckets(usual.failures_per_second, 1)
@@ -136,7 +136,7 @@ class Guard:
     def reload(self) -> None:
         """Read the files again and end the calls that would not be let in any more."""
         try:
-            policy, tokens = self._read()
+            policy, tokens = read_files(self._path)
         except SecurityError as error:
             self._logger.error("security file not used, the former reading holds", cause=str(error))
             return
@@ -221,11 +221,6 @@ class Guard:
             return not self._tokens.holds(identity.proof)
         return self._oidc is None or not self._oidc.holds(identity.proof)
 
-    def _read(self) -> tuple[Policy, StaticTokens]:
-        policy = _located(self._path, lambda text: read_policy(text, self._path.parent))
-        tokens = StaticTokens() if policy.tokens is None else _located(policy.tokens, read_tokens)
-        return policy, tokens
-
     def _apply(self, policy: Policy, tokens: StaticTokens) -> None:
         self._policy = policy
         self._tokens = tokens
@@ -238,6 +233,13 @@ class Guard:
                 self._keys_source = policy.oidc.keys
                 self._keys = KeySet(self._keys_source, clock=self._clock, logger=self._logger, fetch=self._fetch_keys)
             self._oidc = OidcVerifier(policy.oidc, self._keys)
+
+
+def read_files(path: Path) -> tuple[Policy, StaticTokens]:
+    """The security file at *path*, and the tokens it names. Raises :class:`SecurityError`, every problem located."""
+    policy = _located(path, lambda text: read_policy(text, path.parent))
+    tokens = StaticTokens() if policy.tokens is None else _located(policy.tokens, read_tokens)
+    return policy, tokens
 
 
 def _come_back(reason: str) -> ServiceError:

@@ -1,4 +1,4 @@
-"""Tokens for small sites: a file with the SHA-256 digests of tokens that ``kornel token new`` made.
+"""Tokens for small sites: a file with the SHA-256 digests of tokens that ``kornel security token`` made.
 
 A digest without salt or stretching suffices because tokens are 256 random bits: there is nothing to guess. That is also
 why passwords have no place here, and what is too short to be such a token is refused unseen.
@@ -95,7 +95,9 @@ def read_tokens(text: str) -> StaticTokens:
         names.add(name)
         if _DIGEST.fullmatch(digest) is None:
             # Somebody may have put the token itself here: never quoted.
-            fields["sha256"].error("this is no SHA-256 digest", "64 hexadecimal digits, as `kornel token new` prints")
+            fields["sha256"].error(
+                "this is no SHA-256 digest", "64 hexadecimal digits, as `kornel security token` prints"
+            )
         tokens.append(
             StaticToken(name, digest, tuple(group for group, _ in fields["groups"].texts()), _time(fields["expires"]))
         )

@@ -10,6 +10,8 @@ from typing import TextIO
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
+from core.service.log_filters import protect
+
 
 class LogFormat(StrEnum):
     """How a log line looks."""
@@ -33,9 +35,11 @@ def build_logger(log_format: LogFormat, level: LogLevel, output: TextIO | None =
     processors: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        protect,
     ]
     if log_format is LogFormat.JSON:
-        processors += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        processors.append(structlog.processors.JSONRenderer())
     else:
         processors.append(
             structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback)

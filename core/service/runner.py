@@ -215,6 +215,10 @@ class PartitionRunner:
         """What bounds a queue of *partition* (bare or full name) now; ``None``: unknown."""
         return self._engine.explain_queue(full_partition_name(self._engine.rm_id, partition), path)
 
+    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+        """Whether *user* administers a queue of *partition* (bare or full name) now."""
+        return self._engine.administers(full_partition_name(self._engine.rm_id, partition), path, user, groups)
+
     def explain(self, partition: str, key: str) -> AskExplanation | None:
         """Where an ask of *partition* (bare or full name) stands now; ``None``: unknown."""
         return self._engine.explain(full_partition_name(self._engine.rm_id, partition), key)
