@@ -104,7 +104,16 @@ class Issuer:
     def token(self, user: str = "ann", *, key: Any = None, headers: dict[str, Any] | None = None, **claims: Any) -> str:
         """A good token of *user* for ten minutes, but for *claims*; a claim of ``None`` is left out."""
         now = int(time.time())
-        said = {"iss": ISSUER, "aud": "kornel", "sub": user, "exp": now + 600, "nbf": now, "iat": now, **claims}
+        said = {
+            "iss": ISSUER,
+            "aud": "kornel",
+            "sub": user,
+            "exp": now + 600,
+            "nbf": now,
+            "iat": now,
+            "jti": "some-id",
+            **claims,
+        }
         said = {name: value for name, value in said.items() if value is not None}
         return jwt.encode(said, key or self.key, "ES256", headers={"kid": self.key_id, **(headers or {})})
 
