@@ -89,6 +89,11 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.StatusService/ExplainQueue": _FOR_QUEUE,
         "/kornel.v1.ExplainService/Explain": _READ,
         "/kornel.v1.ExplainService/WhatIf": _READ,
+        "/kornel.v1.EventService/WatchEvents": _READ,
+        "/kornel.v1.HistoryService/ListApplications": _READ,
+        "/kornel.v1.HistoryService/ListPreemptions": _READ,
+        "/kornel.v1.HistoryService/ListEvents": _READ,
+        "/kornel.v1.HistoryService/ListConfigurations": _READ,
         "/kornel.v1.ManagerService/UnregisterResourceManager": Demand(
             _unregister, manager_pb2.UnregisterResourceManagerRequest
         ),

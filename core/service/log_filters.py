@@ -14,7 +14,7 @@ HIDDEN: Final = "[hidden]"
 LONGEST_VALUE: Final = 10_000
 
 _SECRET_KEY: Final = re.compile(
-    r"(?:^|[_-])(?:token|tokens|secret|password|passwd|authorization|api_?key|private_?key)$", re.IGNORECASE
+    r"(?:^|[_-])(?:token|tokens|secret|password|passwd|authorization|api[_-]?key|private[_-]?key)$", re.IGNORECASE
 )
 _SECRET_VALUE: Final = re.compile(
     r"krn_[A-Za-z0-9_-]{43}"
