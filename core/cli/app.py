@@ -174,6 +174,14 @@ def serve(
             " everything.",
         ),
     ] = False,
+    tracing_endpoint: Annotated[
+        str,
+        typer.Option(
+            "--tracing-endpoint",
+            metavar="URL",
+            help="OTLP receiver (HTTP) for spans, such as http://127.0.0.1:4318. Off without.",
+        ),
+    ] = "",
 ) -> None:
     """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
 
@@ -214,13 +222,14 @@ def serve(
             logger=logger,
         )
         guarded.check(grpc)
-    except SecurityError as error:
+        tracing = entry.tracing_to(tracing_endpoint)
+    except (SecurityError, entry.TracingUnavailable) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     delay_ns = None if disable_reservation else RESERVATION_DELAY_NS
     engine = Engine(reservation_delay_ns=delay_ns, reservation_percent=reserved_nodes)
     try:
-        well = entry.run(engine, settings, sources, logger, guarded)
+        well = entry.run(engine, settings, sources, logger, guarded, tracing)
     except AddressUnavailable as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
@@ -18,6 +19,9 @@ from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.sources import Sources
 
+if TYPE_CHECKING:
+    from core.tracing.tracing import Tracing
+
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
@@ -27,6 +31,24 @@ def core_version() -> str:
         return version("kornel")
     except PackageNotFoundError:
         return "unknown"
+
+
+class TracingUnavailable(Exception):
+    """Spans cannot be sent where they were to go."""
+
+
+def tracing_to(endpoint: str) -> Tracing | None:
+    """Tracing to an OTLP receiver; ``None`` for an empty *endpoint*. Raises :class:`TracingUnavailable`."""
+    if not endpoint:
+        return None
+    try:
+        from core.tracing.export import BadEndpoint, tracing_to  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise TracingUnavailable(f"tracing takes the extra packages of kornel[tracing]: {error}") from error
+    try:
+        return tracing_to(endpoint, core_version())
+    except BadEndpoint as error:
+        raise TracingUnavailable(str(error)) from error
 
 
 def loop_factory() -> LoopFactory | None:
@@ -44,13 +66,14 @@ def run(
     sources: Sources,
     logger: FilteringBoundLogger,
     security: Security | None = None,
+    tracing: Tracing | None = None,
 ) -> bool:
     """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug.
 
     Raises :class:`core.process.server.AddressUnavailable` or :class:`core.process.server.AddressTooOpen`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger, security))
+        return runner.run(_serve(engine, settings, sources, logger, security, tracing))
 
 
 async def _serve(
@@ -59,6 +82,7 @@ async def _serve(
     sources: Sources,
     logger: FilteringBoundLogger,
     security: Security | None,
+    tracing: Tracing | None,
 ) -> bool:
     server = KornelServer(
         engine,
@@ -69,6 +93,7 @@ async def _serve(
         garbage=GarbageKeeper(),
         sources=sources,
         security=security,
+        tracing=tracing,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -46,6 +46,9 @@ from core.service.scheduler_service import MESSAGE_LIMIT, SchedulerService
 from core.service.status_codes import ShuttingDown
 from core.service.status_service import StatusService
 from core.service.streams import QUEUE_LIMIT, Switchboard
+
+if TYPE_CHECKING:
+    from core.tracing.tracing import Tracing  # an extra, which need not be installed
 
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
@@ -129,14 +132,16 @@ class KornelServer:
         garbage: GarbageKeeper,
         sources: Sources | None = None,
         security: Security | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """*sources*: the resolvers that work here; absent: those that need no settings.
 
-        *security* absent: everybody who reaches the address may do everything.
+        *security* absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced.
         """
         sources = sources or Sources.without_settings()
         self._settings = settings
         self._security = security
+        self._tracing = tracing
         self._clock = clock
         self._logger = logger
         self._metrics = metrics
@@ -152,6 +157,8 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
+            observers=() if tracing is None else (tracing,),
+            on_submit=None if tracing is None else tracing.submitted,
         )
         self._lookups = GroupLookups(
             sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
@@ -193,7 +200,10 @@ class KornelServer:
         limits = dict(security.transport_options()) if security is not None else {}
         server = grpc.aio.server(
             options=tuple({**dict(OPTIONS), **limits}.items()),
-            interceptors=security.interceptors() if security is not None else (),
+            interceptors=(
+                *(() if self._tracing is None else (self._tracing.interceptor(),)),
+                *(() if security is None else security.interceptors()),
+            ),
         )
         self._add_services(server)
         tls = security.tls if security is not None else None
@@ -259,6 +269,8 @@ class KornelServer:
         await down
         await asyncio.gather(*self._health_changes, return_exceptions=True)
         await self._lookups.close()
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.close)
         self._log_summary()
 
     def _add_services(self, server: grpc.aio.Server) -> None:

@@ -111,7 +111,8 @@ _Item = _FromStream | _EndOfStream | _Turn | _Call
 class PartitionRunner:
     """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can.
 
-    ``observers`` see every effect after the shims were told.
+    ``observers`` see every effect after the shims were told. ``on_submit`` hears of each command of a stream, in the
+    context of its request.
 
     ``callbacks`` absent: a board of its own, to which nobody attaches.
     """
@@ -128,6 +129,7 @@ class PartitionRunner:
         callbacks: CallbackBoard | None = None,
         on_damage: Callable[[bool], None] = lambda damaged: None,
         observers: Sequence[EffectObserver] = (),
+        on_submit: Callable[[StreamCommand], None] | None = None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -141,6 +143,7 @@ class PartitionRunner:
         self._garbage = garbage
         self._on_damage = on_damage
         self._observers = tuple(observers)
+        self._on_submit = on_submit
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._wake = asyncio.Event()
@@ -155,6 +158,8 @@ class PartitionRunner:
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
         """Queue what came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
         await self._put(_FromStream(stream, command))
+        if self._on_submit is not None:
+            self._on_submit(command)
 
     async def end(self, stream: Stream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done, and its responses are sent."""
