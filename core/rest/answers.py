@@ -88,9 +88,11 @@ def json_headers(methods: str = "GET, OPTIONS") -> list[tuple[str, str]]:
     return [*cors(methods).items(), ("YuniKorn-Api-Version", API_VERSION), ("Cache-Control", "no-store")]
 
 
-def error_answer(status: int, message: str, methods: str = "GET, OPTIONS") -> Answer:
+def error_answer(
+    status: int, message: str, methods: str = "GET, OPTIONS", headers: Iterable[tuple[str, str]] = ()
+) -> Answer:
     """The error body with *status*."""
-    return json_answer(error_document(status, message), status=status, methods=methods)
+    return json_answer(error_document(status, message), status=status, methods=methods, headers=headers)
 
 
 def text_answer(

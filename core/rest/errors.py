@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
 class RestError(Exception):
     """An answer with ``status`` that carries ``message``, a short text that clients compare."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, headers: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
+        self.headers = tuple(headers)
 
 
 def not_found(what: str) -> RestError:

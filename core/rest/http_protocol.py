@@ -13,6 +13,9 @@ HEADER_PATIENCE_S: Final = 10.0
 HEADER_LIMIT: Final = 64 * 1024
 """Bytes of a request line and its headers together."""
 
+ABORT: Final = "kornel.abort"
+"""Extension of the ASGI scope: ``abort`` drops the connection and what waits to be written to it."""
+
 
 class PatientProtocol(HttpToolsProtocol):
     """Closes connections whose headers take too long or grow too large, with an answer that says which."""
@@ -44,6 +47,7 @@ class PatientProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A further request on the same connection begins."""
         super().on_message_begin()
+        self.scope["extensions"] = {ABORT: {"abort": self._abort}}
         if not self._in_headers:
             self._expect_headers()
 
@@ -62,6 +66,9 @@ class PatientProtocol(HttpToolsProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    def _abort(self) -> None:
+        self.transport.abort()
 
     def _refuse(self, status: bytes) -> None:
         self._headers_came()
