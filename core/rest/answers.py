@@ -60,7 +60,11 @@ class Answer:
         """Send it."""
         chunks, headers = self.chunks, list(self.headers)
         size = sum(map(len, chunks))
-        if self.compress and size >= SMALLEST and accepts_gzip(",".join(Headers(scope=scope).getlist("accept-encoding"))):
+        if (
+            self.compress
+            and size >= SMALLEST
+            and accepts_gzip(",".join(Headers(scope=scope).getlist("accept-encoding")))
+        ):
             chunks = await gzipped(chunks)
             size = sum(map(len, chunks))
             headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]

@@ -111,9 +111,7 @@ def _template(keys: Mapping[str, Field]) -> Document:
 
 
 def _resources(keys: Mapping[str, Field]) -> Document:
-    return _without_empty(
-        {"Guaranteed": _texts(keys, "guaranteed"), "Max": _texts(keys, "max")}, "Guaranteed", "Max"
-    )
+    return _without_empty({"Guaranteed": _texts(keys, "guaranteed"), "Max": _texts(keys, "max")}, "Guaranteed", "Max")
 
 
 def _limit(keys: Mapping[str, Field]) -> Document:
@@ -224,4 +222,3 @@ def _lowered(value: Any, *, names: bool = False) -> Any:
             continue
         shown[key if names else key.lower()] = below
     return shown
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -29,10 +29,9 @@ def event_document(event: EventRecorded) -> dict[str, Any]:
     return document
 
 
-def event_lines(events: Sequence[EventRecorded]) -> bytes:
-    """*events*, each on a line of its own."""
-    dumps = orjson.dumps
-    return b"".join([dumps(event_document(event), option=orjson.OPT_APPEND_NEWLINE) for event in events])
+def event_line(event: EventRecorded) -> bytes:
+    """*event* on a line of its own."""
+    return orjson.dumps(event_document(event), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _resource(amounts: Mapping[str, int]) -> dict[str, Any]:

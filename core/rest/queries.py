@@ -73,6 +73,9 @@ def checked_queue(path: str) -> str:
         return lower
     for element in lower.split("."):
         if not _QUEUE_NAME.fullmatch(element):
-            raise RestError(400, f"problem in queue query parameter parsing as queue param {path} contains invalid"
-                                 f" queue name {element}. {_QUEUE_RULE}")
+            raise RestError(
+                400,
+                f"problem in queue query parameter parsing as queue param {path} contains invalid"
+                f" queue name {element}. {_QUEUE_RULE}",
+            )
     return lower

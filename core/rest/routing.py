@@ -141,7 +141,7 @@ class Router:
             return await route.handler(request)
         except RestError as error:
             return error_answer(error.status, error.message, route.allowed, headers=error.headers)
-        except Exception as error:  # noqa: BLE001 - one request must not take others with it
+        except Exception as error:
             self._logger.error("bug while a request was answered", route=route.path, exc_info=error)
             return error_answer(500, "internal error, see the log of the core", route.allowed)
 

@@ -1,1 +1,1 @@
-"""What answers each route. Handlers read values that the core shows of itself and change nothing but by its services."""
+"""What answers each route: reads what the core shows of itself, and changes nothing but through its services."""

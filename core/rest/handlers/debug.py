@@ -1,4 +1,4 @@
-"""For whoever looks into a running process: stacks, the command line, and what profiles there are (rest.md 3, D1, D3)."""
+"""For whoever looks into a running process: stacks, the program, and which profiles there are (rest.md 3)."""
 
 from __future__ import annotations
 

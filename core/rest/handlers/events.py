@@ -12,7 +12,7 @@ from core.domain.effects import EventRecorded
 from core.rest.answers import JSON, Answer, json_headers
 from core.rest.errors import RestError
 from core.rest.event_record import event_document
-from core.rest.event_streams import EventStreams
+from core.rest.event_streams import EventStream, EventStreams
 from core.rest.queries import positive, read_query, unsigned
 from core.rest.turns import encode_list
 from core.service.event_journal import EventJournal
@@ -34,7 +34,7 @@ class EventHandlers:
         count = min(positive(query, "count", most), most)
         start = unsigned(query, "start", 0)
         ring = journal.events
-        head = {"InstanceUUID": journal.incarnation, "LowestID": ring.lowest_id, "HighestID": ring.highest_id}
+        head = {"InstanceUUID": journal.instance, "LowestID": ring.lowest_id, "HighestID": ring.highest_id}
         events = ring.get(start, count)
         chunks = [orjson.dumps(head)[:-1], b',"EventRecords":']
         chunks += await encode_list(_documents(events)) if events is not None else [b"null\n"]
@@ -44,14 +44,16 @@ class EventHandlers:
     async def stream(self, request: Request) -> ASGIApp:
         """R23. ``start``, which is ours, resumes at an ID."""
         self._require_tracking()
-        settings = self._journal.settings
-        if not settings.streams or len(self._streams) >= settings.streams:
-            raise RestError(503, "Too many streaming connections")
-        query = read_query(request.scope["query_string"])
-        count = unsigned(query, "count", 0)
-        start = unsigned(query, "start", 0) if query.get("start") else None
         client = request.scope.get("client")
-        return self._streams.open(client[0] if client else "", count, start)
+        place = self._streams.place(client[0] if client else "")
+        try:
+            query = read_query(request.scope["query_string"])
+            newest = unsigned(query, "count", 0)
+            start = unsigned(query, "start", 0) if query.get("start") else self._journal.events.newest(newest)
+        except RestError:
+            place.close()
+            raise
+        return EventStream(self._streams, start, place)
 
     def _require_tracking(self) -> None:
         if not self._journal.settings.tracking:
