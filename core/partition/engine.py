@@ -92,6 +92,7 @@ class Engine:
         self._rankings: dict[str, ReadingIndex] = {}
         """Victims in order, by partition, as questions found them: saves time, decides nothing."""
         self._callbacks = Callbacks()
+        self._keeps_events = False
         self.unrouted = 0
         """Unanswered entries that named no partition there is."""
         self._observer: Callable[[Ignored, str], None] = _nobody
@@ -144,6 +145,11 @@ class Engine:
         """What *user* holds in *partition* (full name), and what limits it; ``None``: it is not known there."""
         state = self._partitions.get(partition)
         return quota.explain_user(state, user) if state is not None else None
+
+    def record_events(self) -> None:
+        """Somebody wants the event history from now on, whether a shim does or not."""
+        self._keeps_events = True
+        self._follow_listeners()
 
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
         """Have *observer* told of every request entry without effect: cause, and the ID it named."""
@@ -282,7 +288,7 @@ class Engine:
     def _follow_listeners(self) -> None:
         """Record events while somebody wants them."""
         settings, _ = event_settings(self.extra_config)
-        self._callbacks.recording = self._callbacks.events and settings.tracking
+        self._callbacks.recording = (self._callbacks.events or self._keeps_events) and settings.tracking
         for state in self._partitions.values():
             state.recording = self._callbacks.recording
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -23,6 +24,7 @@ from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.effects import EventRecorded
+from core.domain.events import shortened
 from core.service.addresses import stays_on_this_machine
 from core.service.callback_board import CallbackBoard
 from core.service.callback_service import CallbackService
@@ -32,6 +34,7 @@ from core.service.configuration_file import ConfigurationFile
 from core.service.configuration_service import ConfigurationService
 from core.service.configuring import Configurator
 from core.service.engine_port import EnginePort
+from core.service.event_journal import EventJournal
 from core.service.explain_service import ExplainService
 from core.service.garbage import GarbageKeeper
 from core.service.manager_service import ManagerService
@@ -134,6 +137,9 @@ class KornelServer:
         self._garbage = garbage
         self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit)
         self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger)
+        self.events = EventJournal(str(uuid4()), logger=logger)
+        """What has happened lately."""
+        engine.record_events()
         self._runner = PartitionRunner(
             engine,
             self._switchboard,
@@ -143,6 +149,8 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
+            observers=(self.events,),
+            on_settings=self.events.configure,
         )
         self._lookups = GroupLookups(
             sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
@@ -154,6 +162,7 @@ class KornelServer:
             garbage=garbage,
             default=settings.default_config,
             on_problem=self._on_file_problem,
+            on_version=self.events.version_added,
             unavailable_resolvers=sources.unavailable,
         )
         self._file: ConfigurationFile | None = None
@@ -286,7 +295,9 @@ class KornelServer:
     def _on_file_problem(self, problem: str) -> None:
         self._change_health(self._set_file_health(good=not problem))
         said = f"configuration file not applied: {problem}" if problem else "configuration file is good again"
-        self._callbacks.deliver([_event_of_root(self._clock.now_ns(), said)])
+        told = [_event_of_root(self._clock.now_ns(), said)]
+        self._callbacks.deliver(told)
+        self.events.observe(told)
 
     def _change_health(self, change: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(change)
@@ -330,7 +341,7 @@ class KornelServer:
 def _event_of_root(at_ns: int, message: str) -> EventRecorded:
     """The event history knows no configurations; what concerns all queues is told of the root."""
     record = si_pb2.EventRecord
-    return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, message)
+    return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, shortened(message))
 
 
 def _serving(well: bool) -> Any:

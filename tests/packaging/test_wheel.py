@@ -119,9 +119,9 @@ def test_lock_files_agree(name: str) -> None:
     }
     assert all(pins.values())
     assert not [text for text in locks.values() if "://" in text or "--index" in text]
-    for lock, text in locks.items():
-        hashed = re.findall(r"^[\w.-]+==[^\n]*\\\n    --hash=sha256:", text, re.MULTILINE)
-        assert len(hashed) == len(pins[lock])
+    for text in locks.values():
+        pinned = re.findall(r"^[\w.-]+==", text, re.MULTILINE)
+        assert len(re.findall(r"^[\w.-]+==[^\n]*\\\n    --hash=sha256:", text, re.MULTILINE)) == len(pinned)
 
 
 def test_dev_lock_contains_the_runtime_lock() -> None:

@@ -1,0 +1,1 @@
+"""What answers each route. Handlers read values that the core shows of itself and change nothing but by its services."""
