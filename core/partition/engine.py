@@ -35,6 +35,7 @@ from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Rejection
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.domain.supposition import Forecast, Supposition
+from core.domain.views import ManagerView
 from core.model.callbacks import Callbacks
 from core.partition import lifecycle, status
 from core.partition.configuration import configure
@@ -46,6 +47,7 @@ from core.partition.preemption import monitor, noticing, preempting, rounds
 from core.partition.scheduling import autoscaling, cycle, inquiries, vetting
 from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT, PartitionState
 from core.partition.supposing import questions
+from core.partition.views.door import PartitionViews
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class Engine:
         self._reservation_percent = reservation_percent
         self.rm_id: str = ""
         """The registered manager; empty: nobody."""
+        self.manager: ManagerView | None = None
+        """How the registered manager described itself; ``None``: nobody."""
         self.checksum: str = ""
         """Of the configuration in force; empty while nobody is registered."""
         self.configuration: Configuration | None = None
@@ -226,6 +230,15 @@ class Engine:
         state = self._partitions.get(partition)
         return state.resolver if state is not None else ""
 
+    def views(self, partition: str, now_ns: int) -> PartitionViews | None:
+        """What *partition* (full name) shows of itself; ``None``: there is no such partition."""
+        state = self._partitions.get(partition)
+        return PartitionViews(state, self.rm_id, now_ns) if state is not None else None
+
+    def partition_names(self) -> list[str]:
+        """The full names of all partitions, sorted."""
+        return sorted(self._partitions)
+
     def partition(self, name: str) -> PartitionState | None:
         """The state of partition *name* (full form), to look at."""
         return self._partitions.get(name)
@@ -256,6 +269,7 @@ class Engine:
             self._build(name, partition, now_ns)
         self._in_force(configuration)
         self.rm_id = command.rm_id
+        self.manager = ManagerView(command.rm_id, command.version, command.policy_group, command.build_info, now_ns)
 
     def _read(self, text: str) -> Configuration:
         prepared, self._prepared = self._prepared, None
@@ -291,6 +305,7 @@ class Engine:
 
     def _forget(self) -> None:
         self.rm_id = ""
+        self.manager = None
         self.checksum = ""
         self.configuration = None
         self.extra_config = {}
