@@ -1,0 +1,57 @@
+"""Queues (rest.md 4.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from core.partition.views.door import PartitionViews
+from core.rest.answers import json_answer
+from core.rest.documents.queues import queue_document
+from core.rest.errors import not_found
+from core.rest.handlers.places import known_queue, partition_of, queue_path
+from core.rest.queries import read_query
+from core.rest.turns import Turns
+from core.service.runner import PartitionRunner
+
+
+class QueueHandlers:
+    """R9 and R10."""
+
+    def __init__(self, runner: PartitionRunner) -> None:
+        self._runner = runner
+
+    async def tree(self, request: Request) -> ASGIApp:
+        """R9."""
+        return json_answer(await queue_tree(partition_of(self._runner, request)))
+
+    async def queue(self, request: Request) -> ASGIApp:
+        """R10."""
+        views = partition_of(self._runner, request)
+        path = known_queue(views, queue_path(request))
+        subtree = "subtree" in read_query(request.scope["query_string"])
+        return json_answer(await _tree(views, path, subtree=subtree))
+
+
+async def queue_tree(views: PartitionViews) -> dict[str, Any]:
+    """All queues of a partition; the root alone says which one that is."""
+    document = await _tree(views, "root", subtree=True)
+    document["partition"] = views.partition().name
+    return document
+
+
+async def _tree(views: PartitionViews, path: str, *, subtree: bool) -> dict[str, Any]:
+    turns = Turns()
+    documents: dict[str, dict[str, Any]] = {}
+    for view in views.queues(path, subtree=subtree):
+        document = documents[view.path] = queue_document(view)
+        above = documents.get(view.parent)
+        if above is not None:
+            above.setdefault("children", []).append(document)
+        if turns.over():
+            await turns.pause()
+    if path not in documents:
+        raise not_found("Queue")
+    return documents[path]
