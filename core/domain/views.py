@@ -328,3 +328,11 @@ class RuleView(NamedTuple):
     parameters: Mapping[str, str]
     filter: FilterView | None
     parent: RuleView | None
+
+
+class UsageSample(NamedTuple):
+    """How much was going on at one time: running applications, allocations announced less releases announced."""
+
+    at_ns: int
+    applications: int
+    allocations: int

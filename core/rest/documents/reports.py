@@ -1,4 +1,4 @@
-"""Health and the state dump (rest.md 4.13, 8)."""
+"""Samples, health and the state dump (rest.md 4.8, 4.13, 8)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from core.domain.health import HealthReport
+from core.domain.views import UsageSample
 from core.rest.documents.values import present
 
 DUMP_KEYS: Final = (
@@ -13,6 +14,16 @@ DUMP_KEYS: Final = (
     "rmDiagnostics", "logLevel", "config", "placementRules", "eventStreams",
 )  # fmt: skip
 """The parts of a state dump."""
+
+
+def application_sample(sample: UsageSample) -> dict[str, Any]:
+    """How many applications were running. A number as text, as upstream has it."""
+    return {"timestamp": sample.at_ns, "totalApplications": str(sample.applications)}
+
+
+def container_sample(sample: UsageSample) -> dict[str, Any]:
+    """How many allocations there were. A number as text, as upstream has it."""
+    return {"timestamp": sample.at_ns, "totalContainers": str(sample.allocations)}
 
 
 def health(report: HealthReport) -> dict[str, Any]:
