@@ -37,6 +37,7 @@ from core.service.engine_port import EnginePort
 from core.service.event_journal import EventJournal
 from core.service.explain_service import ExplainService
 from core.service.garbage import GarbageKeeper
+from core.service.health import HealthKeeper
 from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.lookups import GroupLookups
@@ -139,6 +140,10 @@ class KornelServer:
         self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger)
         self.events = EventJournal(str(uuid4()), logger=logger)
         """What has happened lately."""
+        self.health = HealthKeeper(
+            lambda: self._runner.all_views(), lambda: self._runner.extra_config(), clock=clock, logger=logger
+        )
+        """Whether the books agree and requests make sense."""
         engine.record_events()
         self._runner = PartitionRunner(
             engine,
@@ -149,7 +154,7 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
-            observers=(self.events,),
+            observers=(self.events, self.health),
             on_settings=self.events.configure,
         )
         self._lookups = GroupLookups(
@@ -188,6 +193,7 @@ class KornelServer:
         self._garbage.start()
         self._running = asyncio.create_task(self._runner.run(), name="partition")
         await server.start()
+        self.health.start()
         await self._set_health(serving=True)
         if self._file is not None:
             await self._set_file_health(good=True)
@@ -224,6 +230,7 @@ class KornelServer:
         for reading in self._reading:
             reading.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
+        await self.health.stop()
         await self._quietly(self._health.enter_graceful_shutdown())
         # Asked for first, because from here on gRPC takes no new call while the old ones are being ended.
         down = asyncio.create_task(self._server.stop(self._settings.grace_s))
