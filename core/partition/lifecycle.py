@@ -182,7 +182,7 @@ def leave(state: PartitionState, application: Application, now_ns: int) -> None:
     """Free the ID and the place in the queue; the record lives on only in its expiry timer, and as it was shown."""
     placeholders.stop_timer(application)
     if state.applications.get(application.application_id) is application:
-        if application.state in _FINISHED:
+        if application.state is not AppState.NEW:
             state.past.finished(applications.finished(state, application, now_ns))
         del state.applications[application.application_id]
         admission.forget(application)

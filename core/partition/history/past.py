@@ -23,7 +23,7 @@ class Past:
         self._rejected: deque[ApplicationView] = deque(maxlen=MOST)
 
     def finished(self, application: ApplicationView) -> None:
-        """*application* completed, failed or was removed."""
+        """*application* completed or failed, or was removed, but for one that never asked for anything."""
         _remember(self._finished, application)
 
     def rejected(self, application: ApplicationView) -> None:

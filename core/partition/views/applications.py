@@ -26,6 +26,8 @@ from core.policies.owners import groups_of
 _UNTOLD: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.FAILING, AppState.RESUMING})
 """States in which what was used is not final, and not shown."""
 
+_FAILING: Final = frozenset({AppState.FAILING, AppState.FAILED})
+
 
 def views(state: PartitionState) -> Iterator[ApplicationView]:
     """All live applications, by ID."""
@@ -85,13 +87,20 @@ def view(state: PartitionState, application: Application) -> ApplicationView:
 
 
 def finished(state: PartitionState, application: Application, now_ns: int) -> ApplicationView:
-    """*application* as it is remembered once it has left at *now_ns*: it asks for nothing and holds nothing."""
+    """*application* as it is remembered once it has left at *now_ns*: it asks for nothing and holds nothing.
+
+    One that was removed before its time was up counts as what it was about to become.
+    """
+    ended = AppState.FAILED if application.state in _FAILING else AppState.COMPLETED
+    entered = tuple(application.entered)
+    if application.state is not ended:
+        entered = (*entered, StateEntry(now_ns, ended))
     peak = [max(pair) for pair in zip(application.confirmed(), application.peak, strict=True)]
     return ApplicationView(
         application_id=application.application_id,
         partition=bare_partition_name(state.name),
         queue=application.queue.path,
-        state=application.state,
+        state=ended,
         user=application.user,
         groups=groups_of(application.spec),
         used=NOTHING,
@@ -104,7 +113,7 @@ def finished(state: PartitionState, application: Application, now_ns: int) -> Ap
         asks=(),
         allocations=(),
         rejected="",
-        states=tuple(application.entered),
+        states=entered,
         placeholders=_placeholders(application),
         reservations=(),
         priority=PRIORITY_MIN,
