@@ -26,7 +26,7 @@ from structlog.typing import FilteringBoundLogger
 from core.domain.effects import EventRecorded
 from core.domain.events import shortened
 from core.process.http import HttpFront, running_applications
-from core.rest.history import UsageHistory
+from core.rest.history import SAMPLES_KEPT, UsageHistory
 from core.rest.server import RestAddressUnavailable
 from core.service.addresses import stays_on_this_machine
 from core.service.callback_board import CallbackBoard
@@ -98,6 +98,7 @@ class ServerSettings:
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
     ``rest_address``: ``host:port`` where HTTP is served; empty: nowhere.
+    ``history``: samples of running applications and containers to keep, one a minute; 0: no history.
     ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
     """
 
@@ -112,6 +113,7 @@ class ServerSettings:
     callback_timeout_ns: int = SECOND_NS
     test_clock: bool = False
     rest_address: str = ""
+    history: int = SAMPLES_KEPT
 
     def __post_init__(self) -> None:
         if self.test_clock and not stays_on_this_machine(self.address):
@@ -154,7 +156,7 @@ class KornelServer:
             logger=logger,
         )
         """Whether the books agree and requests make sense."""
-        self.history = UsageHistory(lambda: running_applications(self._runner), clock=clock)
+        self.history = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.history)
         """How much ran, minute by minute."""
         self._levels = levels or LevelSwitch(LogLevel.INFO)
         engine.record_events()
