@@ -11,7 +11,7 @@ from google.protobuf.json_format import MessageToJson
 
 from core.cli.config import checked, config_app, read_file
 from core.cli.explain import explain, what_if_app
-from core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
 from core.cli.quota import queue_app, user_app
 from core.cli.security import security_app
 from core.partition.engine import Engine
@@ -23,7 +23,7 @@ from core.security.security import Security, SecurityOptions
 from core.service import client
 from core.service.channels import CONNECTION, Connection, ConnectionNotPossible
 from core.service.clock import SECOND_NS, SystemClock
-from core.service.logs import LogFormat, LogLevel, build_logger
+from core.service.logs import LevelSwitch, LogFormat, LogLevel, build_logger
 from core.service.resolvers.ldap_settings import LdapSettingsError
 from core.service.resolvers.sources import DEFAULT_LDAP_SETTINGS, find_sources
 from core.service.status_text import render_explanation, render_status
@@ -140,6 +140,15 @@ def serve(
             " sockets only.",
         ),
     ] = False,
+    rest_address: Annotated[
+        str,
+        typer.Option(
+            "--rest-address",
+            metavar="HOST:PORT",
+            envvar="KORNEL_REST_ADDRESS",
+            help="Where to serve HTTP: the REST interface and the web page. Port 0: any free one; off: nowhere.",
+        ),
+    ] = DEFAULT_REST_ADDRESS,
     ldap_settings: Annotated[
         Path,
         typer.Option(
@@ -191,7 +200,8 @@ def serve(
     if watch and config is None:
         typer.echo("--watch takes a file to watch: --config FILE", err=True)
         raise typer.Exit(EXIT_BAD_INPUT)
-    logger = build_logger(log_format, log_level)
+    levels = LevelSwitch(log_level)
+    logger = build_logger(log_format, levels)
     try:
         sources = find_sources(ldap_settings, logger)
     except LdapSettingsError as error:
@@ -211,6 +221,7 @@ def serve(
             ready_file=ready_file,
             callback_timeout_ns=int(callback_timeout * SECOND_NS),
             test_clock=test_clock,
+            rest_address="" if rest_address.lower() == "off" else rest_address,
         )
     except AddressTooOpen as error:
         typer.echo(f"--test-clock: {error}", err=True)
@@ -222,6 +233,8 @@ def serve(
             logger=logger,
         )
         guarded.check(grpc)
+        if settings.rest_address:
+            guarded.check(settings.rest_address, "--rest-address")
         tracing = entry.tracing_to(tracing_endpoint)
     except (SecurityError, entry.TracingUnavailable) as error:
         typer.echo(str(error), err=True)
@@ -229,7 +242,7 @@ def serve(
     delay_ns = None if disable_reservation else RESERVATION_DELAY_NS
     engine = Engine(reservation_delay_ns=delay_ns, reservation_percent=reserved_nodes)
     try:
-        well = entry.run(engine, settings, sources, logger, guarded, tracing)
+        well = entry.run(engine, settings, sources, logger, levels, guarded, tracing)
     except AddressUnavailable as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error

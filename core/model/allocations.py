@@ -9,6 +9,7 @@ from core.domain.commands import AllocationSpec
 from core.domain.reasons import Outcome
 
 if TYPE_CHECKING:
+    from core.domain.views import AllocationView
     from core.model.applications import Application
     from core.model.callbacks import Inquiry
     from core.model.failures import FailureLog
@@ -46,9 +47,9 @@ class Allocation:
     __slots__ = (
         "application", "arrival", "attempt_due", "bound_ns", "courted_by", "courts", "created_ns", "dialogue",
         "failures", "group", "held_on", "inquiry", "key", "last_attempt_ns", "missed", "node", "outcome",
-        "pause_until_ns", "pool", "preempted", "preemptor", "rearm_ns", "rearms", "refusals", "refused",
-        "refused_on", "released", "replaced_by", "replaces", "reservation", "reserve_after_ns", "scale_up",
-        "shape", "spec", "stuck", "told", "triggered", "victims",
+        "pause_until_ns", "placeholder_ns", "pool", "preempted", "preemptor", "rearm_ns", "rearms", "refusals",
+        "refused", "refused_on", "released", "replaced_by", "replaces", "reservation", "reserve_after_ns",
+        "scale_up", "shape", "spec", "stuck", "told", "triggered", "victims", "view",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +118,10 @@ class Allocation:
         """Why it has not been placed."""
         self.told: Told | None = None
         """What the event history says of it at present."""
+        self.placeholder_ns = 0
+        """When the placeholder was made whose place it took; 0: it took none."""
+        self.view: AllocationView | None = None
+        """What was last shown of it, to be shown again while that is still so."""
         self.missed = 0
         """How often in a row it was a candidate and was not placed (preemption.md F8)."""
 

@@ -35,6 +35,7 @@ from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Rejection
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.domain.supposition import Forecast, Supposition
+from core.domain.views import ManagerView
 from core.model.callbacks import Callbacks
 from core.partition import lifecycle, status
 from core.partition.configuration import configure
@@ -46,6 +47,7 @@ from core.partition.preemption import monitor, noticing, preempting, rounds
 from core.partition.scheduling import autoscaling, cycle, inquiries, vetting
 from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT, PartitionState
 from core.partition.supposing import questions
+from core.partition.views.door import PartitionViews
 from core.policies.access import may_administer
 
 
@@ -74,6 +76,8 @@ class Engine:
         self._reservation_percent = reservation_percent
         self.rm_id: str = ""
         """The registered manager; empty: nobody."""
+        self.manager: ManagerView | None = None
+        """How the registered manager described itself; ``None``: nobody."""
         self.checksum: str = ""
         """Of the configuration in force; empty while nobody is registered."""
         self.configuration: Configuration | None = None
@@ -89,6 +93,7 @@ class Engine:
         self._rankings: dict[str, ReadingIndex] = {}
         """Victims in order, by partition, as questions found them: saves time, decides nothing."""
         self._callbacks = Callbacks()
+        self._keeps_events = False
         self.unrouted = 0
         """Unanswered entries that named no partition there is."""
         self._observer: Callable[[Ignored, str], None] = _nobody
@@ -147,6 +152,11 @@ class Engine:
         """What *user* holds in *partition* (full name), and what limits it; ``None``: it is not known there."""
         state = self._partitions.get(partition)
         return quota.explain_user(state, user) if state is not None else None
+
+    def record_events(self) -> None:
+        """Somebody wants the event history from now on, whether a shim does or not."""
+        self._keeps_events = True
+        self._follow_listeners()
 
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
         """Have *observer* told of every request entry without effect: cause, and the ID it named."""
@@ -227,6 +237,15 @@ class Engine:
         state = self._partitions.get(partition)
         return state.resolver if state is not None else ""
 
+    def views(self, partition: str, now_ns: int) -> PartitionViews | None:
+        """What *partition* (full name) shows of itself; ``None``: there is no such partition."""
+        state = self._partitions.get(partition)
+        return PartitionViews(state, self.rm_id, now_ns) if state is not None else None
+
+    def partition_names(self) -> list[str]:
+        """The full names of all partitions, sorted."""
+        return sorted(self._partitions)
+
     def partition(self, name: str) -> PartitionState | None:
         """The state of partition *name* (full form), to look at."""
         return self._partitions.get(name)
@@ -257,6 +276,7 @@ class Engine:
             self._build(name, partition, now_ns)
         self._in_force(configuration)
         self.rm_id = command.rm_id
+        self.manager = ManagerView(command.rm_id, command.version, command.policy_group, command.build_info, now_ns)
 
     def _read(self, text: str) -> Configuration:
         prepared, self._prepared = self._prepared, None
@@ -275,7 +295,7 @@ class Engine:
     def _follow_listeners(self) -> None:
         """Record events while somebody wants them."""
         settings, _ = event_settings(self.extra_config)
-        self._callbacks.recording = self._callbacks.events and settings.tracking
+        self._callbacks.recording = (self._callbacks.events or self._keeps_events) and settings.tracking
         for state in self._partitions.values():
             state.recording = self._callbacks.recording
 
@@ -292,6 +312,7 @@ class Engine:
 
     def _forget(self) -> None:
         self.rm_id = ""
+        self.manager = None
         self.checksum = ""
         self.configuration = None
         self.extra_config = {}

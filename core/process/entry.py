@@ -16,6 +16,7 @@ from core.security.security import Security
 from core.service.clock import ManualClock, SystemClock
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
+from core.service.logs import LevelSwitch
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.sources import Sources
 
@@ -65,15 +66,16 @@ def run(
     settings: ServerSettings,
     sources: Sources,
     logger: FilteringBoundLogger,
+    levels: LevelSwitch,
     security: Security | None = None,
     tracing: Tracing | None = None,
 ) -> bool:
-    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug.
+    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*.
 
     Raises :class:`core.process.server.AddressUnavailable` or :class:`core.process.server.AddressTooOpen`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger, security, tracing))
+        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing))
 
 
 async def _serve(
@@ -81,6 +83,7 @@ async def _serve(
     settings: ServerSettings,
     sources: Sources,
     logger: FilteringBoundLogger,
+    levels: LevelSwitch,
     security: Security | None,
     tracing: Tracing | None,
 ) -> bool:
@@ -92,6 +95,7 @@ async def _serve(
         logger=logger,
         garbage=GarbageKeeper(),
         sources=sources,
+        levels=levels,
         security=security,
         tracing=tracing,
     )

@@ -8,10 +8,11 @@ is cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -23,6 +24,12 @@ from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.effects import EventRecorded
+from core.domain.events import shortened
+from core.process.http import HttpFront, running_applications
+from core.rest.access import OPEN_DOOR
+from core.rest.guard_door import GuardDoor
+from core.rest.history import SAMPLES_KEPT, UsageHistory
+from core.rest.server import RestAddressUnavailable
 from core.security.errors import SecurityError
 from core.security.security import Security
 from core.service.addresses import stays_on_this_machine
@@ -34,8 +41,11 @@ from core.service.configuration_file import ConfigurationFile
 from core.service.configuration_service import ConfigurationService
 from core.service.configuring import Configurator
 from core.service.engine_port import EnginePort
+from core.service.event_journal import EventJournal
 from core.service.explain_service import ExplainService
 from core.service.garbage import GarbageKeeper
+from core.service.health import HealthKeeper
+from core.service.logs import LevelSwitch, LogLevel
 from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.lookups import GroupLookups
@@ -96,6 +106,8 @@ class ServerSettings:
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
+    ``rest_address``: ``host:port`` where HTTP is served; empty: nowhere.
+    ``history``: samples of running applications and containers to keep, one a minute; 0: no history.
     ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
     """
 
@@ -109,6 +121,8 @@ class ServerSettings:
     queue_limit: int = QUEUE_LIMIT
     callback_timeout_ns: int = SECOND_NS
     test_clock: bool = False
+    rest_address: str = ""
+    history: int = SAMPLES_KEPT
 
     def __post_init__(self) -> None:
         if self.test_clock and not stays_on_this_machine(self.address):
@@ -131,10 +145,11 @@ class KornelServer:
         logger: FilteringBoundLogger,
         garbage: GarbageKeeper,
         sources: Sources | None = None,
+        levels: LevelSwitch | None = None,
         security: Security | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        """*sources*: the resolvers that work here; absent: those that need no settings.
+        """*sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*.
 
         *security* absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced.
         """
@@ -148,6 +163,19 @@ class KornelServer:
         self._garbage = garbage
         self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit)
         self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger)
+        self.events = EventJournal(str(uuid4()), logger=logger)
+        """What has happened lately."""
+        self.health = HealthKeeper(
+            lambda: self._runner.all_views(),  # noqa: PLW0108 - there is no runner yet
+            lambda: self._runner.extra_config(),  # noqa: PLW0108
+            clock=clock,
+            logger=logger,
+        )
+        """Whether the books agree and requests make sense."""
+        self.history = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.history)
+        """How much ran, minute by minute."""
+        self._levels = levels or LevelSwitch(LogLevel.INFO)
+        engine.record_events()
         self._runner = PartitionRunner(
             engine,
             self._switchboard,
@@ -157,7 +185,8 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
-            observers=() if tracing is None else (tracing,),
+            observers=(self.events, self.health, self.history, *(() if tracing is None else (tracing,))),
+            on_settings=self._on_settings,
             on_submit=None if tracing is None else tracing.submitted,
         )
         self._lookups = GroupLookups(
@@ -170,6 +199,7 @@ class KornelServer:
             garbage=garbage,
             default=settings.default_config,
             on_problem=self._on_file_problem,
+            on_version=self.events.version_added,
             unavailable_resolvers=sources.unavailable,
         )
         self._file: ConfigurationFile | None = None
@@ -177,6 +207,26 @@ class KornelServer:
             self._file = ConfigurationFile(
                 settings.config_file, settings.default_config, self._configurator, clock=clock, logger=logger
             )
+        self._http: HttpFront | None = None
+        if settings.rest_address:
+            self._http = HttpFront(
+                settings.rest_address,
+                runner=self._runner,
+                configurator=self._configurator,
+                callbacks=self._callbacks,
+                events=self.events,
+                history=self.history,
+                health=self.health,
+                ready=lambda: self._ready,
+                log_level=lambda: self._levels.name,
+                clock=clock,
+                logger=logger,
+                version=settings.version,
+                door=GuardDoor(security.guard, self._runner.administers) if security and security.guard else OPEN_DOOR,
+                tls=security.tls.context() if security and security.tls else None,
+            )
+        self._ready = False
+        """Whether requests are taken and the state can be trusted."""
         self._reading: set[asyncio.Task[None]] = set()
         self._health = health_aio.HealthServicer()
         self._services: tuple[str, ...] = ()
@@ -185,6 +235,8 @@ class KornelServer:
         self._running: asyncio.Task[None] | None = None
         self.address = ""
         """Where it listens, once started."""
+        self.rest_address = ""
+        """Where it serves HTTP, once started; empty: nowhere."""
 
     async def start(self) -> str:
         """Listen and serve. Returns the address and writes it to the ready file.
@@ -195,6 +247,8 @@ class KornelServer:
         if security is not None:
             try:
                 security.check(self._settings.address)
+                if self._settings.rest_address:
+                    security.check(self._settings.rest_address, "--rest-address")
             except SecurityError as error:
                 raise AddressTooOpen(str(error)) from error
         limits = dict(security.transport_options()) if security is not None else {}
@@ -206,12 +260,27 @@ class KornelServer:
             ),
         )
         self._add_services(server)
+        if self._http is not None:
+            try:
+                self._http.listen()
+            except RestAddressUnavailable as error:
+                raise AddressUnavailable(str(error)) from error
+            self.rest_address = self._http.address
         tls = security.tls if security is not None else None
-        self.address = _listen(server, self._settings.address, tls.grpc_credentials() if tls is not None else None)
+        try:
+            self.address = _listen(server, self._settings.address, tls.grpc_credentials() if tls is not None else None)
+        except AddressUnavailable:
+            if self._http is not None:
+                await self._http.stop()
+            raise
         self._server = server
         self._garbage.start()
         self._running = asyncio.create_task(self._runner.run(), name="partition")
         await server.start()
+        self.health.start()
+        self.history.start()
+        if self._http is not None:
+            await self._http.start()
         await self._set_health(serving=True)
         if self._file is not None:
             await self._set_file_health(good=True)
@@ -219,7 +288,9 @@ class KornelServer:
                 self._read_file(self._file.watch())
         if security is not None:
             self._read_file(security.follow())
-        self._logger.info("serving", address=self.address, version=self._settings.version)
+        self._logger.info(
+            "serving", address=self.address, rest=self.rest_address or "off", version=self._settings.version
+        )
         if self._settings.ready_file is not None:
             _write_whole(self._settings.ready_file, self.address)
         return self.address
@@ -252,6 +323,10 @@ class KornelServer:
         for reading in self._reading:
             reading.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
+        http_down = asyncio.create_task(self._http.stop()) if self._http is not None else None
+        self.history.stop()
+        await self.health.stop()
+        self._ready = False
         await self._quietly(self._health.enter_graceful_shutdown())
         # Asked for first, because from here on gRPC takes no new call while the old ones are being ended.
         down = asyncio.create_task(self._server.stop(self._settings.grace_s))
@@ -269,6 +344,8 @@ class KornelServer:
         await down
         await asyncio.gather(*self._health_changes, return_exceptions=True)
         await self._lookups.close()
+        if http_down is not None:
+            await http_down
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.close)
         self._log_summary()
@@ -319,13 +396,19 @@ class KornelServer:
         while self._metrics.live_streams and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
             await asyncio.sleep(0.005)
 
+    def _on_settings(self, extra_config: Mapping[str, str]) -> None:
+        self.events.configure(extra_config)
+        self._levels.configure(extra_config)
+
     def _on_damage(self, damaged: bool) -> None:
         self._change_health(self._set_health(serving=not damaged))
 
     def _on_file_problem(self, problem: str) -> None:
         self._change_health(self._set_file_health(good=not problem))
         said = f"configuration file not applied: {problem}" if problem else "configuration file is good again"
-        self._callbacks.deliver([_event_of_root(self._clock.now_ns(), said)])
+        told = [_event_of_root(self._clock.now_ns(), said)]
+        self._callbacks.deliver(told)
+        self.events.observe(told)
 
     def _change_health(self, change: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(change)
@@ -341,6 +424,7 @@ class KornelServer:
         await self._quietly(self._health.set(CONFIGURATION_FILE, _serving(good)))
 
     async def _set_health(self, *, serving: bool) -> None:
+        self._ready = serving
         for service in ("", *self._services):
             await self._quietly(self._health.set(service, _serving(serving)))
 
@@ -369,7 +453,7 @@ class KornelServer:
 def _event_of_root(at_ns: int, message: str) -> EventRecorded:
     """The event history knows no configurations; what concerns all queues is told of the root."""
     record = si_pb2.EventRecord
-    return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, message)
+    return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, shortened(message))
 
 
 def _serving(well: bool) -> Any:

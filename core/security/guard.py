@@ -35,7 +35,7 @@ _certificate_identity = lru_cache(maxsize=1024)(of_certificate)
 class Pass:
     """One call that was let in: a :class:`core.service.callers.Caller`. What it asked for is asked again later.
 
-    ``ended``: set once the call must end, with the reason in ``reason``.
+    ``ended``: set once the call must end, with the reason in ``reason``; ``on_end`` is called then.
     """
 
     def __init__(self, identity: Identity | None, grants: Grants) -> None:
@@ -44,6 +44,7 @@ class Pass:
         self.ended = asyncio.Event()
         self.reason: ServiceError | None = None
         self.timer: Timer | None = None
+        self.on_end: Callable[[], None] | None = None
         self._grants = grants
         self._asked: list[Callable[[], None]] = []
 
@@ -81,6 +82,8 @@ class Pass:
         if self.reason is None:
             self.reason = reason
             self.ended.set()
+            if self.on_end is not None:
+                self.on_end()
 
     def _check_permission(self, permission: Permission) -> None:
         if permission not in self._grants.permissions:

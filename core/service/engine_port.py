@@ -12,7 +12,9 @@ from core.domain.explanation import Report
 from core.domain.reasons import Ignored
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.domain.supposition import Forecast, Supposition
+from core.domain.views import ManagerView
 from core.partition.configuration.what_if import WhatIf
+from core.partition.views.door import PartitionViews
 
 
 class Slice(Protocol):
@@ -33,6 +35,10 @@ class EnginePort(Protocol):
     @property
     def rm_id(self) -> str:
         """The registered resource manager; empty: none."""
+
+    @property
+    def manager(self) -> ManagerView | None:
+        """How the registered resource manager described itself; ``None``: none."""
 
     @property
     def checksum(self) -> str:
@@ -74,6 +80,9 @@ class EnginePort(Protocol):
     def preempt(self, now_ns: int) -> list[Effect]:
         """One periodic preemption round over all partitions."""
 
+    def record_events(self) -> None:
+        """Somebody wants the event history from now on, whether a shim does or not."""
+
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
         """Have *observer* told of every request entry without effect: cause, and the ID it named."""
 
@@ -94,3 +103,9 @@ class EnginePort(Protocol):
 
     def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
         """What would come of *question*; changes nothing. ``None``: no such partition. Raises ``CommandRefused``."""
+
+    def views(self, partition: str, now_ns: int) -> PartitionViews | None:
+        """What *partition* (full name) shows of itself; ``None``: no such partition."""
+
+    def partition_names(self) -> list[str]:
+        """The full names of all partitions, sorted."""

@@ -69,6 +69,11 @@ class Core:
         for _ in range(QUIET_TURNS):
             await asyncio.sleep(0.001)
 
+    async def step(self) -> None:
+        """A few turns: enough for what falls due at a time, not for what clients are told."""
+        for _ in range(5):
+            await asyncio.sleep(0.001)
+
     async def serves(self) -> None:
         """Fails unless a node can be created and its answer read on a stream of its own."""
         await self.register()

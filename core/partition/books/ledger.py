@@ -7,6 +7,7 @@ waiting rooms that depend on those amounts in step.
 from __future__ import annotations
 
 from core.model.allocations import Allocation
+from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape, Vector
@@ -203,6 +204,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     if allocation.spec.placeholder:
         _drop_placeholder(allocation)
     else:
+        _note_peak(application, pairs)
         _unbook(application.real, pairs)
     if allocation.preempted:
         unmark(allocation)
@@ -306,6 +308,8 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
         if request.replaces.node is not node:
             _exchange_on(state, node, before, shape)
         return
+    if not request.spec.placeholder:
+        _note_peak(application, before.pairs)
     _exchange(application.placeholder if request.spec.placeholder else application.real, before.pairs, shape.pairs)
     application.queue.order.mark(application)
     if request.spec.placeholder:
@@ -389,6 +393,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     old_node.refund(before)
     state.node_order.refresh(old_node)
     placeholder.replaced_by = ask.replaces = placeholder.node = None
+    ask.placeholder_ns = placeholder.created_ns
     del application.asks[ask.key]
     del application.allocations[placeholder.key]
     application.allocations[ask.key] = ask
@@ -478,6 +483,16 @@ def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
         if ancestor.ceilings and not ancestor.admits(pairs):
             return ancestor
     return None
+
+
+def _note_peak(application: Application, pairs: Pairs) -> None:
+    """*application* is about to hold less of the types in *pairs*. What is only held for an ask is not its own yet."""
+    real, peak = application.real, application.peak
+    if application.held_count:
+        real = application.confirmed()
+    for t, _ in pairs:
+        if real[t] > peak[t]:
+            peak[t] = real[t]
 
 
 def _book(vector: Vector, pairs: Pairs) -> None:

@@ -165,7 +165,7 @@ async def secured(
     server: Pair | None = None,
     client_ca: Path | None = None,
     policy: str | None = None,
-    fetch_keys: Any = None,
+    **settings: Any,
 ) -> AsyncIterator[Site]:
     """A core with these files; *policy* is the text of its security file."""
     file: Path | None = None
@@ -185,7 +185,7 @@ async def secured(
         security = Security(options, clock=clock, logger=logger)
         core = KornelServer(
             Engine(),
-            ServerSettings(address="127.0.0.1:0", version="test", grace_s=0.5),
+            ServerSettings(address="127.0.0.1:0", version="test", grace_s=0.5, **settings),
             clock=ManualClock(),
             metrics=ServiceMetrics(),
             logger=logger,

@@ -30,7 +30,9 @@ from core.domain.reasons import Ignored
 from core.domain.resources import NOTHING
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.domain.supposition import Forecast, Supposition
+from core.domain.views import ManagerView
 from core.partition.configuration.what_if import WhatIf
+from core.partition.views.door import PartitionViews
 
 
 @dataclass
@@ -46,6 +48,7 @@ class FakeEngine:
     rm_id: str = ""
     checksum: str = ""
     configuration: Configuration | None = None
+    manager: ManagerView | None = None
     extra_config: dict[str, str] = field(default_factory=dict)
     asks: dict[tuple[str, str], AskExplanation] = field(default_factory=dict)
     preemption_interval_ns: int | None = None
@@ -97,6 +100,9 @@ class FakeEngine:
     def prepare(self, text: str, configuration: Configuration) -> None:
         self.configuration = configuration
 
+    def record_events(self) -> None:
+        """Records none, whoever wants them."""
+
     def what_if(self) -> WhatIf:
         return WhatIf(self.rm_id, self.configuration, {})
 
@@ -145,6 +151,12 @@ class FakeEngine:
 
     def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
         return None
+
+    def views(self, partition: str, now_ns: int) -> PartitionViews | None:
+        return None
+
+    def partition_names(self) -> list[str]:
+        return []
 
 
 @dataclass
