@@ -19,7 +19,15 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
-from kornel.v1 import callback_pb2, configuration_pb2, explain_pb2, manager_pb2, status_pb2, test_clock_pb2
+from kornel.v1 import (
+    callback_pb2,
+    configuration_pb2,
+    events_pb2,
+    explain_pb2,
+    manager_pb2,
+    status_pb2,
+    test_clock_pb2,
+)
 from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
@@ -38,6 +46,7 @@ from core.service.configuration_service import ConfigurationService
 from core.service.configuring import Configurator
 from core.service.engine_port import EnginePort
 from core.service.event_journal import EventJournal
+from core.service.event_service import EventService
 from core.service.explain_service import ExplainService
 from core.service.garbage import GarbageKeeper
 from core.service.health import HealthKeeper
@@ -56,6 +65,7 @@ from core.service.streams import QUEUE_LIMIT, Switchboard
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
 _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
+_EVENTS: Final = events_pb2.DESCRIPTOR.services_by_name["EventService"].full_name
 _EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
 _MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
@@ -296,6 +306,7 @@ class KornelServer:
         late = ShuttingDown("the core is shutting down")
         self._switchboard.finish_all(late)
         self._callbacks.finish_all(late)
+        self.events.events.close()
         await self._streams_gone()
         # What is still open are calls such as health watches, which never end by themselves.
         await self._server.stop(None)
@@ -334,6 +345,7 @@ class KornelServer:
                 version=self._settings.version,
             ).handlers(),
             _EXPLAIN: ExplainService(self._runner, clock=self._clock, logger=self._logger).handlers(),
+            _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
             _MANAGER: ManagerService(self._runner, logger=self._logger).handlers(),
         }
         if self._settings.test_clock:
@@ -349,7 +361,7 @@ class KornelServer:
         """Wait for the streams to end, at most for the grace period."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.grace_s
-        while self._metrics.live_streams and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
+        while (self._metrics.live_streams or self.events.places) and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
             await asyncio.sleep(0.005)
 
     def _on_settings(self, extra_config: Mapping[str, str]) -> None:
