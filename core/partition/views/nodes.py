@@ -38,7 +38,7 @@ def view(state: PartitionState, node: Node) -> NodeView:
         resources(node.allocated),
         resources(node.occupied),
         resources(node.free),
-        tuple([work.allocation(placed) for _, placed in sorted(node.allocations.items())]),
+        work.allocations(node),
         tuple([work.foreign(load) for _, load in sorted(node.foreign_loads.items())]),
         node.schedulable,
         tuple(sorted(node.reservations)),
