@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -46,9 +47,10 @@ def of_queue(state: PartitionState, path: str) -> Iterator[ApplicationView]:
             yield view(state, application)
 
 
-def summaries(state: PartitionState) -> Iterator[ApplicationSummary]:
-    """All live applications in short, by ID."""
-    for application_id in sorted(state.applications):
+def summaries(state: PartitionState, after: str) -> Iterator[ApplicationSummary]:
+    """All live applications in short whose IDs come after *after*, by ID."""
+    ids = sorted(state.applications)
+    for application_id in ids[bisect_right(ids, after) :] if after else ids:
         application = state.applications.get(application_id)
         if application is not None:
             yield summary(state, application)
