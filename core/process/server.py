@@ -20,11 +20,13 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 from kornel.v1 import (
+    admin_pb2,
     callback_pb2,
     configuration_pb2,
     events_pb2,
     explain_pb2,
     manager_pb2,
+    read_pb2,
     status_pb2,
     test_clock_pb2,
 )
@@ -37,6 +39,7 @@ from core.process.http import HttpFront, running_applications
 from core.rest.history import SAMPLES_KEPT, UsageHistory
 from core.rest.server import RestAddressUnavailable
 from core.service.addresses import stays_on_this_machine
+from core.service.admin_service import AdminService
 from core.service.callback_board import CallbackBoard
 from core.service.callback_service import CallbackService
 from core.service.clock import SECOND_NS, Clock, ManualClock
@@ -53,6 +56,7 @@ from core.service.health import HealthKeeper
 from core.service.logs import LevelSwitch, LogLevel
 from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
+from core.service.read_service import ReadService
 from core.service.resolvers.lookups import GroupLookups
 from core.service.resolvers.sources import Sources
 from core.service.rpc import Handler
@@ -68,6 +72,8 @@ _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].
 _EVENTS: Final = events_pb2.DESCRIPTOR.services_by_name["EventService"].full_name
 _EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
+_READ: Final = read_pb2.DESCRIPTOR.services_by_name["ReadService"].full_name
+_ADMIN: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 _MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
 _TEST_CLOCK: Final = test_clock_pb2.DESCRIPTOR.services_by_name["TestClockService"].full_name
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
@@ -160,7 +166,7 @@ class KornelServer:
         self.events = EventJournal(str(uuid4()), logger=logger)
         """What has happened lately."""
         self.health = HealthKeeper(
-            lambda: self._runner.all_views(),  # noqa: PLW0108 - there is no runner yet
+            lambda: self._runner.all_views(),  # noqa: PLW0108 - the runner is made with this observer
             lambda: self._runner.extra_config(),  # noqa: PLW0108
             clock=clock,
             logger=logger,
@@ -347,6 +353,8 @@ class KornelServer:
             _EXPLAIN: ExplainService(self._runner, clock=self._clock, logger=self._logger).handlers(),
             _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
             _MANAGER: ManagerService(self._runner, logger=self._logger).handlers(),
+            _READ: ReadService(self._runner, self.health, logger=self._logger).handlers(),
+            _ADMIN: AdminService(self._runner, logger=self._logger).handlers(),
         }
         if self._settings.test_clock:
             assert isinstance(self._clock, ManualClock), "only a clock that stands still can be moved"

@@ -12,6 +12,8 @@
     ManagerGone                   FAILED_PRECONDITION   the caller: register again
     UnknownPartition, UnknownAsk  NOT_FOUND             the caller
     UnknownQueue, UnknownUser     NOT_FOUND             the caller
+    UnknownNode                   NOT_FOUND             the caller
+    UnknownApplication            NOT_FOUND             the caller
     UnknownVersion                NOT_FOUND             the caller
     VersionNotApplied             FAILED_PRECONDITION   the caller: another version
     NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
@@ -101,6 +103,14 @@ class UnknownUser(ServiceError):
     """Asked about a user that has no application and no limit."""
 
 
+class UnknownNode(ServiceError):
+    """Asked about a node that does not exist."""
+
+
+class UnknownApplication(ServiceError):
+    """Asked about an application that does not exist and is not remembered."""
+
+
 class UnknownVersion(ServiceError):
     """Asked for a configuration that is not kept."""
 
@@ -154,6 +164,8 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
     UnknownQueue: grpc.StatusCode.NOT_FOUND,
     UnknownUser: grpc.StatusCode.NOT_FOUND,
+    UnknownNode: grpc.StatusCode.NOT_FOUND,
+    UnknownApplication: grpc.StatusCode.NOT_FOUND,
     UnknownVersion: grpc.StatusCode.NOT_FOUND,
     VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,
     NothingRegistered: grpc.StatusCode.FAILED_PRECONDITION,

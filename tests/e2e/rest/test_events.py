@@ -1,4 +1,4 @@
-"""Events in batches and as a stream (rest.md 11, cases 42 to 49 and 53)."""
+"""Events in batches and as a stream (rest.md 11, cases 42 to 54)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,37 @@ from typing import Any
 
 import httpx
 import pytest
+from kornel.v1 import callback_pb2 as pb
+from kornel.v1 import callback_pb2_grpc
+from si.v1 import si_pb2 as si
 
 from core.domain.effects import EventRecorded
-from tests.e2e.harness import PATIENCE_S, until
+from tests.e2e.harness import PATIENCE_S, Conversation, until
 from tests.e2e.rest.shim import PREFIX, TREE, Cluster
 
+QUOTA = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: default
+            resources: {{max: {{vcore: {max}}}}}
+"""
+GROWN = """
+partitions:
+  - name: default
+    placementrules: [{name: user, create: true}]
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: b
+          - name: a
+            queues: [{name: a1}]
+          - {name: default, parent: true}
+"""
 BATCH = f"{PREFIX}/events/batch"
 STREAM = f"{PREFIX}/events/stream"
 
@@ -227,10 +253,95 @@ async def test_case_49_streams_end_with_the_core(quiet: Cluster) -> None:
         await stopping
 
 
-async def test_case_53_long_messages_are_cut(cluster: Cluster) -> None:
-    from core.service.event_journal import EventJournal  # noqa: PLC0415
+async def happened(cluster: Cluster, start: int = 0) -> list[tuple[int, int, int]]:
+    """Type, change and detail of what happened from number *start* on."""
+    records = (await cluster.get(f"{BATCH}?start={start}"))["EventRecords"] or []
+    return [
+        (record["type"], record.get("eventChangeType", 0), record.get("eventChangeDetail", 0)) for record in records
+    ]
 
-    assert EventJournal
+
+async def test_case_50_ask_is_placed(cluster: Cluster) -> None:
+    await cluster.node("n1", vcore=10)
+    start = cluster.core.server.events.events.next_id
+    await cluster.submit("app")
+    await cluster.ask("k", vcore=1)
+    assert await happened(cluster, start) == [
+        (2, 2, 203), (4, 2, 405), (2, 1, 204), (2, 2, 201), (3, 2, 303), (2, 1, 206), (5, 2, 603), (2, 2, 200),
+    ]  # fmt: skip
+    records = (await cluster.get(f"{BATCH}?start={start}"))["EventRecords"]
+    amounts = [record["resource"] for record in records if record.get("eventChangeDetail") in (200, 201, 303, 603)]
+    assert amounts == [{"resources": {"vcore": {"value": 1}}}] * 4
+
+
+async def test_case_51_allocation_is_released(cluster: Cluster) -> None:
+    await cluster.node("n1", vcore=10)
+    await cluster.submit("app")
+    for termination, present, absent in (
+        (si.STOPPED_BY_RM, {(5, 3, 603), (2, 3, 500), (3, 3, 303), (2, 3, 100)}, set()),
+        (si.PREEMPTED_BY_SCHEDULER, {(2, 3, 501)}, {(2, 3, 500)}),
+        (si.TIMEOUT, {(2, 3, 502)}, {(2, 3, 100)}),
+    ):
+        await cluster.ask("k", vcore=1)
+        start = cluster.core.server.events.events.next_id
+        await cluster.release("k", termination=termination)
+        found = set(await happened(cluster, start))
+        assert present <= found
+        assert not absent & found
+
+
+async def test_case_52_quota_is_told_once(cluster: Cluster) -> None:
+    await cluster.configure(QUOTA.format(max="1m"))
+    await cluster.node("n1", vcore=10)
+    await cluster.submit("app")
+    start = cluster.core.server.events.events.next_id
+    await cluster.ask("k", vcore=5)
+    await cluster.wait(10)
+    assert (await happened(cluster, start)).count((1, 0, 0)) == 1
+    await cluster.configure(QUOTA.format(max="10m"))
+    await cluster.wait(1)
+    records = (await cluster.get(f"{BATCH}?start={start}"))["EventRecords"]
+    assert [record["objectID"] for record in records if record["type"] == 1] == ["k", "k"]
+
+
+async def test_case_53_long_messages_are_cut(cluster: Cluster) -> None:
+    shim = callback_pb2_grpc.CallbackServiceStub(cluster.core.channel)
+    await cluster.node("n1", vcore=10)
+    await cluster.submit("app")
+    async with Conversation.open(shim.Attach()) as callbacks:
+        await callbacks.send(pb.AttachRequest(subscription=pb.Subscription(rm_id="rm-1", predicates=True)))
+        await callbacks.receive()
+        await cluster.ask("k", vcore=1)
+        question = (await callbacks.receive()).predicates[0]
+        refusal = pb.NodeRefusal(node_id="n1", reason="x" * 1_100)
+        refused = pb.PredicatesAnswer(question_id=question.question_id, refusals=[refusal])
+        await callbacks.send(pb.AttachRequest(answers=pb.PredicatesAnswers(answers=[refused])))
+        await cluster.core.settle()
+    records = (await cluster.get(BATCH))["EventRecords"]
+    (message,) = [record["message"] for record in records if record["type"] == 1]
+    assert len(message) == 1_024
+    assert message.endswith("...")
+
+
+async def test_case_54_queues_come_and_go(cluster: Cluster) -> None:
+    start = cluster.core.server.events.events.next_id
+    await cluster.configure(GROWN)
+    records = (await cluster.get(f"{BATCH}?start={start}"))["EventRecords"]
+    (made,) = [record for record in records if record["objectID"] == "root.b"]
+    assert (made["type"], made["eventChangeType"], made.get("eventChangeDetail")) == (4, 2, None)
+    (turned,) = [record for record in records if record.get("eventChangeDetail") == 402]
+    assert (turned["objectID"], turned["eventChangeType"], turned["message"]) == (
+        "root.default",
+        1,
+        "leaf queue: false",
+    )
+    start = cluster.core.server.events.events.next_id
+    await cluster.submit("app", user="zoe")
+    assert (4, 2, 401) in await happened(cluster, start)
+    start = cluster.core.server.events.events.next_id
+    await cluster.remove("app")
+    await cluster.wait(60)
+    assert (4, 3, 401) in await happened(cluster, start)
 
 
 async def test_events_have_the_names_of_upstream(cluster: Cluster) -> None:
