@@ -315,7 +315,7 @@ async def test_case_53_long_messages_are_cut(cluster: Cluster) -> None:
         question = (await callbacks.receive()).predicates[0]
         refusal = pb.NodeRefusal(node_id="n1", reason="x" * 1_100)
         refused = pb.PredicatesAnswer(question_id=question.question_id, refusals=[refusal])
-        await callbacks.send(pb.AttachRequest(answers=pb.PredicatesAnswers(answers=[refused])))
+        await callbacks.send(pb.AttachRequest(predicates=[refused]))
         await cluster.core.settle()
     records = (await cluster.get(BATCH))["EventRecords"]
     (message,) = [record["message"] for record in records if record["type"] == 1]
