@@ -10,6 +10,7 @@ import typer
 from google.protobuf.json_format import MessageToJson
 
 from core.cli.config import checked, config_app, read_file
+from core.cli.events import events
 from core.cli.explain import explain, what_if_app
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
 from core.cli.quota import queue_app, user_app
@@ -41,6 +42,7 @@ app.add_typer(user_app, name="user")
 app.add_typer(what_if_app, name="what-if")
 app.add_typer(security_app, name="security")
 app.command()(explain)
+app.command()(events)
 ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)
 app.add_typer(ask_app, name="ask")
 

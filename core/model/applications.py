@@ -13,6 +13,7 @@ from core.model.keyed_heap import KeyedHeap
 from core.model.shapes import Shape, Vector, widen
 
 if TYPE_CHECKING:
+    from core.domain.views import AllocationView
     from core.model.allocations import Allocation, AskGroup, Room
     from core.model.queues import Queue
     from core.model.task_groups import TaskGroup
@@ -42,7 +43,7 @@ class Application:
         "_group_numbers", "_priorities", "accounts", "allocating", "allocations", "application_id", "asks",
         "backoff_room", "backoff_until_ns", "entered", "groups", "held_at", "held_count", "held_groups", "limit_group",
         "offered_by", "order", "peak", "pending", "placeholder", "placeholder_count", "placeholder_deadline_ns",
-        "preempted_count", "priority", "queue", "real", "spec", "spent", "started_ns", "state", "submitted_ns",
+        "preempted_count", "priority", "queue", "real", "shown", "spec", "spent", "started_ns", "state", "submitted_ns",
         "task_groups", "timer_ns",
         "told_held_by_queue", "told_held_by_quota", "unschedulable", "user",
     )  # fmt: skip
@@ -102,6 +103,8 @@ class Application:
         """The same of a limit of its user or group."""
         self.entered: list[StateEntry] = []
         """When it entered which state, the last :data:`STATES_KEPT`."""
+        self.shown: tuple[AllocationView, ...] | None = None
+        """Its allocations as they were last shown, while that is still so."""
         self.started_ns = 0
         """When it first was Running; 0: never."""
         self.spent: dict[SpentKind, dict[str, dict[int, int]]] = {}

@@ -19,7 +19,17 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
-from kornel.v1 import callback_pb2, configuration_pb2, explain_pb2, manager_pb2, status_pb2, test_clock_pb2
+from kornel.v1 import (
+    admin_pb2,
+    callback_pb2,
+    configuration_pb2,
+    events_pb2,
+    explain_pb2,
+    manager_pb2,
+    read_pb2,
+    status_pb2,
+    test_clock_pb2,
+)
 from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
@@ -33,6 +43,7 @@ from core.rest.server import RestAddressUnavailable
 from core.security.errors import SecurityError
 from core.security.security import Security
 from core.service.addresses import stays_on_this_machine
+from core.service.admin_service import AdminService
 from core.service.callback_board import CallbackBoard
 from core.service.callback_service import CallbackService
 from core.service.clock import SECOND_NS, Clock, ManualClock
@@ -42,12 +53,14 @@ from core.service.configuration_service import ConfigurationService
 from core.service.configuring import Configurator
 from core.service.engine_port import EnginePort
 from core.service.event_journal import EventJournal
+from core.service.event_service import EventService
 from core.service.explain_service import ExplainService
 from core.service.garbage import GarbageKeeper
 from core.service.health import HealthKeeper
 from core.service.logs import LevelSwitch, LogLevel
 from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
+from core.service.read_service import ReadService
 from core.service.resolvers.lookups import GroupLookups
 from core.service.resolvers.sources import Sources
 from core.service.rpc import Handler
@@ -63,8 +76,11 @@ if TYPE_CHECKING:
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
 _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
+_EVENTS: Final = events_pb2.DESCRIPTOR.services_by_name["EventService"].full_name
 _EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
+_READ: Final = read_pb2.DESCRIPTOR.services_by_name["ReadService"].full_name
+_ADMIN: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 _MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
 _TEST_CLOCK: Final = test_clock_pb2.DESCRIPTOR.services_by_name["TestClockService"].full_name
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
@@ -166,7 +182,7 @@ class KornelServer:
         self.events = EventJournal(str(uuid4()), logger=logger)
         """What has happened lately."""
         self.health = HealthKeeper(
-            lambda: self._runner.all_views(),  # noqa: PLW0108 - there is no runner yet
+            lambda: self._runner.all_views(),  # noqa: PLW0108 - the runner is made with this observer
             lambda: self._runner.extra_config(),  # noqa: PLW0108
             clock=clock,
             logger=logger,
@@ -338,6 +354,7 @@ class KornelServer:
         late = ShuttingDown("the core is shutting down")
         self._switchboard.finish_all(late)
         self._callbacks.finish_all(late)
+        self.events.events.close()
         await self._streams_gone()
         # What is still open are calls such as health watches, which never end by themselves.
         await self._server.stop(None)
@@ -378,7 +395,10 @@ class KornelServer:
                 version=self._settings.version,
             ).handlers(),
             _EXPLAIN: ExplainService(self._runner, clock=self._clock, logger=self._logger).handlers(),
+            _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
             _MANAGER: ManagerService(self._runner, logger=self._logger).handlers(),
+            _READ: ReadService(self._runner, self.health, logger=self._logger).handlers(),
+            _ADMIN: AdminService(self._runner, logger=self._logger).handlers(),
         }
         if self._settings.test_clock:
             assert isinstance(self._clock, ManualClock), "only a clock that stands still can be moved"
@@ -393,7 +413,7 @@ class KornelServer:
         """Wait for the streams to end, at most for the grace period."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.grace_s
-        while self._metrics.live_streams and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
+        while (self._metrics.live_streams or self.events.places) and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
             await asyncio.sleep(0.005)
 
     def _on_settings(self, extra_config: Mapping[str, str]) -> None:

@@ -18,6 +18,7 @@ from core.security.guard import Guard, Pass
 from core.security.methods import METHODS, Demand
 from core.security.tls import der_of
 from core.service.callers import CALLER
+from core.service.event_service import host_of
 from core.service.rpc import Handler, Requests, end
 from core.service.status_codes import NotPermitted, ServiceError
 
@@ -80,7 +81,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     @contextlib.asynccontextmanager
     async def _admitted(self, context: Any) -> AsyncIterator[Pass]:
         try:
-            admitted = await self._guard.enter(_authorization(context), _certificate(context), _host(context.peer()))
+            admitted = await self._guard.enter(_authorization(context), _certificate(context), host_of(context.peer()))
         except ServiceError as error:
             await end(context, error, self._logger)
             raise
@@ -146,8 +147,3 @@ def _authorization(context: Any) -> str | None:
 def _certificate(context: Any) -> bytes | None:
     shown = context.auth_context().get("x509_pem_cert")
     return der_of(shown[0]) if shown else None
-
-
-def _host(peer: str) -> str:
-    """The host of ``ipv4:127.0.0.1:4711``; other processes of this machine are one host."""
-    return "unix" if peer.startswith("unix") else peer.rpartition(":")[0]

@@ -12,6 +12,8 @@
     ManagerGone                   FAILED_PRECONDITION   the caller: register again
     UnknownPartition, UnknownAsk  NOT_FOUND             the caller
     UnknownQueue, UnknownUser     NOT_FOUND             the caller
+    UnknownNode                   NOT_FOUND             the caller
+    UnknownApplication            NOT_FOUND             the caller
     UnknownVersion                NOT_FOUND             the caller
     VersionNotApplied             FAILED_PRECONDITION   the caller: another version
     NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
@@ -19,6 +21,10 @@
     NotAuthenticated              UNAUTHENTICATED       the caller: prove who it is
     NotPermitted                  PERMISSION_DENIED     whoever grants permissions
     TooMany                       RESOURCE_EXHAUSTED    the caller: wait
+    TrackingDisabled              FAILED_PRECONDITION   whoever sets event.trackingEnabled
+    CursorOutOfRange              OUT_OF_RANGE          the caller: start without a cursor
+    EventStreamsFull              RESOURCE_EXHAUSTED    the caller: try later; or whoever sets the limits
+    SlowReader                    RESOURCE_EXHAUSTED    the caller: resume, and read faster
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
     anything else                 INTERNAL              us: it is a bug
 
@@ -72,6 +78,22 @@ class InvalidRequest(ServiceError):
     """The values of a request make no sense."""
 
 
+class TrackingDisabled(ServiceError):
+    """Asked for events while none are kept."""
+
+
+class CursorOutOfRange(ServiceError):
+    """Asked to go on after an event that has not happened."""
+
+
+class EventStreamsFull(ServiceError):
+    """Another event stream would be more than the settings allow."""
+
+
+class SlowReader(ServiceError):
+    """The client of an event stream does not keep up."""
+
+
 class UnknownPartition(ServiceError):
     """Asked about a partition that does not exist."""
 
@@ -82,6 +104,14 @@ class UnknownQueue(ServiceError):
 
 class UnknownUser(ServiceError):
     """Asked about a user that has no application and no limit."""
+
+
+class UnknownNode(ServiceError):
+    """Asked about a node that does not exist."""
+
+
+class UnknownApplication(ServiceError):
+    """Asked about an application that does not exist and is not remembered."""
 
 
 class UnknownVersion(ServiceError):
@@ -142,9 +172,15 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
     ManagerGone: grpc.StatusCode.FAILED_PRECONDITION,
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
+    TrackingDisabled: grpc.StatusCode.FAILED_PRECONDITION,
+    CursorOutOfRange: grpc.StatusCode.OUT_OF_RANGE,
+    EventStreamsFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    SlowReader: grpc.StatusCode.RESOURCE_EXHAUSTED,
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
     UnknownQueue: grpc.StatusCode.NOT_FOUND,
     UnknownUser: grpc.StatusCode.NOT_FOUND,
+    UnknownNode: grpc.StatusCode.NOT_FOUND,
+    UnknownApplication: grpc.StatusCode.NOT_FOUND,
     UnknownVersion: grpc.StatusCode.NOT_FOUND,
     VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,
     NothingRegistered: grpc.StatusCode.FAILED_PRECONDITION,

@@ -109,6 +109,7 @@ def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     ask.bound_ns = now_ns
     node.allocations[ask.key] = ask
     application.allocations[ask.key] = ask
+    _shown_no_more(ask, node)
     if ask.spec.placeholder:
         _hold_placeholder(state, ask)
     state.allocation_count += 1
@@ -179,6 +180,7 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     pairs = allocation.shape.pairs
     allocation.node = node
     allocation.bound_ns = now_ns
+    allocation.view = node.shown = application.shown = None
     node.allocations[allocation.key] = allocation
     node.charge(pairs)
     state.node_order.refresh(node)
@@ -197,6 +199,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     node = allocation.node
     assert node is not None, "only a placed allocation can be refunded"
     allocation.node = None
+    _shown_no_more(allocation, node)
     del node.allocations[allocation.key]
     node.refund(pairs)
     state.node_order.refresh(node)
@@ -219,6 +222,7 @@ def mark(victim: Allocation, preemptor: Allocation | None) -> None:
     No *preemptor*: it leaves because its queue holds more than it may.
     """
     victim.preempted = True
+    _shown_no_more(victim, victim.node)
     if victim.spec.placeholder:
         keep_placeholder_from_use(victim)
     victim.preemptor = preemptor
@@ -232,6 +236,7 @@ def mark(victim: Allocation, preemptor: Allocation | None) -> None:
 def unmark(victim: Allocation) -> None:
     """*victim* left, however it did."""
     victim.preempted = False
+    _shown_no_more(victim, victim.node)
     for queue in victim.queue.lineage():
         _unbook(queue.preempting, victim.shape.pairs)
 
@@ -304,6 +309,7 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
         return
     application, node = request.application, request.node
     request.shape = shape
+    _shown_no_more(request, node)
     if request.replaces is not None:
         if request.replaces.node is not node:
             _exchange_on(state, node, before, shape)
@@ -355,6 +361,7 @@ def replacement_starts(
     placeholder.replaced_by = ask
     placeholder.released = True
     keep_placeholder_from_use(placeholder)
+    _shown_no_more(ask, node)
     if node is not placeholder.node:
         node.allocations[ask.key] = ask
         node.charge(ask.shape.pairs)
@@ -369,6 +376,7 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     assert placeholder is not None, "only a replacement under way can be undone"
     assert node is not None, "a replacement under way has a node"
     ask.replaces = placeholder.replaced_by = ask.node = None
+    _shown_no_more(ask, node)
     if node is not placeholder.node:
         del node.allocations[ask.key]
         node.refund(ask.shape.pairs)
@@ -394,6 +402,8 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     state.node_order.refresh(old_node)
     placeholder.replaced_by = ask.replaces = placeholder.node = None
     ask.placeholder_ns = placeholder.created_ns
+    _shown_no_more(placeholder, old_node)
+    _shown_no_more(ask, ask.node)
     del application.asks[ask.key]
     del application.allocations[placeholder.key]
     application.allocations[ask.key] = ask
@@ -483,6 +493,13 @@ def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
         if ancestor.ceilings and not ancestor.admits(pairs):
             return ancestor
     return None
+
+
+def _shown_no_more(allocation: Allocation, node: Node | None) -> None:
+    """What was last shown of *allocation*, and of what is on *node*, is not so any more."""
+    allocation.view = allocation.application.shown = None
+    if node is not None:
+        node.shown = None
 
 
 def _note_peak(application: Application, pairs: Pairs) -> None:

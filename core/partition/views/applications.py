@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -46,9 +47,10 @@ def of_queue(state: PartitionState, path: str) -> Iterator[ApplicationView]:
             yield view(state, application)
 
 
-def summaries(state: PartitionState) -> Iterator[ApplicationSummary]:
-    """All live applications in short, by ID."""
-    for application_id in sorted(state.applications):
+def summaries(state: PartitionState, after: str) -> Iterator[ApplicationSummary]:
+    """All live applications in short whose IDs come after *after*, by ID."""
+    ids = sorted(state.applications)
+    for application_id in ids[bisect_right(ids, after) :] if after else ids:
         application = state.applications.get(application_id)
         if application is not None:
             yield summary(state, application)
@@ -58,7 +60,8 @@ def view(state: PartitionState, application: Application) -> ApplicationView:
     """One live application with everything it asks for and holds."""
     resources = state.types.resources
     used = application.confirmed()
-    asks = [work.ask(ask) for _, ask in sorted(application.asks.items()) if ask.replaces is None]
+    waiting = application.asks
+    asks = [work.ask(waiting[key]) for key in sorted(waiting) if waiting[key].replaces is None] if waiting else []
     return ApplicationView(
         application_id=application.application_id,
         partition=bare_partition_name(state.name),
@@ -68,13 +71,13 @@ def view(state: PartitionState, application: Application) -> ApplicationView:
         groups=groups_of(application.spec),
         used=resources(used),
         placeholder=resources(application.placeholder),
-        max_used=resources([max(pair) for pair in zip(used, application.peak, strict=True)]),
+        max_used=resources(list(map(max, used, application.peak))),
         pending=resources(_pending(application)),
         submitted_ns=application.submitted_ns,
         started_ns=application.started_ns,
         finished_ns=0,
         asks=tuple(asks),
-        allocations=tuple([work.allocation(placed) for _, placed in sorted(application.allocations.items())]),
+        allocations=work.allocations(application),
         rejected="",
         states=tuple(application.entered),
         placeholders=_placeholders(application),
@@ -95,7 +98,7 @@ def finished(state: PartitionState, application: Application, now_ns: int) -> Ap
     entered = tuple(application.entered)
     if application.state is not ended:
         entered = (*entered, StateEntry(now_ns, ended))
-    peak = [max(pair) for pair in zip(application.confirmed(), application.peak, strict=True)]
+    peak = list(map(max, application.confirmed(), application.peak))
     return ApplicationView(
         application_id=application.application_id,
         partition=bare_partition_name(state.name),
@@ -200,6 +203,8 @@ def _pending(application: Application) -> list[int]:
 
 
 def _placeholders(application: Application) -> tuple[PlaceholderView, ...]:
+    if not application.task_groups:
+        return ()
     return tuple(
         PlaceholderView(name, group.count, group.shape.resources, group.replaced, group.timed_out)
         for name, group in sorted(application.task_groups.items())

@@ -55,9 +55,9 @@ class PartitionViews:
         node = self._state.nodes.get(node_id)
         return nodes.view(self._state, node) if node is not None else None
 
-    def node_summaries(self) -> Iterator[NodeSummary]:
-        """All nodes by ID, without what runs there."""
-        return nodes.summaries(self._state)
+    def node_summaries(self, after: str = "") -> Iterator[NodeSummary]:
+        """All nodes by ID without what runs there, those whose ID comes after *after*."""
+        return nodes.summaries(self._state, after)
 
     def applications(self) -> Iterator[ApplicationView]:
         """All live applications by ID."""
@@ -72,9 +72,9 @@ class PartitionViews:
         application = self._state.applications.get(application_id)
         return applications.view(self._state, application) if application is not None else None
 
-    def application_summaries(self) -> Iterator[ApplicationSummary]:
-        """All live applications by ID, without what they ask for and hold."""
-        return applications.summaries(self._state)
+    def application_summaries(self, after: str = "") -> Iterator[ApplicationSummary]:
+        """All live applications by ID without what they ask for and hold, those whose ID comes after *after*."""
+        return applications.summaries(self._state, after)
 
     def finished(self) -> Iterator[ApplicationView]:
         """Applications that completed, failed or were removed, the oldest first; an ID may come up several times."""

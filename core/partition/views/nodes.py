@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -20,9 +21,9 @@ def views(state: PartitionState) -> Iterator[NodeView]:
         yield view(state, node)
 
 
-def summaries(state: PartitionState) -> Iterator[NodeSummary]:
-    """All nodes in short, by ID."""
-    for node in _by_id(state):
+def summaries(state: PartitionState, after: str) -> Iterator[NodeSummary]:
+    """All nodes in short whose IDs come after *after*, by ID."""
+    for node in _by_id(state, after):
         yield summary(state, node)
 
 
@@ -38,7 +39,7 @@ def view(state: PartitionState, node: Node) -> NodeView:
         resources(node.allocated),
         resources(node.occupied),
         resources(node.free),
-        tuple([work.allocation(placed) for _, placed in sorted(node.allocations.items())]),
+        work.allocations(node),
         tuple([work.foreign(load) for _, load in sorted(node.foreign_loads.items())]),
         node.schedulable,
         tuple(sorted(node.reservations)),
@@ -60,8 +61,9 @@ def summary(state: PartitionState, node: Node) -> NodeSummary:
     )
 
 
-def _by_id(state: PartitionState) -> Iterator[Node]:
-    for node_id in sorted(state.nodes):
+def _by_id(state: PartitionState, after: str = "") -> Iterator[Node]:
+    ids = sorted(state.nodes)
+    for node_id in ids[bisect_right(ids, after) :] if after else ids:
         node = state.nodes.get(node_id)
         if node is not None:
             yield node

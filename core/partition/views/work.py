@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from core.domain.views import AllocationView, AskView, ForeignView, LogEntry
 from core.model.allocations import Allocation
-from core.model.nodes import ForeignLoad
+from core.model.applications import Application
+from core.model.nodes import ForeignLoad, Node
 
 
 def ask(pending: Allocation) -> AskView:
@@ -30,37 +31,35 @@ def ask(pending: Allocation) -> AskView:
     )
 
 
+def allocations(holder: Node | Application) -> tuple[AllocationView, ...]:
+    """What is on a node, or what an application holds, by key: the same as last time if nothing of it has changed."""
+    shown = holder.shown
+    if shown is None:
+        placed = holder.allocations
+        shown = holder.shown = tuple([allocation(placed[key]) for key in sorted(placed)])
+    return shown
+
+
 def allocation(placed: Allocation) -> AllocationView:
     """An allocation on its node: the same object as last time if nothing of it has changed since."""
-    spec, node, resources = placed.spec, placed.node, placed.shape.resources
-    node_id = node.node_id if node is not None else ""
-    known = placed.view
-    if (
-        known is not None
-        and known.resources is resources
-        and known.preempted is placed.preempted
-        and known.bound_ns == placed.bound_ns
-        and known.node_id == node_id
-        and known.tags is spec.tags
-        and known.priority == spec.priority
-        and known.placeholder_ns == placed.placeholder_ns
-    ):
-        return known
-    view = placed.view = AllocationView(
-        spec.key,
-        spec.application_id,
-        spec.tags,
-        placed.created_ns,
-        placed.bound_ns,
-        resources,
-        spec.priority,
-        node_id,
-        spec.placeholder,
-        placed.placeholder_ns,
-        spec.task_group,
-        placed.preempted,
-        spec.originator,
-    )
+    view = placed.view
+    if view is None:
+        spec, node = placed.spec, placed.node
+        view = placed.view = AllocationView(
+            spec.key,
+            spec.application_id,
+            spec.tags,
+            placed.created_ns,
+            placed.bound_ns,
+            placed.shape.resources,
+            spec.priority,
+            node.node_id if node is not None else "",
+            spec.placeholder,
+            placed.placeholder_ns,
+            spec.task_group,
+            placed.preempted,
+            spec.originator,
+        )
     return view
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from core.domain.views import ApplicationView, PlaceholderView, Spent, SpentView
+from core.domain.views import NOTHING_SPENT, ApplicationView, PlaceholderView, Spent, SpentView
 from core.rest.documents.values import amounts, present, rfc3339
 from core.rest.documents.work import allocation, ask
 
@@ -62,6 +62,8 @@ def _placeholder(data: PlaceholderView) -> dict[str, Any]:
 
 
 def _history(spent: SpentView) -> dict[str, Any]:
+    if spent is NOTHING_SPENT:
+        return {}
     return present(
         {
             "resourceUsage": _spent(spent.real),

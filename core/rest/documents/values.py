@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from core.domain.resources import Resources, clamp, used_percent
+from core.domain.resources import INT64_MAX, INT64_MIN, Resources, clamp, used_percent
 
 _SECOND_NS: Final = 10**9
 _MINUTE_NS: Final = 60 * _SECOND_NS
@@ -20,17 +20,23 @@ def present(document: dict[str, Any]) -> dict[str, Any]:
 
 def amounts(resources: Mapping[str, int] | None) -> dict[str, int]:
     """A resource map in 64 bits: the books are exact, the sum of two quantities may be none."""
-    if not resources:
+    if resources is None:
         return {}
-    return {name: clamp(resources[name]) for name in sorted(resources)}
+    plain = resources.as_dict() if isinstance(resources, Resources) else dict(resources)
+    if len(plain) > 1:
+        plain = {name: plain[name] for name in sorted(plain)}
+    for name, amount in plain.items():
+        if not INT64_MIN <= amount <= INT64_MAX:
+            plain[name] = clamp(amount)
+    return plain
 
 
 def percents(used: Resources, capacity: Resources | None) -> dict[str, int]:
     """A percent map: *used* of *capacity*, in whole percent cut off, for types that both have."""
-    if not capacity:
+    if capacity is None:
         return {}
     found = used_percent(used, capacity)
-    return {name: found[name] for name in sorted(found)}
+    return {name: found[name] for name in sorted(found)} if len(found) > 1 else found
 
 
 def texts(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

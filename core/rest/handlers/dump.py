@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -133,9 +132,8 @@ class DumpHandlers:
         except NoStateDump as reason:
             return {"empty": str(reason)}
         try:
-            value = json.loads(text)
-            orjson.dumps(value)
-        except (ValueError, TypeError, RecursionError) as error:
+            value = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
             return {"Error": f"the resource manager's answer is no JSON: {error}"}
         return value if isinstance(value, dict) else {"Error": "the resource manager's answer is no JSON object"}
 

@@ -213,12 +213,12 @@ async def test_keys_hold_while_the_issuer_does_not_answer(site: Site, issuer: Is
     assert "signing keys not read" in site.log.read_text()
 
 
-async def open_nodes(channel: grpc.aio.Channel, token: str) -> Any:
+async def open_nodes(channel: grpc.aio.Channel, token: str, config: str = CONFIG) -> Any:
     from si.v1 import si_pb2 as si  # noqa: PLC0415
 
     stub = SchedulerStub(channel)
     await stub.RegisterResourceManager(
-        si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), metadata=bearer(token), timeout=PATIENCE_S
+        si.RegisterResourceManagerRequest(rmID="rm-1", config=config), metadata=bearer(token), timeout=PATIENCE_S
     )
     return stub.UpdateNode(metadata=bearer(token))
 
@@ -263,6 +263,34 @@ async def test_a_revoked_oidc_token_ends_its_streams(site: Site, issuer: Issuer,
         await nodes.receive()
         (tmp_path / "security.yaml").write_text(POLICY.replace("[stolen]", "[stolen, lost]"))
         assert (await nodes.end())[0] is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_stream_of_events_ends_with_its_right(site: Site, tokens: dict[str, str], tmp_path: Path) -> None:
+    from kornel.v1 import events_pb2, events_pb2_grpc  # noqa: PLC0415
+
+    async with site.channel() as channel:
+        stub = events_pb2_grpc.EventServiceStub(channel)
+        refused = stub.WatchEvents(events_pb2.WatchEventsRequest(), metadata=bearer(tokens["shim"]))
+        assert await refused.code() is DENIED
+        async with Conversation.open(
+            stub.WatchEvents(events_pb2.WatchEventsRequest(), metadata=bearer(tokens["ci"]))
+        ) as events:
+            assert (await events.receive()).HasField("opened")
+            (tmp_path / "security.yaml").write_text(POLICY.replace(', "token:ci"', ""))
+            assert (await events.end())[0] is DENIED
+
+
+async def test_administrators_of_a_queue_may_see_it_without_a_grant(site: Site, issuer: Issuer) -> None:
+    """By user and by group of the token; another queue, and one that is not there, they may not."""
+    async with site.channel() as channel:
+        config = CONFIG.replace("- name: a", "- name: a\n            adminacl: 'olga ops'\n          - name: b")
+        assert await open_nodes(channel, issuer.token("shim"), config)
+        for token in (issuer.token("olga"), issuer.token("otto", groups=["ops"])):
+            for path, expected in (("root.a", OK), ("root.b", DENIED), ("root.nowhere", DENIED)):
+                call = StatusServiceStub(channel).ExplainQueue(
+                    status_pb2.ExplainQueueRequest(path=path), metadata=bearer(token)
+                )
+                assert await code_of(call) is expected
 
 
 async def test_a_grant_that_is_taken_back_ends_the_streams_it_let_in(

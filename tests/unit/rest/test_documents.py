@@ -410,8 +410,8 @@ def test_case_35_and_36_rules() -> None:
 
 def test_dynamic_queues_show_what_they_inherit() -> None:
     stage = played(
-        "yaml {partitions: [{name: default, placementrules: [{name: user, create: true}], queues: [{name: root, submitacl: ann,"
-        " properties: {preemption.policy: fence, timestamp: '5'}, childtemplate:"
+        "yaml {partitions: [{name: default, placementrules: [{name: user, create: true}], queues: ["
+        "{name: root, submitacl: ann, properties: {preemption.policy: fence, timestamp: '5'}, childtemplate:"
         " {properties: {application.sort.policy: fair}}}]}]}",
         "register", "node n1", "app app1 user=ann",
     )  # fmt: skip
