@@ -8,10 +8,21 @@ from typing import Annotated
 import typer
 from google.protobuf.json_format import MessageToJson
 
+from core.cli.completion import completion
 from core.cli.config import checked, config_app, read_file
 from core.cli.explain import explain, what_if_app
-from core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
+from core.cli.lists import apps, drain_app, nodes, queues, undrain_app
+from core.cli.options import (
+    DEFAULT_ADDRESS,
+    EXIT_BAD_INPUT,
+    EXIT_FAILED,
+    Address,
+    Timeout,
+    echo_json,
+    failed,
+)
 from core.cli.quota import queue_app, user_app
+from core.cli.top import top
 from core.partition.engine import Engine
 from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.process import entry
@@ -19,6 +30,8 @@ from core.process.server import AddressTooOpen, AddressUnavailable, ServerSettin
 from core.service import client
 from core.service.clock import SECOND_NS
 from core.service.logs import LogFormat, LogLevel, build_logger
+from core.service.read_client import Reader
+from core.service.read_text import render_health
 from core.service.resolvers.ldap_settings import LdapSettingsError
 from core.service.resolvers.sources import DEFAULT_LDAP_SETTINGS, find_sources
 from core.service.status_text import render_explanation, render_status
@@ -34,7 +47,14 @@ app.add_typer(config_app, name="config")
 app.add_typer(queue_app, name="queue")
 app.add_typer(user_app, name="user")
 app.add_typer(what_if_app, name="what-if")
+app.add_typer(drain_app, name="drain")
+app.add_typer(undrain_app, name="undrain")
 app.command()(explain)
+app.command()(queues)
+app.command()(apps)
+app.command()(nodes)
+app.command()(top)
+app.command()(completion)
 ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)
 app.add_typer(ask_app, name="ask")
 
@@ -158,8 +178,18 @@ def serve(
 
 
 @app.command()
-def health(grpc: Address = DEFAULT_ADDRESS, timeout: Timeout = client.DEFAULT_TIMEOUT_S) -> None:
-    """Print what a core says of its health. Exits 0 if that is SERVING, else 1."""
+def health(
+    grpc: Address = DEFAULT_ADDRESS,
+    checks: Annotated[bool, typer.Option("--checks", help="Show the checks that the core makes of itself.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the checks, kornel.v1.GetHealthReportResponse, as JSON.")
+    ] = False,
+    timeout: Timeout = client.DEFAULT_TIMEOUT_S,
+) -> None:
+    """Print what a core says of its health. Exits 0 if that is SERVING, or with --checks if all succeeded, else 1."""
+    if checks or as_json:
+        _health_checks(grpc, timeout, as_json=as_json)
+        return
     try:
         said = client.check_health(grpc, timeout)
     except client.CoreUnreachable as error:
@@ -167,6 +197,20 @@ def health(grpc: Address = DEFAULT_ADDRESS, timeout: Timeout = client.DEFAULT_TI
         raise typer.Exit(EXIT_FAILED) from error
     typer.echo(said)
     if said != "SERVING":
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _health_checks(address: str, timeout_s: float, *, as_json: bool) -> None:
+    try:
+        with Reader(address, timeout_s) as reader:
+            report = reader.health()
+    except client.CoreUnreachable as error:
+        raise failed(error) from error
+    if as_json:
+        echo_json(report)
+    else:
+        typer.echo(render_health(report))
+    if not report.healthy:
         raise typer.Exit(EXIT_FAILED)
 
 
