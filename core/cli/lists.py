@@ -87,6 +87,9 @@ def apps(
         with Reader(grpc, timeout) as reader:
             found = reader.application(application, partition) if application else reader.applications(wanted, limit)
     except client.CoreUnreachable as error:
+        if error.bad_input:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(EXIT_BAD_INPUT) from error
         raise failed(error) from error
     if as_json:
         echo_json(found)

@@ -14,7 +14,7 @@ _FIRST: Final = ("vcore", "memory")
 def quantity(name: str, amount: int) -> str:
     """*amount* of type *name*: ``1.5`` or ``500m`` cores, ``4Gi`` of memory, other counts as ``12k``."""
     if name == "vcore":
-        return f"{amount}m" if abs(amount) < 1000 else _trimmed(amount / 1000)
+        return f"{amount}m" if 0 < abs(amount) < 1000 else _trimmed(amount / 1000)
     if name == "memory" or name.startswith("hugepages-"):
         return _scaled(amount, 1024, _BINARY)
     return _scaled(amount, 1000, _DECIMAL)
