@@ -10,17 +10,11 @@ from google.protobuf.json_format import MessageToJson
 
 from core.cli.completion import completion
 from core.cli.config import checked, config_app, read_file
+from core.cli.events import events
 from core.cli.explain import explain, what_if_app
+from core.cli.health import health
 from core.cli.lists import apps, drain_app, nodes, queues, undrain_app
-from core.cli.options import (
-    DEFAULT_ADDRESS,
-    EXIT_BAD_INPUT,
-    EXIT_FAILED,
-    Address,
-    Timeout,
-    echo_json,
-    failed,
-)
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
 from core.cli.quota import queue_app, user_app
 from core.cli.top import top
 from core.partition.engine import Engine
@@ -29,9 +23,7 @@ from core.process import entry
 from core.process.server import AddressTooOpen, AddressUnavailable, ServerSettings
 from core.service import client
 from core.service.clock import SECOND_NS
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.read_client import Reader
-from core.service.read_text import render_health
+from core.service.logs import LevelSwitch, LogFormat, LogLevel, build_logger
 from core.service.resolvers.ldap_settings import LdapSettingsError
 from core.service.resolvers.sources import DEFAULT_LDAP_SETTINGS, find_sources
 from core.service.status_text import render_explanation, render_status
@@ -50,10 +42,12 @@ app.add_typer(what_if_app, name="what-if")
 app.add_typer(drain_app, name="drain")
 app.add_typer(undrain_app, name="undrain")
 app.command()(explain)
+app.command()(events)
 app.command()(queues)
 app.command()(apps)
 app.command()(nodes)
 app.command()(top)
+app.command()(health)
 app.command()(completion)
 ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)
 app.add_typer(ask_app, name="ask")
@@ -125,6 +119,15 @@ def serve(
             " sockets only.",
         ),
     ] = False,
+    rest_address: Annotated[
+        str,
+        typer.Option(
+            "--rest-address",
+            metavar="HOST:PORT",
+            envvar="KORNEL_REST_ADDRESS",
+            help="Where to serve HTTP: the REST interface and the web page. Port 0: any free one; off: nowhere.",
+        ),
+    ] = DEFAULT_REST_ADDRESS,
     ldap_settings: Annotated[
         Path,
         typer.Option(
@@ -142,7 +145,8 @@ def serve(
     if watch and config is None:
         typer.echo("--watch takes a file to watch: --config FILE", err=True)
         raise typer.Exit(EXIT_BAD_INPUT)
-    logger = build_logger(log_format, log_level)
+    levels = LevelSwitch(log_level)
+    logger = build_logger(log_format, levels)
     try:
         sources = find_sources(ldap_settings, logger)
     except LdapSettingsError as error:
@@ -162,6 +166,7 @@ def serve(
             ready_file=ready_file,
             callback_timeout_ns=int(callback_timeout * SECOND_NS),
             test_clock=test_clock,
+            rest_address="" if rest_address.lower() == "off" else rest_address,
         )
     except AddressTooOpen as error:
         typer.echo(f"--test-clock: {error}", err=True)
@@ -169,48 +174,11 @@ def serve(
     delay_ns = None if disable_reservation else RESERVATION_DELAY_NS
     engine = Engine(reservation_delay_ns=delay_ns, reservation_percent=reserved_nodes)
     try:
-        well = entry.run(engine, settings, sources, logger)
+        well = entry.run(engine, settings, sources, logger, levels)
     except AddressUnavailable as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error
     if not well:
-        raise typer.Exit(EXIT_FAILED)
-
-
-@app.command()
-def health(
-    grpc: Address = DEFAULT_ADDRESS,
-    checks: Annotated[bool, typer.Option("--checks", help="Show the checks that the core makes of itself.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the checks, kornel.v1.GetHealthReportResponse, as JSON.")
-    ] = False,
-    timeout: Timeout = client.DEFAULT_TIMEOUT_S,
-) -> None:
-    """Print what a core says of its health. Exits 0 if that is SERVING, or with --checks if all succeeded, else 1."""
-    if checks or as_json:
-        _health_checks(grpc, timeout, as_json=as_json)
-        return
-    try:
-        said = client.check_health(grpc, timeout)
-    except client.CoreUnreachable as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(EXIT_FAILED) from error
-    typer.echo(said)
-    if said != "SERVING":
-        raise typer.Exit(EXIT_FAILED)
-
-
-def _health_checks(address: str, timeout_s: float, *, as_json: bool) -> None:
-    try:
-        with Reader(address, timeout_s) as reader:
-            report = reader.health()
-    except client.CoreUnreachable as error:
-        raise failed(error) from error
-    if as_json:
-        echo_json(report)
-    else:
-        typer.echo(render_health(report))
-    if not report.healthy:
         raise typer.Exit(EXIT_FAILED)
 
 

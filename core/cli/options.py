@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from core.service import client
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
+DEFAULT_REST_ADDRESS: Final = "127.0.0.1:9080"
 EXIT_FAILED: Final = 1
 EXIT_BAD_INPUT: Final = 2
 

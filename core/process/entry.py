@@ -14,6 +14,7 @@ from core.process.server import KornelServer, ServerSettings
 from core.service.clock import ManualClock, SystemClock
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
+from core.service.logs import LevelSwitch
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.sources import Sources
 
@@ -37,16 +38,20 @@ def loop_factory() -> LoopFactory | None:
     return uvloop.new_event_loop
 
 
-def run(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger) -> bool:
-    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug.
+def run(
+    engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger, levels: LevelSwitch
+) -> bool:
+    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*.
 
     Raises :class:`core.process.server.AddressUnavailable`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger))
+        return runner.run(_serve(engine, settings, sources, logger, levels))
 
 
-async def _serve(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger) -> bool:
+async def _serve(
+    engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger, levels: LevelSwitch
+) -> bool:
     server = KornelServer(
         engine,
         settings,
@@ -55,6 +60,7 @@ async def _serve(engine: EnginePort, settings: ServerSettings, sources: Sources,
         logger=logger,
         garbage=GarbageKeeper(),
         sources=sources,
+        levels=levels,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

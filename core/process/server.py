@@ -8,7 +8,7 @@ is cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from kornel.v1 import (
     admin_pb2,
     callback_pb2,
     configuration_pb2,
+    events_pb2,
     explain_pb2,
     manager_pb2,
     read_pb2,
@@ -34,6 +35,9 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.effects import EventRecorded
 from core.domain.events import shortened
+from core.process.http import HttpFront, running_applications
+from core.rest.history import SAMPLES_KEPT, UsageHistory
+from core.rest.server import RestAddressUnavailable
 from core.service.addresses import stays_on_this_machine
 from core.service.admin_service import AdminService
 from core.service.callback_board import CallbackBoard
@@ -45,9 +49,11 @@ from core.service.configuration_service import ConfigurationService
 from core.service.configuring import Configurator
 from core.service.engine_port import EnginePort
 from core.service.event_journal import EventJournal
+from core.service.event_service import EventService
 from core.service.explain_service import ExplainService
 from core.service.garbage import GarbageKeeper
 from core.service.health import HealthKeeper
+from core.service.logs import LevelSwitch, LogLevel
 from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
 from core.service.read_service import ReadService
@@ -63,6 +69,7 @@ from core.service.streams import QUEUE_LIMIT, Switchboard
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
 _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
+_EVENTS: Final = events_pb2.DESCRIPTOR.services_by_name["EventService"].full_name
 _EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
 _READ: Final = read_pb2.DESCRIPTOR.services_by_name["ReadService"].full_name
@@ -106,6 +113,8 @@ class ServerSettings:
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
+    ``rest_address``: ``host:port`` where HTTP is served; empty: nowhere.
+    ``history``: samples of running applications and containers to keep, one a minute; 0: no history.
     ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
     """
 
@@ -119,6 +128,8 @@ class ServerSettings:
     queue_limit: int = QUEUE_LIMIT
     callback_timeout_ns: int = SECOND_NS
     test_clock: bool = False
+    rest_address: str = ""
+    history: int = SAMPLES_KEPT
 
     def __post_init__(self) -> None:
         if self.test_clock and not stays_on_this_machine(self.address):
@@ -141,8 +152,9 @@ class KornelServer:
         logger: FilteringBoundLogger,
         garbage: GarbageKeeper,
         sources: Sources | None = None,
+        levels: LevelSwitch | None = None,
     ) -> None:
-        """*sources*: the resolvers that work here; absent: those that need no settings."""
+        """*sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*."""
         sources = sources or Sources.without_settings()
         self._settings = settings
         self._clock = clock
@@ -160,6 +172,9 @@ class KornelServer:
             logger=logger,
         )
         """Whether the books agree and requests make sense."""
+        self.history = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.history)
+        """How much ran, minute by minute."""
+        self._levels = levels or LevelSwitch(LogLevel.INFO)
         engine.record_events()
         self._runner = PartitionRunner(
             engine,
@@ -170,8 +185,8 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
-            observers=(self.events, self.health),
-            on_settings=self.events.configure,
+            observers=(self.events, self.health, self.history),
+            on_settings=self._on_settings,
         )
         self._lookups = GroupLookups(
             sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
@@ -191,6 +206,24 @@ class KornelServer:
             self._file = ConfigurationFile(
                 settings.config_file, settings.default_config, self._configurator, clock=clock, logger=logger
             )
+        self._http: HttpFront | None = None
+        if settings.rest_address:
+            self._http = HttpFront(
+                settings.rest_address,
+                runner=self._runner,
+                configurator=self._configurator,
+                callbacks=self._callbacks,
+                events=self.events,
+                history=self.history,
+                health=self.health,
+                ready=lambda: self._ready,
+                log_level=lambda: self._levels.name,
+                clock=clock,
+                logger=logger,
+                version=settings.version,
+            )
+        self._ready = False
+        """Whether requests are taken and the state can be trusted."""
         self._reading: set[asyncio.Task[None]] = set()
         self._health = health_aio.HealthServicer()
         self._services: tuple[str, ...] = ()
@@ -199,23 +232,41 @@ class KornelServer:
         self._running: asyncio.Task[None] | None = None
         self.address = ""
         """Where it listens, once started."""
+        self.rest_address = ""
+        """Where it serves HTTP, once started; empty: nowhere."""
 
     async def start(self) -> str:
         """Listen and serve. Returns the address and writes it to the ready file. Raises :class:`AddressUnavailable`."""
         server = grpc.aio.server(options=OPTIONS)
         self._add_services(server)
-        self.address = _listen(server, self._settings.address)
+        if self._http is not None:
+            try:
+                self._http.listen()
+            except RestAddressUnavailable as error:
+                raise AddressUnavailable(str(error)) from error
+            self.rest_address = self._http.address
+        try:
+            self.address = _listen(server, self._settings.address)
+        except AddressUnavailable:
+            if self._http is not None:
+                await self._http.stop()
+            raise
         self._server = server
         self._garbage.start()
         self._running = asyncio.create_task(self._runner.run(), name="partition")
         await server.start()
         self.health.start()
+        self.history.start()
+        if self._http is not None:
+            await self._http.start()
         await self._set_health(serving=True)
         if self._file is not None:
             await self._set_file_health(good=True)
             if self._settings.watch:
                 self._read_file(self._file.watch())
-        self._logger.info("serving", address=self.address, version=self._settings.version)
+        self._logger.info(
+            "serving", address=self.address, rest=self.rest_address or "off", version=self._settings.version
+        )
         if self._settings.ready_file is not None:
             _write_whole(self._settings.ready_file, self.address)
         return self.address
@@ -246,7 +297,10 @@ class KornelServer:
         for reading in self._reading:
             reading.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
+        http_down = asyncio.create_task(self._http.stop()) if self._http is not None else None
+        self.history.stop()
         await self.health.stop()
+        self._ready = False
         await self._quietly(self._health.enter_graceful_shutdown())
         # Asked for first, because from here on gRPC takes no new call while the old ones are being ended.
         down = asyncio.create_task(self._server.stop(self._settings.grace_s))
@@ -258,12 +312,15 @@ class KornelServer:
         late = ShuttingDown("the core is shutting down")
         self._switchboard.finish_all(late)
         self._callbacks.finish_all(late)
+        self.events.events.close()
         await self._streams_gone()
         # What is still open are calls such as health watches, which never end by themselves.
         await self._server.stop(None)
         await down
         await asyncio.gather(*self._health_changes, return_exceptions=True)
         await self._lookups.close()
+        if http_down is not None:
+            await http_down
         self._log_summary()
 
     def _add_services(self, server: grpc.aio.Server) -> None:
@@ -294,6 +351,7 @@ class KornelServer:
                 version=self._settings.version,
             ).handlers(),
             _EXPLAIN: ExplainService(self._runner, clock=self._clock, logger=self._logger).handlers(),
+            _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
             _MANAGER: ManagerService(self._runner, logger=self._logger).handlers(),
             _READ: ReadService(self._runner, self.health, logger=self._logger).handlers(),
             _ADMIN: AdminService(self._runner, logger=self._logger).handlers(),
@@ -311,8 +369,12 @@ class KornelServer:
         """Wait for the streams to end, at most for the grace period."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.grace_s
-        while self._metrics.live_streams and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
+        while (self._metrics.live_streams or self.events.places) and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
             await asyncio.sleep(0.005)
+
+    def _on_settings(self, extra_config: Mapping[str, str]) -> None:
+        self.events.configure(extra_config)
+        self._levels.configure(extra_config)
 
     def _on_damage(self, damaged: bool) -> None:
         self._change_health(self._set_health(serving=not damaged))
@@ -338,6 +400,7 @@ class KornelServer:
         await self._quietly(self._health.set(CONFIGURATION_FILE, _serving(good)))
 
     async def _set_health(self, *, serving: bool) -> None:
+        self._ready = serving
         for service in ("", *self._services):
             await self._quietly(self._health.set(service, _serving(serving)))
 

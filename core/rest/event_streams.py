@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
+from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
@@ -19,9 +20,10 @@ from core.rest.http_protocol import ABORT
 from core.service.clock import Clock
 from core.service.event_journal import EventJournal
 from core.service.event_ring import Missed, RingReader
-from core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace, TooManyStreams
+from core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace
+from core.service.status_codes import EventStreamsFull
 
-CLOSED = "Event stream was closed by the producer"
+CLOSED: Final = "Event stream was closed by the producer"
 
 
 class EventStreams:
@@ -29,7 +31,7 @@ class EventStreams:
 
     def __init__(self, journal: EventJournal, *, clock: Clock) -> None:
         self.journal = journal
-        self.encodings = Encodings[EventRecorded](lambda _, event: event_line(event))
+        self.encodings = _encodings()
         self._clock = clock
         self._open: dict[EventStream, None] = {}
 
@@ -38,7 +40,7 @@ class EventStreams:
         place = ExitStack()
         try:
             place.enter_context(self.journal.places.place(host, self._clock.now_ns()))
-        except TooManyStreams as error:
+        except EventStreamsFull as error:
             raise RestError(503, "Too many streaming connections") from error
         return place
 
@@ -49,11 +51,17 @@ class EventStreams:
     def ended(self, stream: EventStream) -> None:
         """*stream* is no more."""
         self._open.pop(stream, None)
+        if not self._open:
+            self.encodings = _encodings()
 
     def close(self) -> None:
         """End all streams."""
         for stream in self._open:
             stream.end()
+
+
+def _encodings() -> Encodings[EventRecorded]:
+    return Encodings(lambda _, event: event_line(event))
 
 
 class EventStream:
@@ -105,6 +113,9 @@ class EventStream:
             try:
                 events = reader.take(limit)
             except Missed:
+                self._ended = True
+                return
+            if not events:  # There is news without events: no more will come.
                 self._ended = True
                 return
             await _write(send, b"".join(encodings.of(first_id, events)))

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.domain.effects import Allocated, Effect, Released
+from core.domain.views import UsageSample
 from core.service.clock import SECOND_NS, Clock, Timer
 
 INTERVAL_NS: Final = 60 * SECOND_NS
 SAMPLES_KEPT: Final = 1_440
-
-
-class Sample(NamedTuple):
-    """``applications``: running ones. ``containers``: allocations told to the shim less releases told to it."""
-
-    at_ns: int
-    applications: int
-    containers: int
 
 
 class UsageHistory:
@@ -29,7 +22,7 @@ class UsageHistory:
         self._clock = clock
         self._timer: Timer | None = None
         self._containers = 0
-        self._samples: deque[Sample] = deque(maxlen=kept)
+        self._samples: deque[UsageSample] = deque(maxlen=kept)
         self.enabled: Final = kept > 0
 
     def observe(self, effects: Sequence[Effect]) -> None:
@@ -41,7 +34,7 @@ class UsageHistory:
             elif kind is Released:
                 self._containers -= 1
 
-    def samples(self) -> tuple[Sample, ...]:
+    def samples(self) -> tuple[UsageSample, ...]:
         """The oldest first."""
         return tuple(self._samples)
 
@@ -65,5 +58,5 @@ class UsageHistory:
         if now_ns < self._due_ns:  # A timer may come early.
             self._timer = self._clock.call_at(self._due_ns, self._sample)
             return
-        self._samples.append(Sample(now_ns, self._running(), self._containers))
+        self._samples.append(UsageSample(now_ns, self._running(), self._containers))
         self._wait()

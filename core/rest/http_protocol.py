@@ -54,6 +54,8 @@ class PatientProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The request can be answered."""
         self._headers_came()
+        if self.url.startswith(b"//"):  # Else what comes next would be taken for a host.
+            self.url = b"/." + self.url
         super().on_headers_complete()
 
     def _expect_headers(self) -> None:

@@ -6,11 +6,12 @@ of a page, so items that come or go meanwhile are neither repeated nor skipped.
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as BadBase64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -23,9 +24,11 @@ from core.rest.turns import encode_list
 
 T = TypeVar("T")
 
-MOST_ITEMS = 100_000
+MOST_ITEMS: Final = 100_000
 
-PAGE_PARAMETERS = (
+_CURSOR: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+
+PAGE_PARAMETERS: Final = (
     Parameter("limit", "Most items of the answer; the header Link leads to the next ones.", {"type": "integer"}),
     Parameter("cursor", "Where a page begins, as the header Link of the page before says."),
     Parameter("fields", "Names of fields, separated by commas: items have only these."),
@@ -94,6 +97,8 @@ def _read_cursor(text: str) -> str:
     if not text:
         return ""
     try:
-        return urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)).decode("utf-8", "surrogatepass")
-    except (BadBase64, ValueError) as error:
-        raise RestError(400, "the cursor is none that this core gave") from error
+        if _CURSOR.fullmatch(text):
+            return urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("utf-8", "surrogatepass")
+    except (BadBase64, ValueError):
+        pass
+    raise RestError(400, "the cursor is none that this core gave")

@@ -24,9 +24,10 @@ class Operation:
 
     identity  unique name, for generated clients
     answer    schema of a good answer; ``None``: one that is no JSON
-    errors    statuses besides 200 that the handler gives, with what they mean
+    errors    other statuses that the handler gives, with what they mean
     content   media types of a good answer
     body      media type of the request's body; empty: it has none
+    status    of a good answer
     """
 
     identity: str
@@ -37,3 +38,4 @@ class Operation:
     errors: Mapping[int, str] = field(default_factory=dict)
     content: tuple[str, ...] = (JSON_TYPE,)
     body: str = ""
+    status: int = 200

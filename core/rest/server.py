@@ -47,14 +47,19 @@ class HttpServer:
         self._logger = logger
         self._tls = tls
         self._on_stop = on_stop
+        self._listener: socket.socket | None = None
         self._server: _Server | None = None
         self._running: asyncio.Task[None] | None = None
         self.address = ""
-        """Where it listens, once started."""
+        """Where it listens, once it does."""
 
-    async def start(self) -> str:
-        """Listen and serve. Returns the address. Raises :class:`RestAddressUnavailable`."""
-        listener, self.address = _listen(self._wanted)
+    def listen(self) -> None:
+        """Open the address. Raises :class:`RestAddressUnavailable`."""
+        self._listener, self.address = _listen(self._wanted)
+
+    async def start(self) -> None:
+        """Serve."""
+        assert self._listener is not None, "listen() comes first"
         config = uvicorn.Config(
             self._app,
             http=PatientProtocol,
@@ -74,16 +79,17 @@ class HttpServer:
         _redirect_logs(self._logger)
         server = _Server(config)
         self._server = server
-        self._running = asyncio.create_task(server.serve(sockets=[listener]), name="rest")
+        self._running = asyncio.create_task(server.serve(sockets=[self._listener]), name="rest")
         while not server.started and not self._running.done():  # noqa: ASYNC110 - a few turns, once in a life
             await asyncio.sleep(0.001)
         if self._running.done():
             await self._running
-        return self.address
 
     async def stop(self) -> None:
         """Take no more requests, wait up to :data:`GRACE_S` for those under way, and close."""
         if self._server is None or self._running is None:
+            if self._listener is not None:
+                self._listener.close()
             return
         self._on_stop()
         self._server.should_exit = True

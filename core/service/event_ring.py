@@ -38,6 +38,8 @@ class Ring(Generic[T]):
         """Number of the entry that came, or would have come, into slot 0 first."""
         self._next_id = 0
         self._waiting: list[asyncio.Future[None]] = []
+        self.closed = False
+        """Whether nothing more will come. What is kept can still be read."""
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -117,9 +119,14 @@ class Ring(Generic[T]):
         """
         return RingReader(self, self._next_id if start is None else start, bound)
 
+    def close(self) -> None:
+        """Nothing more will come: wake the readers that wait."""
+        self.closed = True
+        self._wake()
+
     async def grown(self, position: int) -> None:
-        """Return once there is an entry *position*, or there was."""
-        while self._next_id <= position:
+        """Return once there is an entry *position*, or there was, or the ring is closed."""
+        while self._next_id <= position and not self.closed:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             try:
@@ -167,7 +174,7 @@ class RingReader(Generic[T]):
         return left_out
 
     async def news(self) -> None:
-        """Return once there is something to read, or something was missed."""
+        """Return once there is something to read, or something was missed, or nothing will come any more."""
         await self._ring.grown(self.position)
 
 

@@ -12,9 +12,11 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from core.config.event_settings import EventSettings
+from core.service.status_codes import EventStreamsFull
 
 T = TypeVar("T")
 
@@ -23,13 +25,14 @@ PAUSE_PER_STREAM_S: Final = 0.01
 EVENTS_PER_S: Final = 200_000
 """Events sent in a second, over all streams."""
 
-ENCODED_KEPT: Final = 16_384
+EVENTS_PER_S_OF_ONE: Final = 20_000
+"""Events sent in a second to one client; what others do not share has to be encoded for it alone."""
+
+ENCODED_KEPT: Final = 65_536
+"""Events kept as bytes, at most, while somebody follows."""
+
 WRITE_PATIENCE_S: Final = 5.0
 """A client that takes nothing for so long is dropped (rest.md 4.2)."""
-
-
-class TooManyStreams(Exception):
-    """Another stream would be more than the settings allow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,14 +59,14 @@ class StreamPlaces:
 
     @contextmanager
     def place(self, host: str, now_ns: int) -> Iterator[OpenStream]:
-        """Count a stream of *host* as open. Raises :class:`TooManyStreams`."""
+        """Count a stream of *host* as open. Raises :class:`EventStreamsFull`."""
         settings = self._settings()
         if len(self._open) >= settings.streams:
-            raise TooManyStreams(f"{len(self._open)} event streams are open, the limit is {settings.streams}")
+            raise EventStreamsFull(f"{len(self._open)} event streams are open, the limit is {settings.streams}")
         of_host = sum(stream.host == host for stream in self._open)
         if of_host >= settings.streams_per_host:
             most = settings.streams_per_host
-            raise TooManyStreams(f"{of_host} event streams of {host} are open, the limit for one host is {most}")
+            raise EventStreamsFull(f"{of_host} event streams of {host} are open, the limit for one host is {most}")
         stream = OpenStream(host, now_ns)
         self._open[stream] = None
         try:
@@ -88,33 +91,27 @@ class Pace:
         if wait_s > 0:
             await asyncio.sleep(wait_s)
         self._next_s = loop.time() + pause_s
-        return max(1, int(EVENTS_PER_S * pause_s / streams))
+        return max(1, int(min(EVENTS_PER_S_OF_ONE, EVENTS_PER_S / streams) * pause_s))
 
 
 class Encodings(Generic[T]):
-    """The newest entries of a ring as bytes, each encoded once however many streams send it."""
+    """Entries of a ring as bytes, each encoded once however many streams send it."""
 
     def __init__(self, encode: Callable[[int, T], bytes]) -> None:
         """*encode* gets the number of an entry and the entry."""
         self._encode = encode
-        self._first_id = 0
-        self._encoded: list[bytes] = []
+        self._encoded: dict[int, bytes] = {}
 
     def of(self, first_id: int, entries: Sequence[T]) -> list[bytes]:
         """*entries*, which are numbered from *first_id* on, as bytes."""
-        kept, encode = self._encoded, self._encode
-        if first_id < self._first_id:
-            return [encode(first_id + place, entry) for place, entry in enumerate(entries)]
-        known = self._first_id + len(kept)
-        if first_id > known:
-            kept.clear()
-            self._first_id = known = first_id
-        missing = entries[known - first_id :]
-        kept += [encode(known + place, entry) for place, entry in enumerate(missing)]
-        at = first_id - self._first_id
-        found = kept[at : at + len(entries)]
-        if len(kept) > 2 * ENCODED_KEPT:
-            drop = len(kept) - ENCODED_KEPT
-            del kept[:drop]
-            self._first_id += drop
+        known, encode = self._encoded, self._encode
+        found = []
+        for number, entry in enumerate(entries, first_id):
+            encoded = known.get(number)
+            if encoded is None:
+                encoded = known[number] = encode(number, entry)
+            found.append(encoded)
+        if len(known) > ENCODED_KEPT:
+            for number in list(islice(known, len(known) - ENCODED_KEPT // 2)):
+                del known[number]
         return found

@@ -69,6 +69,11 @@ class Core:
         for _ in range(QUIET_TURNS):
             await asyncio.sleep(0.001)
 
+    async def step(self) -> None:
+        """A few turns: enough for what falls due at a time, not for what clients are told."""
+        for _ in range(5):
+            await asyncio.sleep(0.001)
+
     async def serves(self) -> None:
         """Fails unless a node can be created and its answer read on a stream of its own."""
         await self.register()
@@ -87,7 +92,7 @@ async def running_core(
     clock = ManualClock()
     server = KornelServer(
         Engine() if engine is None else engine,
-        ServerSettings(address="127.0.0.1:0", version="test", **settings),
+        ServerSettings(**{"address": "127.0.0.1:0", "version": "test", **settings}),
         clock=clock,
         metrics=metrics,
         logger=build_logger(LogFormat.CONSOLE, LogLevel.WARNING),

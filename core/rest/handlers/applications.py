@@ -13,7 +13,7 @@ from core.domain.views import ApplicationSummary, ApplicationView
 from core.partition.views.applications import summary_of
 from core.partition.views.door import PartitionViews
 from core.rest.answers import Answer, json_answer
-from core.rest.documents.applications import application_document, application_summary_document
+from core.rest.documents.applications import application as application_document
 from core.rest.errors import RestError, not_found
 from core.rest.handlers.places import known_queue, partition_of, queue_path
 from core.rest.listing import Wishes, list_answer, page_of, wishes_of
@@ -87,11 +87,7 @@ class ApplicationHandlers:
         found = views.application(wanted)
         if found is None and wishes_of(request).query.get("state", "").lower() == "any":
             found = next(
-                (
-                    past
-                    for past in reversed([*views.rejected(), *views.finished()])
-                    if past.application_id == wanted
-                ),
+                (past for past in reversed([*views.rejected(), *views.finished()]) if past.application_id == wanted),
                 None,
             )
         if found is None:
@@ -111,7 +107,7 @@ class ApplicationHandlers:
             if (not path or summary.queue == path) and (test is None or test(summary))
         ]
         page, more = page_of(summaries, wishes)
-        documents = map(application_summary_document, page) if wishes.summary else _documents(views, page)
+        documents = _documents(views, page, summary=wishes.summary)
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
 
 
@@ -128,19 +124,15 @@ async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
     ]
     keyed.sort(key=lambda pair: pair[0])
     page, more = page_of(keyed, wishes)
-    documents = (
-        (application_summary_document(summary_of(view)) for view in page)
-        if wishes.summary
-        else map(application_document, page)
-    )
+    documents = (application_document(view, summary=wishes.summary) for view in page)
     return await list_answer(request, documents, wishes, more=more, total=len(keyed))
 
 
-def _documents(views: PartitionViews, page: list[ApplicationSummary]) -> Iterator[dict[str, Any]]:
-    for summary in page:
-        view = views.application(summary.application_id)
+def _documents(views: PartitionViews, page: list[ApplicationSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+    for item in page:
+        view = views.application(item.application_id)
         if view is not None:
-            yield application_document(view)
+            yield application_document(view, summary=summary)
 
 
 def _status(request: Request) -> AppState | None:

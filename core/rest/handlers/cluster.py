@@ -8,11 +8,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from core.rest.answers import json_answer
-from core.rest.documents.partitions import cluster_document, partition_document
-from core.rest.documents.rules import rule_document
-from core.rest.documents.utilization import utilization_document
+from core.rest.documents import nodes, partitions, rules
 from core.rest.handlers.places import partition_of
-from core.rest.turns import gather
+from core.rest.turns import Turns
 from core.service.runner import PartitionRunner
 
 
@@ -33,14 +31,19 @@ class ClusterHandlers:
 
     async def rules(self, request: Request) -> ASGIApp:
         """R8."""
-        return json_answer([rule_document(rule) for rule in partition_of(self._runner, request).rules()])
+        return json_answer([rules.rule(rule) for rule in partition_of(self._runner, request).rules()])
 
     async def utilization(self, _request: Request) -> ASGIApp:
         """R25."""
         documents = []
         for views in self._runner.all_views():
-            partition = views.partition()
-            documents.append(utilization_document(partition, await gather(views.node_summaries())))
+            partition, turns = views.partition(), Turns()
+            counted = nodes.Utilization(partition.rm_id, partition.name)
+            for node in views.node_summaries():
+                counted.add(node)
+                if turns.over():
+                    await turns.pause()
+            documents.append(counted.document())
         return json_answer(documents)
 
     def cluster_documents(self) -> list[dict[str, Any]]:
@@ -48,17 +51,15 @@ class ClusterHandlers:
         manager = self._runner.manager
         if manager is None:
             return []
-        return [
-            cluster_document(views.partition(), manager, self._started_ns) for views in self._runner.all_views()
-        ]
+        return [partitions.cluster(views.partition(), manager, self._started_ns) for views in self._runner.all_views()]
 
     def partition_documents(self) -> list[dict[str, Any]]:
         """One for each partition."""
-        return [partition_document(views.partition()) for views in self._runner.all_views()]
+        return [partitions.partition(views.partition()) for views in self._runner.all_views()]
 
     def rule_documents(self) -> list[dict[str, Any]]:
         """The rules of each partition, as the state dump has them."""
         return [
-            {"partition": views.partition().name, "rules": [rule_document(rule) for rule in views.rules()]}
+            {"partition": views.partition().name, "rules": [rules.rule(rule) for rule in views.rules()]}
             for views in self._runner.all_views()
         ]

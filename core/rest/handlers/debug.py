@@ -37,7 +37,8 @@ async def dump_moved(_request: Request) -> ASGIApp:
 async def profiles(_request: Request) -> ASGIApp:
     """D3: which profiles there are."""
     items = "".join(f"<li>{escape(name)}: not available, it is a format of Go</li>" for name in GO_ONLY)
-    page = f'<!doctype html><title>/debug/pprof/</title><ul><li><a href="cmdline">cmdline</a></li>{items}</ul>\n'
+    known = '<li><a href="/debug/pprof/cmdline">cmdline</a></li>'
+    page = f"<!doctype html><title>/debug/pprof/</title><ul>{known}{items}</ul>\n"
     return text_answer(page, content_type=HTML)
 
 
@@ -63,6 +64,9 @@ def _stacks() -> str:
         shown.write("\n")
     for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
         shown.write(f"task {task.get_name()}:\n")
-        task.print_stack(file=shown)
+        try:
+            task.print_stack(file=shown)
+        except TypeError:
+            shown.write("  in compiled code, which has no lines\n")
         shown.write("\n")
     return shown.getvalue()

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from core.rest.answers import json_answer
+from core.rest.documents.reports import application_sample, container_sample
 from core.rest.errors import RestError
 from core.rest.history import UsageHistory
 
@@ -30,16 +31,11 @@ class HistoryHandlers:
 
     def application_documents(self) -> list[dict[str, Any]]:
         """All samples, the oldest first; numbers are text, as upstream has it."""
-        return [
-            {"timestamp": sample.at_ns, "totalApplications": str(sample.applications)}
-            for sample in self._history.samples()
-        ]
+        return [application_sample(sample) for sample in self._history.samples()]
 
     def container_documents(self) -> list[dict[str, Any]]:
         """The same for containers."""
-        return [
-            {"timestamp": sample.at_ns, "totalContainers": str(sample.containers)} for sample in self._history.samples()
-        ]
+        return [container_sample(sample) for sample in self._history.samples()]
 
     def _require(self) -> None:
         if not self._history.enabled:

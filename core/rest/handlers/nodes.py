@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from core.domain.views import NodeSummary
 from core.partition.views.door import PartitionViews
 from core.rest.answers import json_answer
-from core.rest.documents.nodes import node_document, node_summary_document
+from core.rest.documents.nodes import node as node_document
 from core.rest.errors import RestError, not_found
 from core.rest.handlers.places import partition_of
 from core.rest.listing import Wishes, list_answer, page_of, wishes_of
@@ -37,7 +37,7 @@ class NodeHandlers:
             if wanted is None or node.schedulable is wanted
         ]
         page, more = page_of(summaries, wishes)
-        documents = map(node_summary_document, page) if wishes.summary else _documents(views, page)
+        documents = _documents(views, page, summary=wishes.summary)
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
 
     async def node(self, request: Request) -> ASGIApp:
@@ -48,11 +48,11 @@ class NodeHandlers:
         return json_answer(node_document(found))
 
 
-def _documents(views: PartitionViews, page: list[NodeSummary]) -> Iterator[dict[str, Any]]:
-    for summary in page:
-        node = views.node(summary.node_id)
+def _documents(views: PartitionViews, page: list[NodeSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+    for item in page:
+        node = views.node(item.node_id)
         if node is not None:
-            yield node_document(node)
+            yield node_document(node, summary=summary)
 
 
 def _schedulable(wishes: Wishes) -> bool | None:

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from core.partition.views.door import PartitionViews
 from core.rest.answers import json_answer
-from core.rest.documents.queues import queue_document
+from core.rest.documents.queues import QueueTree
 from core.rest.errors import not_found
 from core.rest.handlers.places import known_queue, partition_of, queue_path
 from core.rest.queries import read_query
@@ -32,26 +32,21 @@ class QueueHandlers:
         views = partition_of(self._runner, request)
         path = known_queue(views, queue_path(request))
         subtree = "subtree" in read_query(request.scope["query_string"])
-        return json_answer(await _tree(views, path, subtree=subtree))
+        return json_answer(await _tree(views, path, QueueTree(), subtree=subtree))
 
 
 async def queue_tree(views: PartitionViews) -> dict[str, Any]:
     """All queues of a partition; the root alone says which one that is."""
-    document = await _tree(views, "root", subtree=True)
-    document["partition"] = views.partition().name
-    return document
+    return await _tree(views, "root", QueueTree(views.partition().name))
 
 
-async def _tree(views: PartitionViews, path: str, *, subtree: bool) -> dict[str, Any]:
+async def _tree(views: PartitionViews, path: str, tree: QueueTree, *, subtree: bool = True) -> dict[str, Any]:
     turns = Turns()
-    documents: dict[str, dict[str, Any]] = {}
     for view in views.queues(path, subtree=subtree):
-        document = documents[view.path] = queue_document(view)
-        above = documents.get(view.parent)
-        if above is not None:
-            above.setdefault("children", []).append(document)
+        tree.add(view)
         if turns.over():
             await turns.pause()
-    if path not in documents:
+    document = tree.document()
+    if document is None:
         raise not_found("Queue")
-    return documents[path]
+    return document

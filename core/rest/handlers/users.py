@@ -6,7 +6,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from core.rest.answers import json_answer
-from core.rest.documents.users import group_document, user_document
+from core.rest.documents.users import group as group_document
+from core.rest.documents.users import user as user_document
 from core.rest.errors import not_found
 from core.rest.handlers.places import partition_or_none
 from core.rest.listing import list_answer, page_of, wishes_of
