@@ -9,12 +9,16 @@ from typing import Annotated
 import typer
 from google.protobuf.json_format import MessageToJson
 
+from core.cli.completion import completion
 from core.cli.config import checked, config_app, read_file
 from core.cli.events import events
 from core.cli.explain import explain, what_if_app
+from core.cli.health import health
+from core.cli.lists import apps, drain_app, nodes, queues, undrain_app
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
 from core.cli.quota import queue_app, user_app
 from core.cli.security import security_app
+from core.cli.top import top
 from core.partition.engine import Engine
 from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.process import entry
@@ -41,8 +45,16 @@ app.add_typer(queue_app, name="queue")
 app.add_typer(user_app, name="user")
 app.add_typer(what_if_app, name="what-if")
 app.add_typer(security_app, name="security")
+app.add_typer(drain_app, name="drain")
+app.add_typer(undrain_app, name="undrain")
 app.command()(explain)
 app.command()(events)
+app.command()(queues)
+app.command()(apps)
+app.command()(nodes)
+app.command()(top)
+app.command()(health)
+app.command()(completion)
 ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)
 app.add_typer(ask_app, name="ask")
 
@@ -249,19 +261,6 @@ def serve(
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error
     if not well:
-        raise typer.Exit(EXIT_FAILED)
-
-
-@app.command()
-def health(grpc: Address = DEFAULT_ADDRESS, timeout: Timeout = client.DEFAULT_TIMEOUT_S) -> None:
-    """Print what a core says of its health. Exits 0 if that is SERVING, else 1."""
-    try:
-        said = client.check_health(grpc, timeout)
-    except client.CoreUnreachable as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(EXIT_FAILED) from error
-    typer.echo(said)
-    if said != "SERVING":
         raise typer.Exit(EXIT_FAILED)
 
 

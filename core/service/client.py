@@ -30,7 +30,11 @@ DUMP_TIMEOUT_S: Final = 60.0
 
 
 class CoreUnreachable(Exception):
-    """No core answered, or it refused to."""
+    """No core answered, or it refused to. ``bad_input``: because of what it was asked."""
+
+    def __init__(self, message: str, *, bad_input: bool = False) -> None:
+        super().__init__(message)
+        self.bad_input = bad_input
 
 
 def check_health(address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
@@ -117,4 +121,5 @@ def explain_user(
 def unreachable(address: str, error: grpc.RpcError) -> CoreUnreachable:
     """*error* of a call to *address* in words."""
     assert isinstance(error, grpc.Call)
-    return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}")
+    bad_input = error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}", bad_input=bad_input)
