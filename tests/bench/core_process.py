@@ -26,7 +26,7 @@ async def running_core() -> AsyncIterator[tuple[str, int]]:
         ready = Path(scratch, "ready")
         core = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "core", "serve",
-            "--grpc", "127.0.0.1:0", "--ready-file", str(ready), "--log-format", "json",
+            "--grpc", "127.0.0.1:0", "--ready-file", str(ready), "--log-format", "json", "--rest-address", "off",
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         try:
