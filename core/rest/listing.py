@@ -6,9 +6,6 @@ of a page, so items that come or go meanwhile are neither repeated nor skipped.
 
 from __future__ import annotations
 
-import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as BadBase64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -17,19 +14,17 @@ from urllib.parse import quote
 from starlette.requests import Request
 
 from core.rest.answers import JSON, Answer, json_headers
-from core.rest.errors import RestError
 from core.rest.operations import Parameter
 from core.rest.queries import flag, positive, read_query
+from core.rest.schemas import POSITIVE
 from core.rest.turns import encode_list
 
 T = TypeVar("T")
 
 MOST_ITEMS: Final = 100_000
 
-_CURSOR: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
-
 PAGE_PARAMETERS: Final = (
-    Parameter("limit", "Most items of the answer; the header Link leads to the next ones.", {"type": "integer"}),
+    Parameter("limit", "Most items of the answer; the header Link leads to the next ones.", POSITIVE),
     Parameter("cursor", "Where a page begins, as the header Link of the page before says."),
     Parameter("fields", "Names of fields, separated by commas: items have only these."),
 )
@@ -57,7 +52,7 @@ def wishes_of(request: Request) -> Wishes:
     return Wishes(
         query,
         min(positive(query, "limit", 0), MOST_ITEMS),
-        _read_cursor(query.get("cursor", "")),
+        query.get("cursor", ""),
         frozenset(name for name in query.get("fields", "").split(",") if name),
         flag(query, "summary"),
     )
@@ -88,17 +83,5 @@ async def list_answer(
 
 
 def _next(request: Request, wishes: Wishes, after: str) -> str:
-    cursor = urlsafe_b64encode(after.encode("utf-8", "surrogatepass")).decode().rstrip("=")
-    query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in {**wishes.query, "cursor": cursor}.items())
+    query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in {**wishes.query, "cursor": after}.items())
     return f"{quote(request.scope['path'])}?{query}"
-
-
-def _read_cursor(text: str) -> str:
-    if not text:
-        return ""
-    try:
-        if _CURSOR.fullmatch(text):
-            return urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("utf-8", "surrogatepass")
-    except (BadBase64, ValueError):
-        pass
-    raise RestError(400, "the cursor is none that this core gave")

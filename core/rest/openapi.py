@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from core.rest.operations import JSON_TYPE, Operation
 from core.rest.routing import Route
-from core.rest.schemas import SCHEMAS, ref
+from core.rest.schemas import SCHEMAS, any_case, ref
 
 _STATUS_TEXTS: Final = {
     401: "The caller has to say who it is.",
@@ -28,8 +28,15 @@ _PATH_PARAMETERS: Final = {
     "user": "User name. Decoded twice.",
     "group": "Group name. Decoded twice.",
     "state": "In any case: active, completed or rejected; in a queue active alone.",
-    "profile": "Name of a profile.",
 }
+_NAME: Final = {"type": "string", "minLength": 1}
+_PATH_SCHEMAS: Final = {
+    "queue": {"type": "string", "pattern": r"^[a-zA-Z0-9_:#@-]{1,64}(\.[a-zA-Z0-9_:#@-]{1,64})*$"},
+    "user": {"type": "string", "pattern": r"^[_a-zA-Z][a-zA-Z0-9:#_.@-]*[$]?$"},
+    "group": {"type": "string", "pattern": r"^[_a-zA-Z][a-zA-Z0-9:_.-]*$"},
+    "state": any_case("active", "completed", "rejected"),
+}
+"""Of names as they are sent after one decoding and one encoding; what is there may be decoded once more."""
 
 
 def openapi_document(routes: Iterable[Route], version: str) -> dict[str, Any]:
@@ -58,16 +65,19 @@ def openapi_document(routes: Iterable[Route], version: str) -> dict[str, Any]:
 
 
 def _operation(route: Route, operation: Operation) -> dict[str, Any]:
+    names = _NAMED.findall(route.path)
     parameters: list[dict[str, Any]] = [
         {
             "name": name,
             "in": "path",
             "required": True,
             "description": _PATH_PARAMETERS[name],
-            "schema": {"type": "string", "minLength": 1},
+            "schema": _PATH_SCHEMAS.get(name, _NAME),
         }
-        for name in _NAMED.findall(route.path)
+        for name in names
     ]
+    if "queue" in names and "state" in names:
+        parameters[-1]["schema"] = any_case("active")
     parameters += [
         {
             "name": parameter.name,
@@ -171,6 +181,8 @@ def _kind(schema: dict[str, Any]) -> str:
         return f"list of {_kind(schema['items'])}"
     if "enum" in schema:
         return escape(" | ".join(map(str, schema["enum"])))
+    if schema.get("properties"):
+        return "; ".join(f"<code>{escape(name)}</code>: {_kind(below)}" for name, below in schema["properties"].items())
     kind = schema.get("type", "anything")
     described = schema.get("description", "")
     return escape(f"{kind if isinstance(kind, str) else ' or '.join(kind)}. {described}" if described else str(kind))

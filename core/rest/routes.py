@@ -22,12 +22,9 @@ from core.rest.handlers.users import UserHandlers
 from core.rest.listing import PAGE_PARAMETERS
 from core.rest.operations import JSON_TYPE, Operation, Parameter
 from core.rest.routing import Route
-from core.rest.schemas import COUNT, FLAG, Schema, listed, ref
+from core.rest.schemas import FLAG, POSITIVE, UNSIGNED, Schema, any_case, listed, ref
 
 PREFIX: Final = "/ws/v1"
-
-_POSITIVE: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 2**64 - 1}
-_UNSIGNED: Final[Schema] = {**COUNT, "maximum": 2**64 - 1}
 
 _NO_PARTITION: Final = {404: "Partition not found."}
 _BAD_QUEUE: Final = {400: "Not a queue's path, or a parameter that cannot be read.", 404: "No such partition or queue."}
@@ -38,9 +35,11 @@ _APPLICATION_FILTERS: Final = (
     _SUMMARY,
     Parameter("user", "Extension: only applications of this user."),
     Parameter("queuePrefix", "Extension: only applications of queues whose path begins so."),
-    Parameter("since", "Extension: only those submitted at this time (ns) or later.", _UNSIGNED),
+    Parameter("since", "Extension: only those submitted at this time (ns) or later.", UNSIGNED),
 )
-_STATUS: Final = Parameter("status", f"Only this one of the active states, in any case: {', '.join(ACTIVE)}.")
+_STATUS: Final = Parameter(
+    "status", f"Only this one of the active states: {', '.join(ACTIVE)}.", any_case(*ACTIVE, empty=True)
+)
 _SUBTREE: Final = Parameter("subtree", "Whatever its value: with all queues below.")
 
 
@@ -262,8 +261,8 @@ def _event_routes(to: Handlers) -> list[Route]:
                 "Events by their numbers.",
                 ref("EventBatch"),
                 (
-                    Parameter("start", "Number of the first event; 0 by default.", _UNSIGNED),
-                    Parameter("count", "Most events; more than the configured number are never given.", _POSITIVE),
+                    Parameter("start", "Number of the first event; 0 by default.", UNSIGNED),
+                    Parameter("count", "Most events; more than the configured number are never given.", POSITIVE),
                 ),
                 errors=disabled,
             ),
@@ -277,8 +276,8 @@ def _event_routes(to: Handlers) -> list[Route]:
                 "Events as they happen, a JSON object on each line; never ends.",
                 None,
                 (
-                    Parameter("count", "How many of the newest stored events come first.", _UNSIGNED),
-                    Parameter("start", "Extension: number of the first event.", _UNSIGNED),
+                    Parameter("count", "How many of the newest stored events come first.", UNSIGNED),
+                    Parameter("start", "Extension: number of the first event.", UNSIGNED),
                 ),
                 errors={**disabled, 503: "Too many streaming connections."},
                 content=("application/x-ndjson",),

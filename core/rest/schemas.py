@@ -12,6 +12,8 @@ Schema = dict[str, Any]
 TEXT: Final[Schema] = {"type": "string"}
 FLAG: Final[Schema] = {"type": "boolean"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+POSITIVE: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 2**64 - 1}
+UNSIGNED: Final[Schema] = {**COUNT, "maximum": 2**64 - 1}
 WHOLE: Final[Schema] = {"type": "integer"}
 TIME_NS: Final[Schema] = {"type": "integer", "description": "Nanoseconds since the Unix epoch."}
 TEXTS: Final[Schema] = {"type": "array", "items": TEXT}
@@ -27,6 +29,12 @@ PERCENTS: Final[Schema] = {
     "description": "Whole percent by resource type, cut off.",
 }
 DURATION: Final[Schema] = {"type": "string", "pattern": r"^-?([0-9.]+(h|m|s|ms|µs|ns))+$"}
+
+
+def any_case(*words: str, empty: bool = False) -> Schema:
+    """One of *words*, in any case, or with *empty* nothing."""
+    spelt = ["".join(f"[{letter.lower()}{letter.upper()}]" for letter in word) for word in words]
+    return {"type": "string", "pattern": f"^({'|'.join([*([''] if empty else []), *spelt])})$"}
 
 
 def ref(name: str) -> Schema:

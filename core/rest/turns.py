@@ -9,8 +9,9 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-SLICE_S: Final = 0.004
-"""About as long as a slice of the scheduling cycle: whoever has work gets an equal share."""
+SHORTEST_S: Final = 0.004
+LONGEST_S: Final = 0.03
+"""A turn lasts as long as the others took for theirs, within these bounds: a long answer gets half of the time."""
 
 CLOCK_EVERY: Final = 8
 """Items between two looks at the clock."""
@@ -21,9 +22,8 @@ T = TypeVar("T")
 class Turns:
     """Call :meth:`over` often, and :meth:`pause` when it says so."""
 
-    def __init__(self, slice_s: float = SLICE_S) -> None:
-        self._slice_s = slice_s
-        self._ends = time.perf_counter() + slice_s
+    def __init__(self) -> None:
+        self._ends = time.perf_counter() + SHORTEST_S
 
     def over(self) -> bool:
         """Whether this turn has lasted long enough."""
@@ -31,8 +31,10 @@ class Turns:
 
     async def pause(self) -> None:
         """Let everybody else have a turn."""
+        began = time.perf_counter()
         await asyncio.sleep(0)
-        self._ends = time.perf_counter() + self._slice_s
+        now = time.perf_counter()
+        self._ends = now + min(max(now - began, SHORTEST_S), LONGEST_S)
 
 
 async def gather(items: Iterable[T]) -> list[T]:

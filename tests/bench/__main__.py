@@ -18,6 +18,7 @@ from tests.bench import (
     monitor,
     recovery,
     responsiveness,
+    rest,
 )
 
 PLAIN = end_to_end.Workload()
@@ -39,6 +40,7 @@ def main() -> int:
         large_tree.report(runs),
         full_cluster.report(runs),
         monitor.report(1),
+        rest.report(runs),
         gangs.report(runs, engine_only=options.engine_only),
     ]
     if not options.engine_only:

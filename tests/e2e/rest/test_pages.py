@@ -94,6 +94,6 @@ async def test_nodes_that_take_no_more(cluster: Cluster) -> None:
     assert await cluster.get(f"{P}/nodes?schedulable=false") == []
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "cursor=%00", "cursor=x", "schedulable=perhaps"])
+@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "schedulable=perhaps"])
 async def test_bad_parameters(cluster: Cluster, query: str) -> None:
     await cluster.refused(f"{P}/nodes?{query}", 400)
