@@ -6,7 +6,7 @@ Replay, what-if, recovery and a standby rest on that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.config.event_settings import event_settings
@@ -48,6 +48,7 @@ from core.partition.scheduling import autoscaling, cycle, inquiries, vetting
 from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT, PartitionState
 from core.partition.supposing import questions
 from core.partition.views.door import PartitionViews
+from core.policies.access import may_administer
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,12 @@ class Engine:
         state = self._partitions.get(partition)
         queue = state.queues.get(path.lower()) if state is not None else None
         return quota.explain(state, queue) if state is not None and queue is not None else None
+
+    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+        """Whether *user* administers the queue at *path* in *partition* (full name); nobody one that does not exist."""
+        state = self._partitions.get(partition)
+        queue = state.queues.get(path.lower()) if state is not None else None
+        return queue is not None and may_administer(queue, user, groups)
 
     def explain_user(self, partition: str, user: str) -> UserExplanation | None:
         """What *user* holds in *partition* (full name), and what limits it; ``None``: it is not known there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 
 from structlog.typing import FilteringBoundLogger
@@ -40,7 +41,9 @@ class HttpFront:
         version: str,
         metrics: Exposition = process_exposition,
         door: Door = OPEN_DOOR,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """*tls* absent: plain HTTP."""
         services = Services(
             runner=runner,
             configurator=configurator,
@@ -53,7 +56,7 @@ class HttpFront:
             log_level=log_level,
         )
         rest = RestApplication(services, clock=clock, logger=logger, version=version, door=door)
-        self._server = HttpServer(rest.app, address, logger=logger, on_stop=rest.close)
+        self._server = HttpServer(rest.app, address, logger=logger, tls=tls, on_stop=rest.close)
 
     @property
     def address(self) -> str:

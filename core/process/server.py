@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import grpc
@@ -36,8 +36,12 @@ from structlog.typing import FilteringBoundLogger
 from core.domain.effects import EventRecorded
 from core.domain.events import shortened
 from core.process.http import HttpFront, running_applications
+from core.rest.access import OPEN_DOOR
+from core.rest.guard_door import GuardDoor
 from core.rest.history import SAMPLES_KEPT, UsageHistory
 from core.rest.server import RestAddressUnavailable
+from core.security.errors import SecurityError
+from core.security.security import Security
 from core.service.addresses import stays_on_this_machine
 from core.service.admin_service import AdminService
 from core.service.callback_board import CallbackBoard
@@ -66,6 +70,9 @@ from core.service.status_codes import ShuttingDown
 from core.service.status_service import StatusService
 from core.service.streams import QUEUE_LIMIT, Switchboard
 
+if TYPE_CHECKING:
+    from core.tracing.tracing import Tracing  # an extra, which need not be installed
+
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
 _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
@@ -93,6 +100,8 @@ OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 40_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # Who connects and says nothing is not waited for.
+    ("grpc.server_handshake_timeout_ms", 20_000),
     # Shims ping as well; one every ten seconds is no abuse.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
@@ -153,10 +162,17 @@ class KornelServer:
         garbage: GarbageKeeper,
         sources: Sources | None = None,
         levels: LevelSwitch | None = None,
+        security: Security | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
-        """*sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*."""
+        """*sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*.
+
+        *security* absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced.
+        """
         sources = sources or Sources.without_settings()
         self._settings = settings
+        self._security = security
+        self._tracing = tracing
         self._clock = clock
         self._logger = logger
         self._metrics = metrics
@@ -185,8 +201,9 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
-            observers=(self.events, self.health, self.history),
+            observers=(self.events, self.health, self.history, *(() if tracing is None else (tracing,))),
             on_settings=self._on_settings,
+            on_submit=None if tracing is None else tracing.submitted,
         )
         self._lookups = GroupLookups(
             sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
@@ -221,6 +238,8 @@ class KornelServer:
                 clock=clock,
                 logger=logger,
                 version=settings.version,
+                door=GuardDoor(security.guard, self._runner.administers) if security and security.guard else OPEN_DOOR,
+                tls=security.tls.context() if security and security.tls else None,
             )
         self._ready = False
         """Whether requests are taken and the state can be trusted."""
@@ -236,8 +255,26 @@ class KornelServer:
         """Where it serves HTTP, once started; empty: nowhere."""
 
     async def start(self) -> str:
-        """Listen and serve. Returns the address and writes it to the ready file. Raises :class:`AddressUnavailable`."""
-        server = grpc.aio.server(options=OPTIONS)
+        """Listen and serve. Returns the address and writes it to the ready file.
+
+        Raises :class:`AddressUnavailable` or :class:`AddressTooOpen`.
+        """
+        security = self._security
+        if security is not None:
+            try:
+                security.check(self._settings.address)
+                if self._settings.rest_address:
+                    security.check(self._settings.rest_address, "--rest-address")
+            except SecurityError as error:
+                raise AddressTooOpen(str(error)) from error
+        limits = dict(security.transport_options()) if security is not None else {}
+        server = grpc.aio.server(
+            options=tuple({**dict(OPTIONS), **limits}.items()),
+            interceptors=(
+                *(() if self._tracing is None else (self._tracing.interceptor(),)),
+                *(() if security is None else security.interceptors()),
+            ),
+        )
         self._add_services(server)
         if self._http is not None:
             try:
@@ -245,8 +282,9 @@ class KornelServer:
             except RestAddressUnavailable as error:
                 raise AddressUnavailable(str(error)) from error
             self.rest_address = self._http.address
+        tls = security.tls if security is not None else None
         try:
-            self.address = _listen(server, self._settings.address)
+            self.address = _listen(server, self._settings.address, tls.grpc_credentials() if tls is not None else None)
         except AddressUnavailable:
             if self._http is not None:
                 await self._http.stop()
@@ -264,6 +302,8 @@ class KornelServer:
             await self._set_file_health(good=True)
             if self._settings.watch:
                 self._read_file(self._file.watch())
+        if security is not None:
+            self._read_file(security.follow())
         self._logger.info(
             "serving", address=self.address, rest=self.rest_address or "off", version=self._settings.version
         )
@@ -284,7 +324,9 @@ class KornelServer:
         return not died
 
     def reload(self) -> None:
-        """Read the configuration file again, if there is one, and follow it."""
+        """Read the files again that the core was started with: queue configuration, certificates, security."""
+        if self._security is not None:
+            self._security.reload()
         if self._file is None:
             self._logger.warning("asked to read the configuration file again, but the core was given none")
         else:
@@ -321,6 +363,8 @@ class KornelServer:
         await self._lookups.close()
         if http_down is not None:
             await http_down
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.close)
         self._log_summary()
 
     def _add_services(self, server: grpc.aio.Server) -> None:
@@ -436,10 +480,13 @@ def _serving(well: bool) -> Any:
     return health_pb2.HealthCheckResponse.SERVING if well else health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-def _listen(server: grpc.aio.Server, address: str) -> str:
+def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
     """Open *address*. Returns it with the port that was really opened."""
     try:
-        port = server.add_insecure_port(address)
+        if credentials is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise AddressUnavailable(f"cannot listen on {address!r}") from error
     if address.startswith("unix"):

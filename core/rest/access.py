@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from starlette.requests import Request
+from starlette.types import Scope
 
 
 class Access(StrEnum):
@@ -23,12 +24,18 @@ class Door(Protocol):
     async def admit(self, request: Request, access: Access) -> None:
         """Raises :class:`core.rest.errors.RestError` with 401, 403 or 429 unless the caller may."""
 
+    def leave(self, scope: Scope) -> None:
+        """The request with this *scope* was answered, admitted or not."""
+
 
 class OpenDoor:
     """Everybody may do everything: for addresses that only this machine reaches."""
 
     async def admit(self, request: Request, access: Access) -> None:
         """Admitted."""
+
+    def leave(self, scope: Scope) -> None:
+        """Nothing was noted."""
 
 
 OPEN_DOOR: Final[Door] = OpenDoor()

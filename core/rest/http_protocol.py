@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from core.security.tls import peer_certificate
+
 HEADER_PATIENCE_S: Final = 10.0
 """From the first byte of a request, or the connection, to the end of its headers."""
 
@@ -15,6 +17,12 @@ HEADER_LIMIT: Final = 64 * 1024
 
 ABORT: Final = "kornel.abort"
 """Extension of the ASGI scope: ``abort`` drops the connection and what waits to be written to it."""
+
+CERTIFICATE: Final = "kornel.certificate"
+"""Extension of the ASGI scope: the client's certificate in DER, which TLS has verified. Absent: it showed none."""
+
+BODY_PATIENCE_S: Final = 30.0
+"""From the end of the headers to the end of the body."""
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -25,10 +33,12 @@ class PatientProtocol(HttpToolsProtocol):
         self._late: asyncio.TimerHandle | None = None
         self._header_bytes = 0
         self._in_headers = False
+        self._certificate: bytes | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Headers are expected from now on."""
         super().connection_made(transport)
+        self._certificate = peer_certificate(transport.get_extra_info("ssl_object"))
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -47,7 +57,10 @@ class PatientProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A further request on the same connection begins."""
         super().on_message_begin()
-        self.scope["extensions"] = {ABORT: {"abort": self._abort}}
+        extensions: dict[str, Any] = {ABORT: {"abort": self._abort}}
+        if self._certificate is not None:
+            extensions[CERTIFICATE] = self._certificate
+        self.scope["extensions"] = extensions
         if not self._in_headers:
             self._expect_headers()
 
@@ -56,7 +69,13 @@ class PatientProtocol(HttpToolsProtocol):
         self._headers_came()
         if self.url.startswith(b"//"):  # Else what comes next would be taken for a host.
             self.url = b"/." + self.url
+        self._late = self.loop.call_later(BODY_PATIENCE_S, self._refuse, b"408 Request Timeout")
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """All of the request is there."""
+        self._headers_came()
+        super().on_message_complete()
 
     def _expect_headers(self) -> None:
         self._in_headers = True

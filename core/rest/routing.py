@@ -13,7 +13,7 @@ from html import escape
 from typing import Final
 from urllib.parse import quote
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.typing import FilteringBoundLogger
 
@@ -106,8 +106,11 @@ class Router:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         began = time.perf_counter()
-        answer = await self._answer(scope, receive)
-        await answer(scope, receive, send)
+        try:
+            answer = await self._answer(scope, receive)
+            await answer(scope, receive, send)
+        finally:
+            self._door.leave(scope)
         self._logger.debug(
             "http request",
             method=scope["method"],
@@ -141,6 +144,8 @@ class Router:
             return await route.handler(request)
         except RestError as error:
             return error_answer(error.status, error.message, route.allowed, headers=error.headers)
+        except ClientDisconnect:
+            return text_answer("", status=408)  # Nobody is there to read it.
         except Exception as error:
             self._logger.error("bug while a request was answered", route=route.path, exc_info=error)
             return error_answer(500, "internal error, see the log of the core", route.allowed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from core.config.model import Configuration
@@ -67,6 +67,9 @@ class EnginePort(Protocol):
 
     def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
         """What bounds a queue. *partition*: full name. ``None``: unknown."""
+
+    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+        """Whether *user* administers the queue at *path* in *partition* (full name)."""
 
     def explain_user(self, partition: str, user: str) -> UserExplanation | None:
         """What limits a user. *partition*: full name. ``None``: unknown."""

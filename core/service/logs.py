@@ -11,6 +11,8 @@ from typing import Any, Final, TextIO, cast
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
+from core.service.log_filters import protect
+
 
 class LogFormat(StrEnum):
     """How a log line looks."""
@@ -79,9 +81,11 @@ def build_logger(
     processors: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        protect,
     ]
     if log_format is LogFormat.JSON:
-        processors += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        processors.append(structlog.processors.JSONRenderer())
     else:
         processors.append(
             structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback)

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -16,6 +17,7 @@ from core.domain.application_states import AppState
 from core.domain.views import ApplicationSummary
 from core.partition.views.applications import summary_of
 from core.partition.views.door import PartitionViews
+from core.service.callers import Permission, caller
 from core.service.health import HealthKeeper
 from core.service.read_wire import (
     application_message,
@@ -78,6 +80,8 @@ class ReadService:
         )
 
     async def _queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
+        """A queue's administrators may see it like everybody who may read."""
+        caller().require_for_queue(Permission.READ, partial(self._runner.administers, request.partition, request.path))
         found = next(self._views(request.partition).queues(request.path.lower(), subtree=False), None)
         if found is None:
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")

@@ -114,7 +114,8 @@ class PartitionRunner:
     """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can.
 
     ``observers`` see every effect after the shims were told. ``on_settings`` gets the extra settings in force after
-    each registration and configuration update.
+    each registration and configuration update. ``on_submit`` hears of each command of a stream, in the context of its
+    request.
 
     ``callbacks`` absent: a board of its own, to which nobody attaches.
     """
@@ -131,6 +132,7 @@ class PartitionRunner:
         callbacks: CallbackBoard | None = None,
         on_damage: Callable[[bool], None] = lambda damaged: None,
         observers: Sequence[EffectObserver] = (),
+        on_submit: Callable[[StreamCommand], None] | None = None,
         on_settings: Callable[[Mapping[str, str]], None] = lambda settings: None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
@@ -145,6 +147,7 @@ class PartitionRunner:
         self._garbage = garbage
         self._on_damage = on_damage
         self._observers = tuple(observers)
+        self._on_submit = on_submit
         self._on_settings = on_settings
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
@@ -160,6 +163,8 @@ class PartitionRunner:
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
         """Queue what came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
         await self._put(_FromStream(stream, command))
+        if self._on_submit is not None:
+            self._on_submit(command)
 
     async def end(self, stream: Stream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done, and its responses are sent."""
@@ -219,6 +224,10 @@ class PartitionRunner:
     def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
         """What bounds a queue of *partition* (bare or full name) now; ``None``: unknown."""
         return self._engine.explain_queue(full_partition_name(self._engine.rm_id, partition), path)
+
+    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+        """Whether *user* administers a queue of *partition* (bare or full name) now."""
+        return self._engine.administers(full_partition_name(self._engine.rm_id, partition), path, user, groups)
 
     def explain(self, partition: str, key: str) -> AskExplanation | None:
         """Where an ask of *partition* (bare or full name) stands now; ``None``: unknown."""

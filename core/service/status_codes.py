@@ -18,6 +18,9 @@
     VersionNotApplied             FAILED_PRECONDITION   the caller: another version
     NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
     InvalidRequest                INVALID_ARGUMENT      the caller
+    NotAuthenticated              UNAUTHENTICATED       the caller: prove who it is
+    NotPermitted                  PERMISSION_DENIED     whoever grants permissions
+    TooMany                       RESOURCE_EXHAUSTED    the caller: wait
     TrackingDisabled              FAILED_PRECONDITION   whoever sets event.trackingEnabled
     CursorOutOfRange              OUT_OF_RANGE          the caller: start without a cursor
     EventStreamsFull              RESOURCE_EXHAUSTED    the caller: try later; or whoever sets the limits
@@ -127,6 +130,18 @@ class UnknownAsk(ServiceError):
     """Asked about an ask or allocation that does not exist."""
 
 
+class NotAuthenticated(ServiceError):
+    """Nobody knows who calls: no proof of identity, or one that does not hold."""
+
+
+class NotPermitted(ServiceError):
+    """The caller is known, and may not do this."""
+
+
+class TooMany(ServiceError):
+    """The caller asks for more at once than it may have."""
+
+
 class ShuttingDown(ServiceError):
     """The core stops and takes nothing more."""
 
@@ -170,6 +185,9 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,
     NothingRegistered: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownAsk: grpc.StatusCode.NOT_FOUND,
+    NotAuthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    NotPermitted: grpc.StatusCode.PERMISSION_DENIED,
+    TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     EngineFault: grpc.StatusCode.INTERNAL,
 }

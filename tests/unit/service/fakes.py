@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from core.config.loader import checksum
@@ -111,6 +111,9 @@ class FakeEngine:
 
     def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
         return None
+
+    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+        return False
 
     def cycle(self, now_ns: int, budget: int) -> FakeSlice:
         self.cycles.append(now_ns)
