@@ -91,9 +91,8 @@ class EventJournal:
         events = [effect for effect in effects if type(effect) is EventRecorded]
         if len(events) < len(effects):
             self._keep_decisions(effects)
-        for event in events:
-            if event.detail == _QUEUE_APP:
-                self._moved(event)
+        for event in [event for event in events if event.detail == _QUEUE_APP]:
+            self._moved(event)
         self.events.extend(events)
 
     def version_added(self, version: Version) -> None:

@@ -156,10 +156,15 @@ class RingReader(Generic[T]):
         """How many entries it has not read, overwritten ones included."""
         return max(0, self._ring.next_id - self.position)
 
+    @property
+    def overtaken(self) -> bool:
+        """Whether the next entry to read was overwritten."""
+        return self.position < self._ring.lowest_id
+
     def take(self, limit: int) -> list[T]:
         """The next entries, at most *limit*; empty: there are none yet. Raises :class:`Missed`, each time."""
         ring, behind = self._ring, self.behind
-        if self.position < ring.lowest_id:
+        if self.overtaken:
             raise Missed(f"read too slowly: {behind} events behind, and only {len(ring)} are kept", self.position)
         if self._bound is not None and behind > self._bound:
             raise Missed(f"read too slowly: {behind} events behind, and {self._bound} are allowed", self.position)

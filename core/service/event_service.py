@@ -19,7 +19,7 @@ from structlog.typing import FilteringBoundLogger
 from core.domain.effects import EventRecorded
 from core.service.clock import Clock
 from core.service.event_journal import EventJournal
-from core.service.event_ring import Missed, RingReader
+from core.service.event_ring import RingReader
 from core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace
 from core.service.event_wire import EventEncoder, decode_filter, encode_position
 from core.service.rpc import Context, Handler, end, parse, server_stream
@@ -62,6 +62,7 @@ class EventService:
                 held.enter_context(self._journal.places.place(host_of(context.peer()), self._clock.now_ns()))
                 await _Watch(self._journal, self._encodings, request, context).run()
             except SlowReader as error:
+                self._journal.places.dropped += 1
                 self._logger.info("event stream dropped", peer=context.peer(), cause=str(error))
                 # The status stands behind the response that was not read; whoever never reads must not keep its place.
                 with suppress(TimeoutError):
@@ -106,14 +107,12 @@ class _Watch:
                 return
             await reader.news()
             limit = await self._pace.turn()
-            if self._end_id is not None:
-                limit = min(limit, max(1, self._end_id - reader.position))
+            while reader.overtaken:
+                await self._overtaken(reader)
             first_id = reader.position
-            try:
-                events = reader.take(limit)
-            except Missed as missed:
-                await self._overtaken(reader, missed)
-                continue
+            if self._end_id is not None:
+                limit = max(0, min(limit, self._end_id - first_id))
+            events = reader.take(limit)
             if events:
                 await self._tell(first_id, events)
             elif self._ring.closed:
@@ -133,23 +132,27 @@ class _Watch:
         opened = pb.EventsOpened(instance=instance, restarted=restarted, lowest_id=ring.lowest_id, end_id=ring.next_id)
         return start, opened
 
-    async def _overtaken(self, reader: RingReader[EventRecorded], missed: Missed) -> None:
+    async def _overtaken(self, reader: RingReader[EventRecorded]) -> None:
+        """Say what was missed, if it was not the client that is too slow."""
+        first_id = reader.position
         if self._write_took_s >= SLOW_WRITE_S:
-            raise SlowReader(f"{missed}; the next one would be {missed.next_id}")
-        reader.skip()
+            behind, kept = reader.behind, len(self._ring)
+            raise SlowReader(f"read too slowly: {behind} events behind, and only {kept} are kept; next is {first_id}")
+        self._journal.places.missed += reader.skip()
         self._told_id = reader.position
-        gap = pb.EventGap(first_id=missed.next_id, end_id=reader.position)
+        gap = pb.EventGap(first_id=first_id, end_id=reader.position)
         await self._write(pb.WatchEventsResponse(gap=gap, next_id=reader.position).SerializeToString())
 
     async def _tell(self, first_id: int, events: list[EventRecorded]) -> None:
-        encoded = self._encodings.of(first_id, events)
         end_id = first_id + len(events)
-        if self._filter is not None:
+        if self._filter is None:
+            response = self._encodings.joined(first_id, events)
+        else:
             matches, queue_of = self._filter.matches, self._journal.queue_of
-            encoded = [item for item, event in zip(encoded, events, strict=True) if matches(event, queue_of)]
-            if not encoded and end_id - self._told_id < SILENT_EVENTS and end_id != self._end_id:
+            wanted = [place for place, event in enumerate(events) if matches(event, queue_of)]
+            if not wanted and end_id - self._told_id < SILENT_EVENTS and end_id != self._end_id:
                 return
-        response = b"".join(encoded)
+            response = b"".join([self._encodings.one(first_id + place, events[place]) for place in wanted])
         if len(response) > MOST_BYTES and len(events) > 1:
             half = len(events) // 2
             await self._tell(first_id, events[:half])

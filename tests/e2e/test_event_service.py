@@ -137,6 +137,23 @@ async def test_overwritten_events_are_told_as_a_gap(reg: Core) -> None:
     responses = await stored(reg, resume=cursor(reg, 1))
     assert [response.gap for response in responses if response.HasField("gap")] == [pb.EventGap(first_id=1, end_id=5)]
     assert ids(responses) == [5, 6, 7, 8, 9]
+    assert reg.server.events.places.missed == 4
+
+
+async def test_what_is_stored_may_be_overwritten_while_it_is_told(reg: Core) -> None:
+    """A stream of what was kept at its start tells nothing that came later, however little is left of it."""
+    await configure(reg, ringBufferCapacity="5")
+    record(reg, *"abc")
+    context = BlockedContext(takes=0)
+    service = EventService(reg.server.events, clock=reg.clock, logger=reg.server._logger)
+    request = pb.WatchEventsRequest(newest=5, stored_only=True).SerializeToString()
+    watch = asyncio.ensure_future(service._watch(request, context))  # type: ignore[arg-type]
+    await asyncio.wait_for(context.waits.wait(), PATIENCE_S)
+    record(reg, *"defghijk")
+    context.goes_on.set()
+    await asyncio.wait_for(watch, PATIENCE_S)
+    assert [response.gap for response in context.taken[1:]] == [pb.EventGap(first_id=0, end_id=8)]
+    assert ids(context.taken) == []
 
 
 async def test_a_cursor_in_the_future_is_refused(reg: Core) -> None:
@@ -259,6 +276,7 @@ async def test_a_client_that_reads_nothing_is_dropped_with_a_reason(reg: Core, m
     await until(lambda: len(context.taken) == 1, "the stream to open")
     record(reg, "a")
     await watch
+    assert reg.server.events.places.dropped == 1
     assert context.ended == (Code.RESOURCE_EXHAUSTED, "read nothing for 0.05 s; resume from 2")
     assert not reg.server.events.places
 
@@ -280,7 +298,7 @@ async def test_a_client_that_reads_slowly_is_dropped_when_it_is_overtaken(
     assert ids(context.taken) == [2]
     assert context.ended is not None
     assert context.ended[0] is Code.RESOURCE_EXHAUSTED
-    assert context.ended[1].startswith("read too slowly: 8 events behind, and only 5 are kept; the next one would be 3")
+    assert context.ended[1].startswith("read too slowly: 8 events behind, and only 5 are kept; next is 3")
 
 
 async def fill(core: Core, stream: Conversation, megabytes: int) -> None:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from core.domain.effects import Effect, EventRecorded
-from core.domain.events import MESSAGE_LIMIT, EventChange, EventDetail, EventType, shortened
+from core.domain.events import EventChange, EventDetail, EventType, shortened
 from core.domain.resources import Resources
 
 if TYPE_CHECKING:
     from core.model.callbacks import Callbacks
 
+_new: Final = tuple.__new__
+
 
 class EventLog:
     """Appends events to the effects of a partition. ``resources`` are absent where the contract names none."""
 
-    __slots__ = ("_callbacks", "_effects")
+    __slots__ = ("_append", "_callbacks")
 
     def __init__(self, effects: list[Effect], callbacks: Callbacks) -> None:
-        self._effects: Final = effects
+        self._append: Final = effects.append
         self._callbacks: Final = callbacks
 
     @property
@@ -37,7 +39,9 @@ class EventLog:
         message: str = "",
     ) -> None:
         """It happened now."""
-        at_ns = self._callbacks.now_ns
-        if len(message) > MESSAGE_LIMIT:
+        if message:
             message = shortened(message)
-        self._effects.append(EventRecorded(kind, object_id, reference_id, change, detail, at_ns, resources, message))
+        at_ns = self._callbacks.now_ns
+        fields = (kind, object_id, reference_id, change, detail, at_ns, resources, message)
+        # Several events for each allocation: the constructor of a named tuple would double what one costs.
+        self._append(_new(EventRecorded, fields))

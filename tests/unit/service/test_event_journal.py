@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import ExitStack
+
 import pytest
 import structlog
 
@@ -10,7 +13,18 @@ from core.domain.events import EventChange, EventDetail, EventType
 from core.domain.reasons import Outcome
 from core.service.configuration_history import Origin, Version
 from core.service.event_journal import EventJournal
-from core.service.event_streams import ENCODED_KEPT, Encodings
+from core.service.event_streams import (
+    ENCODED_KEPT,
+    EVENTS_PER_S,
+    EVENTS_PER_S_OF_ONE,
+    LEAST_PAUSE_S,
+    PAUSE_PER_STREAM_S,
+    QUIET_FACTOR,
+    RUN,
+    Budget,
+    Encodings,
+    Pace,
+)
 from core.service.status_codes import EventStreamsFull
 
 
@@ -130,9 +144,55 @@ def test_an_entry_is_encoded_once_for_all() -> None:
     assert calls == [10, 11, 12, 13, 3, 20]
 
 
+@pytest.mark.parametrize(("start", "count"), [(0, 3 * RUN), (RUN - 1, 1), (RUN - 1, 2 * RUN + 2), (RUN, RUN), (7, 0)])
+def test_one_piece_is_what_its_parts_are(start: int, count: int) -> None:
+    """Whole runs are kept joined; where a reader begins makes no difference."""
+    encodings: Encodings[int] = Encodings(lambda number, entry: b"%d," % entry)
+    for _ in range(2):
+        expected = b"".join([b"%d," % number for number in range(start, start + count)])
+        assert encodings.joined(start, range(start, start + count)) == expected
+
+
 def test_encoded_entries_are_not_kept_for_ever() -> None:
     encodings: Encodings[int] = Encodings(lambda number, entry: b"%d" % entry)
     for start in range(0, 3 * ENCODED_KEPT, 1_000):
         found = encodings.of(start, range(start, start + 1_000))
         assert found == [b"%d" % number for number in range(start, start + 1_000)]
+        assert encodings.joined(start, range(start, start + 1_000)) == b"".join(found)
     assert len(encodings._encoded) <= ENCODED_KEPT
+    assert len(encodings._runs) <= ENCODED_KEPT // RUN
+
+
+def test_the_budget_is_larger_while_the_process_has_little_to_do() -> None:
+    """It looks twice a second; before it has looked twice it takes the core for busy."""
+    used_s = 0.0
+    budget = Budget(lambda: used_s)
+    assert budget.factor(10.0) == 1
+    used_s = 0.1
+    assert budget.factor(10.4) == 1, "too early to look again"
+    assert budget.factor(10.5) == QUIET_FACTOR
+    used_s = 0.5
+    assert budget.factor(11.0) == 1
+    assert budget.factor(20.0) == QUIET_FACTOR
+
+
+async def test_all_streams_together_get_no_more_than_the_budget(journal: EventJournal) -> None:
+    """Per second: what one turn brings, over its pause, times the streams."""
+    journal.configure({"event.maxStreamsPerHost": "100"})
+    journal.places.budget = Budget(lambda: 0.0)
+    assert await Pace(journal.places).turn() == int(EVENTS_PER_S_OF_ONE * LEAST_PAUSE_S)
+    with ExitStack() as streams:
+        for _ in range(50):
+            streams.enter_context(journal.places.place("a", 1))
+        assert await Pace(journal.places).turn() == int(EVENTS_PER_S / 50 * 50 * PAUSE_PER_STREAM_S)
+
+
+async def test_a_second_turn_comes_after_a_pause(journal: EventJournal) -> None:
+    """The first one does not wait: what happens after a rest is told at once."""
+    loop = asyncio.get_running_loop()
+    pace = Pace(journal.places)
+    began_s = loop.time()
+    await pace.turn()
+    assert loop.time() - began_s < LEAST_PAUSE_S
+    await pace.turn()
+    assert loop.time() - began_s >= LEAST_PAUSE_S
