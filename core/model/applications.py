@@ -103,8 +103,8 @@ class Application:
         """Its allocations as they were last shown, while that is still so."""
         self.started_ns = 0
         """When it first was Running; 0: never."""
-        self.spent: dict[SpentKind, dict[str, dict[int, int]]] = {}
-        """What its ended allocations have used, by kind, instance type and resource type: amount times seconds."""
+        self.spent: dict[tuple[SpentKind, str], dict[int, int]] = {}
+        """What its ended allocations have used, by kind and instance type, then resource type: amount times seconds."""
         self._priorities: dict[int, int] = {}
         self._group_numbers = 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
 import grpc
@@ -28,7 +27,7 @@ class Reader:
     def __init__(self, address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self._address = address
         self._timeout_s = timeout_s
-        self._channel = _open(address)
+        self._channel = open_channel(address, _OPTIONS)
 
     def __enter__(self) -> Reader:
         channel = self._channel.__enter__()
@@ -101,7 +100,3 @@ class Reader:
             return call()
         except grpc.RpcError as error:
             raise unreachable(self._address, error) from error
-
-
-def _open(address: str) -> AbstractContextManager[grpc.Channel]:
-    return open_channel(address, _OPTIONS)

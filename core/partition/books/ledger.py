@@ -209,7 +209,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     node = allocation.node
     assert node is not None, "only a placed allocation can be refunded"
     allocation.node = None
-    _shown_no_more(allocation, node)
+    allocation.view = node.shown = application.shown = None
     del node.allocations[allocation.key]
     node.refund(pairs)
     state.node_order.refresh(node)
@@ -217,8 +217,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     if allocation.spec.placeholder:
         _drop_placeholder(allocation)
     else:
-        _note_peak(application, pairs)
-        _unbook(application.real, pairs)
+        _give_back(application, pairs)
     if allocation.preempted:
         unmark(allocation)
     _use_no_more(state, allocation)
@@ -510,6 +509,20 @@ def _shown_no_more(allocation: Allocation, node: Node | None) -> None:
     allocation.view = allocation.application.shown = None
     if node is not None:
         node.shown = None
+
+
+def _give_back(application: Application, pairs: Pairs) -> None:
+    """*application* holds *pairs* less: the most it ever held may be what it held until now."""
+    if application.held_count:
+        _note_peak(application, pairs)
+        _unbook(application.real, pairs)
+        return
+    real, peak = application.real, application.peak
+    for t, amount in pairs:
+        held = real[t]
+        if held > peak[t]:
+            peak[t] = held
+        real[t] = held - amount
 
 
 def _note_peak(application: Application, pairs: Pairs) -> None:

@@ -8,6 +8,7 @@ from core.model.allocations import Allocation
 from core.model.applications import SpentKind
 
 _NS_PER_S: Final = 10**9
+_REAL, _PREEMPTED, _PLACEHOLDER = SpentKind.REAL, SpentKind.PREEMPTED, SpentKind.PLACEHOLDER
 
 
 def note_end(allocation: Allocation, now_ns: int) -> None:
@@ -16,12 +17,10 @@ def note_end(allocation: Allocation, now_ns: int) -> None:
     seconds = (now_ns - allocation.bound_ns) // _NS_PER_S
     if node is None or seconds <= 0:
         return
-    if allocation.preempted:
-        kind = SpentKind.PREEMPTED
-    elif allocation.spec.placeholder:
-        kind = SpentKind.PLACEHOLDER
-    else:
-        kind = SpentKind.REAL
-    amounts = allocation.application.spent.setdefault(kind, {}).setdefault(node.instance_type, {})
+    kind = _PREEMPTED if allocation.preempted else _PLACEHOLDER if allocation.spec.placeholder else _REAL
+    spent = allocation.application.spent
+    amounts = spent.get((kind, node.instance_type))
+    if amounts is None:
+        amounts = spent[kind, node.instance_type] = {}
     for t, amount in allocation.shape.pairs:
         amounts[t] = amounts.get(t, 0) + amount * seconds

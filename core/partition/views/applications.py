@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from core.domain.application_states import AppState
@@ -214,8 +214,7 @@ def _placeholders(application: Application) -> tuple[PlaceholderView, ...]:
 def _spent(state: PartitionState, application: Application) -> SpentView:
     if not application.spent:
         return NOTHING_SPENT
-    return SpentView(*(_named(state, application.spent.get(kind, {})) for kind in SpentKind))
-
-
-def _named(state: PartitionState, spent: Mapping[str, Mapping[int, int]]) -> dict[str, Resources]:
-    return {instance_type: state.types.resources(spent[instance_type]) for instance_type in sorted(spent)}
+    named: dict[SpentKind, dict[str, Resources]] = {kind: {} for kind in SpentKind}
+    for (kind, instance_type), amounts in sorted(application.spent.items()):
+        named[kind][instance_type] = state.types.resources(amounts)
+    return SpentView(named[SpentKind.REAL], named[SpentKind.PREEMPTED], named[SpentKind.PLACEHOLDER])

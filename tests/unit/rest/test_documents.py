@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from core.domain.resources import Resources
+from core.partition.books import ledger
 from core.partition.views.door import PartitionViews
 from core.rest.documents import applications, nodes, partitions, queues, reports, rules, users, values
 from tests.scenarios.language import Stage
@@ -481,3 +482,66 @@ def test_a_state_dump_has_no_unknown_part() -> None:
     assert reports.state_dump({"timestamp": 1, "nodes": []}) == {"timestamp": 1}
     with pytest.raises(ValueError, match="nope"):
         reports.state_dump({"nope": 1})
+
+
+def test_a_real_allocation_that_took_the_place_of_a_placeholder() -> None:
+    """It counts as asked for when the placeholder was; what the placeholder used is told once the end is near."""
+    stage = played(
+        "node n1 attr.si/instance-type=big", "app app1 gang={vcore=1000} at=1s", "ask h placeholder group=tg at=1s",
+        "cycle", "ask real group=tg at=5s", "cycle", "release h app=app1 type=PLACEHOLDER_REPLACED at=8s",
+    )  # fmt: skip
+    found = application(stage)
+    [placed] = found["allocations"]
+    assert (placed["allocationKey"], placed["placeholderUsed"], "placeholder" in placed) == ("real", True, False)
+    assert (placed["requestTime"], placed["allocationTime"], placed["allocationDelay"]) == (10**9, 5 * 10**9, 4 * 10**9)
+    assert found["placeholderData"][0]["replaced"] == 1
+    assert found["resourceHistory"] == {}
+    stage.play(["release real app=app1 at=15s"])
+    ended = application(stage)
+    assert ended["applicationState"] == "Completing"
+    assert ended["resourceHistory"] == {
+        "placeholderResource": {"big": {"vcore": 7000}},
+        "resourceUsage": {"big": {"vcore": 10000}},
+    }
+
+
+def test_what_victims_used_is_told_apart() -> None:
+    stage = played("node n1", "app app1", "ask k", "cycle")
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    ledger.mark(state.requests["k"], None)
+    assert node(stage)["allocations"][0]["preempted"] is True
+    stage.play(["release k app=app1 type=PREEMPTED_BY_SCHEDULER at=3s"])
+    assert application(stage)["resourceHistory"] == {"preemptedResource": {"UNKNOWN": {"vcore": 3000}}}
+
+
+def test_the_most_an_application_held() -> None:
+    """Also when it gave it back bit by bit, or became smaller in place."""
+    stage = played("node n1", "app app1", "ask a vcore=3000", "ask b vcore=2000 memory=4", "cycle")
+    stage.play(["resize-ask a vcore=1000"])
+    assert application(stage)["maxUsedResource"] == {"memory": 4, "vcore": 5000}
+    stage.play(["release b app=app1"])
+    found = application(stage)
+    assert (found["usedResource"], found["maxUsedResource"]) == ({"vcore": 1000}, {"memory": 4, "vcore": 5000})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ["ask more", "cycle"], ["release k app=app1"], ["resize-ask k vcore=7"], ["decommission n1"],
+        ["release k app=app1 type=SCHEDULING_FAILED_ON_RM"], ["remove-app app1"],
+    ],
+)  # fmt: skip
+def test_what_was_shown_is_shown_no_more_after_a_change(change: list[str]) -> None:
+    """Whatever changes an allocation, lists made afterwards say what lists made for the first time say."""
+    looked, other = (played("node n1", "node n2", "app app1", "ask k", "ask l", "cycle") for _ in range(2))
+    for _ in views_of(looked).nodes():
+        application(looked)
+    for stage in (looked, other):
+        stage.play(change)
+
+    def told(stage: Stage) -> Any:
+        shown = [applications.application(view) for view in views_of(stage).applications()]
+        return plain([*shown, *[nodes.node(view) for view in views_of(stage).nodes()]])
+
+    assert told(looked) == told(other)
