@@ -207,10 +207,9 @@ class CallbackBoard:
             outgoing.state_dump = stream.dumps.popleft()
         if outgoing.predicates or outgoing.preemption_predicates:
             self._metrics.questions_sent += len(outgoing.predicates) + len(outgoing.preemption_predicates)
-            self.times.asked(
-                [asked.question for asked in (*outgoing.predicates, *outgoing.preemption_predicates)],
-                self._clock.now_ns(),
-            )
+            asked = [question.question for question in outgoing.predicates]
+            asked += [question.question for question in outgoing.preemption_predicates]
+            self.times.asked(asked, self._clock.now_ns())
         self._metrics.scheduling_states_sent += len(outgoing.scheduling_states)
         self._metrics.preemption_notices_sent += len(outgoing.notices)
         self._metrics.events_sent += len(outgoing.events)
@@ -240,7 +239,8 @@ class CallbackBoard:
 
     def answered(self, command: AnswerCallbacks) -> None:
         """The shim answered questions, in time or not."""
-        answers = [answer.question for answer in (*command.predicates, *command.preemption_predicates)]
+        answers = [answer.question for answer in command.predicates]
+        answers += [answer.question for answer in command.preemption_predicates]
         if answers:
             self.times.answered(answers, self._clock.now_ns())
 

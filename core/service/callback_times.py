@@ -20,7 +20,9 @@ class CallbackTimes:
         self.latency = Durations(BOUNDS_S)
         self._asked: dict[int, int] = {}
         """When each question that has no answer yet was sent, the oldest first."""
-        self._silent_since_ns: int | None = None
+        self._first_ns: int | None = None
+        """When the first question since the last answer was sent."""
+        self._last_ns = 0
 
     def asked(self, questions: Iterable[int], now_ns: int) -> None:
         """*questions* were sent."""
@@ -29,8 +31,9 @@ class CallbackTimes:
             asked[question] = now_ns
         while len(asked) > REMEMBERED:
             del asked[next(iter(asked))]
-        if self._silent_since_ns is None:
-            self._silent_since_ns = now_ns
+        if self._first_ns is None:
+            self._first_ns = now_ns
+        self._last_ns = now_ns
 
     def answered(self, questions: Iterable[int], now_ns: int) -> None:
         """*questions* were answered; unknown ones prove no more than that somebody is there."""
@@ -39,13 +42,13 @@ class CallbackTimes:
             asked_ns = asked.pop(question, None)
             if asked_ns is not None:
                 self.latency.add((now_ns - asked_ns) / SECOND_NS)
-        self._silent_since_ns = now_ns if asked else None
+        self._first_ns = None
 
     def forget(self) -> None:
         """Whoever was asked is gone."""
         self._asked.clear()
-        self._silent_since_ns = None
+        self._first_ns = None
 
-    def silence_ns(self, now_ns: int) -> int:
-        """For how long nothing was answered although questions are open; 0: none is."""
-        return 0 if self._silent_since_ns is None else max(0, now_ns - self._silent_since_ns)
+    def silence_ns(self) -> int:
+        """From the first to the last question sent since anything was answered."""
+        return 0 if self._first_ns is None else self._last_ns - self._first_ns

@@ -25,4 +25,4 @@ class Durations:
 
     def cumulated(self) -> Iterator[tuple[str, int]]:
         """Each bound as text, and how many took at most that; ``+Inf`` comes last."""
-        return zip((*map(str, self.bounds), "+Inf"), accumulate(self.counts), strict=True)
+        return zip((*(f"{bound:g}" for bound in self.bounds), "+Inf"), accumulate(self.counts), strict=True)

@@ -16,13 +16,13 @@ class EffectObserver(Protocol):
 
 
 class EngineTimer(Protocol):
-    """Hears how long the engine took, after its effects were handed over. Must be quick, may not wait."""
+    """Hears how long the engine took. Must be quick, may not wait."""
 
     def command_took(self, seconds: float) -> None:
         """One command was applied."""
 
-    def slice_took(self, seconds: float, *, more: bool) -> None:
-        """One slice was run. *more*: the cycle goes on with the next one."""
+    def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
+        """One slice was run, and observers have seen its *effects*. *more*: the cycle goes on with the next slice."""
 
 
 class NoTimer:
@@ -31,5 +31,5 @@ class NoTimer:
     def command_took(self, seconds: float) -> None:
         pass
 
-    def slice_took(self, seconds: float, *, more: bool) -> None:
+    def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
         pass

@@ -262,6 +262,11 @@ class PartitionRunner:
         """What *partition* (bare or full name) shows of itself now; ``None``: no such partition."""
         return self._engine.views(full_partition_name(self._engine.rm_id, partition), self._clock.now_ns())
 
+    def queue_of(self, application_id: str) -> str:
+        """Path of the queue of a live application, in whichever partition; empty: there is none."""
+        found = (views.queue_of(application_id) for views in self.all_views())
+        return next((path for path in found if path), "")
+
     def all_views(self) -> list[PartitionViews]:
         """What each partition shows of itself now, by name."""
         found = [self.views(name) for name in self._engine.partition_names()]
@@ -410,7 +415,7 @@ class PartitionRunner:
             return False
         self._metrics.slices += 1
         self._hand_over(result.effects)
-        self._timer.slice_took(took, more=result.more)
+        self._timer.slice_took(took, len(result.effects), more=result.more)
         return result.more
 
     def _preemption_due(self, now_ns: int) -> bool:
