@@ -35,6 +35,8 @@ LAST_STATES: Final = frozenset({AppState.COMPLETED, AppState.FAILED, AppState.RE
 
 _RARE: Final = frozenset({ApplicationAccepted, ApplicationRejected, ApplicationUpdated, NodeRejected})
 
+_CONTAINERS: Final = frozenset({Allocated, Released})
+
 
 class QueueCounts:
     """What happened in one queue since the core started. ``ended``: applications, by last state."""
@@ -86,7 +88,7 @@ class Decisions:
 
     def _count_by_queue(self, effects: Iterable[Effect]) -> None:
         known = self._applications
-        for effect in effects:
+        for effect in [effect for effect in effects if type(effect) in _CONTAINERS]:
             if type(effect) is Allocated:
                 name = effect.spec.application_id
                 (known.get(name) or self._find(name)).allocated += 1

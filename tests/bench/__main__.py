@@ -16,6 +16,7 @@ from tests.bench import (
     gangs,
     large_tree,
     limits,
+    metrics,
     monitor,
     recovery,
     responsiveness,
@@ -42,6 +43,7 @@ def main() -> int:
         full_cluster.report(runs),
         monitor.report(1),
         rest.report(runs),
+        metrics.report(runs),
         gangs.report(runs, engine_only=options.engine_only),
     ]
     if not options.engine_only:

@@ -30,6 +30,7 @@ from tests.bench.report import Figure, show
 
 NODES, LEAVES, APPLICATIONS, ALLOCATIONS = 5_000, 999, 10_000, 100_000
 MOST_MS: Final = 50
+EXPECTED: Final = "a look at each queue, application and node, and 20,000 lines; an increment for an effect"
 MOST_US: Final = 1.0
 """For each effect that the engine has; a placement is one, beside the events that tell of it."""
 
@@ -45,7 +46,7 @@ def report(runs: int) -> bool:
         Figure("a scrape", "ms", costs, MOST_MS, at_most=True, each_s=min(costs) / 1_000),
         Figure("counting an effect", "us", counted, MOST_US, at_most=True, each_s=min(counted) / 1e6),
     ]
-    return show(f"metrics: {NODES:,} nodes, {LEAVES + 1:,} queues, {APPLICATIONS:,} applications", figures)
+    return show(f"metrics: {NODES:,} nodes, {LEAVES + 1:,} queues, {APPLICATIONS:,} applications", figures, EXPECTED)
 
 
 class BusyServer(KornelServer):

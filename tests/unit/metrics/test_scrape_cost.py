@@ -9,5 +9,5 @@ def test_a_scrape_of_a_large_core_is_quick() -> None:
     """Times are of the processor, the best of several: other load on the machine is not what is measured."""
     server = busy_server(allocations=10_000)
     _, text = server.metrics.render("")
-    assert text.count(b"yunikorn_queue_resource{") > 10_000
+    assert text.count(b"yunikorn_queue_resource{") > 6_000
     assert min(cost_ms(server) for _ in range(5)) <= MOST_MS
