@@ -33,7 +33,8 @@ class Exposition(Collector):
 
     def __init__(self, sources: Sources, *, aliases: bool = False) -> None:
         """*aliases*: also under names that upstream's older dashboards ask for."""
-        self._sources = sources
+        self.sources = sources
+        """What a scrape looks at."""
         self._aliases = aliases
         self._queues = QueueSeries(aliases=aliases)
         self._removed = upstream.NodesRemoved()
@@ -47,7 +48,7 @@ class Exposition(Collector):
     def render(self, accept: str) -> tuple[str, bytes]:
         """Content type and text. *accept*: what the client would like; there is only one format."""
         began = time.perf_counter()
-        sources = self._sources
+        sources = self.sources
         views = sources.runner.all_views()
         self._scrape = Scrape([each.gauges() for each in views])
         by_name = {partition.name: each for partition, each in zip(self._scrape.partitions, views, strict=True)}
@@ -65,7 +66,7 @@ class Exposition(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Everything but the series of single queues."""
-        sources, scrape = self._sources, self._scrape
+        sources, scrape = self.sources, self._scrape
         yield from upstream.families(sources, scrape, self._removed)
         if self._aliases:
             yield from upstream.older()
