@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from core.domain.effects import PreemptionDecided, VictimRecord
+from core.domain.reasons import Outcome
+from core.domain.resources import Resources
 from core.metrics.exposition import Exposition
 from tests.e2e.rest.shim import TREE, rest_cluster
 from tests.exposition import parse, types
@@ -38,6 +41,12 @@ UPSTREAM_DASHBOARD = (
     "yunikorn_scheduler_trypreemption_latency_milliseconds",
 )
 """Marked D in the table of rest.md 6."""
+
+
+PREEMPTED = PreemptionDecided(
+    0, "[rm-1]default", "guarantee", "k9", "app", "root.a.a1", Outcome.TRIGGERED, "", "n1",
+    (VictimRecord("v", "other", "root.default", "n1", Resources({"vcore": 1}), 0),),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,7 @@ async def exported() -> Exported:
         await cluster.ask("waits", vcore=10)
         await cluster.run_and_finish("other")
         server = cluster.core.server
+        server.measures.decisions.observe([PREEMPTED])
         _, text = Exposition(replace(server.metrics.sources, history=History)).render("")
     found = Exported(types(text.decode()))
     for sample in parse(text.decode()):
