@@ -16,6 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from si.v1 import si_pb2 as si
@@ -74,6 +75,15 @@ class Task:
         )
 
 
+@dataclass(slots=True)
+class Fate:
+    """What an application has been through: tasks that failed, and tasks it lost to preemption until it failed."""
+
+    failures: int = 0
+    preempted: int = 0
+    failed: bool = False
+
+
 class SimulatedCluster:
     """The state of one run. *client* must be registered before anything is sent."""
 
@@ -81,6 +91,7 @@ class SimulatedCluster:
         self.scenario = scenario
         self.accounts = Accounts(scenario.queues, (entry.queue for entry in scenario.applications))
         self.tasks: dict[str, Task] = {}
+        self.fates: Final = {application.id: Fate() for application in scenario.applications}
         self.anomalies: list[str] = []
         self.lost_confirmations = 0
         self.duplicated_confirmations = 0
@@ -94,6 +105,7 @@ class SimulatedCluster:
         self._hopeless: dict[tuple[int, str], bool] = {}
         self._asks: list[Ask] = []
         self._releases: list[si.AllocationRelease] = []
+        self._withdrawn: list[tuple[str, str]] = []
         self._node_actions: list[si.NodeInfo] = []
         self._wake = asyncio.Event()
         for application in scenario.applications:
@@ -149,6 +161,8 @@ class SimulatedCluster:
                 for group in application.tasks:
                     self.accounts.planned(application.queue, -group.count)
                 continue
+            if application.fail_s is not None:
+                self._clock.call_at(application.fail_s, partial(self._failure, application))
             for group in application.tasks:
                 self.arriving += 1
                 self._clock.call_later(group.at_s, self._arrival(application, group))
@@ -275,6 +289,9 @@ class SimulatedCluster:
         task.termination = update.termination
         if update.termination == si.PREEMPTED_BY_SCHEDULER and not task.victim:
             task.victim = True
+            fate = self.fates[task.application.id]
+            # Not the application's fault: it counts, but not against the retries.
+            fate.preempted += not fate.failed
             queue, amounts = task.application.queue, task.group.resources
             self.accounts.chosen(queue, amounts, key=task.key, at_s=self._clock.real_s)
         if before is TaskState.RUNNING:
@@ -311,6 +328,29 @@ class SimulatedCluster:
         if task.state is TaskState.RUNNING:
             task.state = after(task.state, TaskEvent.FINISHED)
             self._release(task, si.STOPPED_BY_RM)
+
+    def _failure(self, application: Application) -> None:
+        """One of *application*'s running tasks fails, which is the end of the application if it has no retries left."""
+        own = [task for task in self.tasks.values() if task.application is application]
+        failing = next((task for task in own if task.state is TaskState.RUNNING), None)
+        if failing is None:
+            return
+        fate = self.fates[application.id]
+        fate.failures += 1
+        fate.failed = application.retries is not None and fate.failures >= application.retries
+        self._finished(failing)
+        self._recreate(failing)
+        if fate.failed:
+            for task in own:
+                if task.state is TaskState.WAITING:
+                    self._withdrawn.append((application.id, task.key))
+                    self._dropped(task.key, TaskEvent.DROPPED)
+                else:
+                    self._finished(task)
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Do *act* after so many real seconds."""
+        self._clock.call_later(max(0.0, seconds) * self.scenario.speed, act)
 
     def finish(self, task: Task) -> None:
         """End *task*, if it runs, because its application wants it so."""
@@ -352,7 +392,7 @@ class SimulatedCluster:
             used[kind] = used.get(kind, 0) - amount
 
     def _recreate(self, task: Task) -> None:
-        if task.group.restart:
+        if task.group.restart and not self.fates[task.application.id].failed:
             lives = task.lives + 1
             key = f"{task.key.removesuffix(f'.r{task.lives}')}.r{lives}"
             self.accounts.queues[task.application.queue].recreated += 1
@@ -372,8 +412,11 @@ class SimulatedCluster:
             nodes, self._node_actions = self._node_actions, []
             asks, self._asks = self._asks, []
             releases, self._releases = self._releases, []
+            withdrawn, self._withdrawn = self._withdrawn, []
             await self._client.send_nodes(nodes)
             await self._client.submit_asks(asks)
+            if withdrawn:
+                await self._client.withdraw_asks(withdrawn)
             await self._client.release(releases)
 
     def _repeat(self) -> None:

@@ -25,6 +25,8 @@ class Kind(StrEnum):
     PREEMPTED_AT_MOST = "preempted at most N from QUEUE"
     ENDS_WITHIN_MAX = "queue QUEUE ends within max"
     NOTICED_AT_LEAST = "noticed at least N from QUEUE"
+    SURVIVES = "application ID survives N preemptions"
+    FAILS = "application ID fails"
     NO_LAW_VIOLATIONS = "no law violations"
     NOTHING_LOST = "nothing lost"
 
@@ -33,13 +35,14 @@ class Kind(StrEnum):
 class Expectation:
     """One sentence.
 
-    *queue* is empty and *count* 0 where the kind has none; *within_s* None: judged at the end.
+    *queue* and *application* are empty and *count* 0 where the kind has none; *within_s* None: judged at the end.
     """
 
     kind: Kind
     queue: str = ""
     count: int = 0
     within_s: float | None = None
+    application: str = ""
 
     @property
     def needs_guarantee(self) -> bool:
@@ -47,7 +50,8 @@ class Expectation:
         return self.kind in (Kind.REACHES_GUARANTEED, Kind.NEVER_BELOW_GUARANTEED)
 
     def __str__(self) -> str:
-        pattern = self.kind.value.replace("QUEUE", self.queue).replace(" N ", f" {self.count} ")
+        pattern = self.kind.value.replace(" N ", f" {self.count} ").replace("QUEUE", self.queue)
+        pattern = pattern.replace("ID", self.application)
         if self.within_s is None:
             return pattern.removesuffix(" [within DURATION]")
         return pattern.replace("[", "").replace("]", "").replace("DURATION", f"{self.within_s:g}s")
@@ -70,6 +74,8 @@ _PATTERNS: Final = {
     Kind.PREEMPTED_AT_MOST: r"preempted at most (?P<count>\S+) from (?P<queue>\S+)",
     Kind.ENDS_WITHIN_MAX: r"queue (?P<queue>\S+) ends within max",
     Kind.NOTICED_AT_LEAST: r"noticed at least (?P<count>\S+) from (?P<queue>\S+)",
+    Kind.SURVIVES: r"application (?P<application>\S+) survives (?P<count>\S+) preemptions",
+    Kind.FAILS: r"application (?P<application>\S+) fails",
     Kind.NO_LAW_VIOLATIONS: r"no law violations",
     Kind.NOTHING_LOST: r"nothing lost",
 }
@@ -86,6 +92,7 @@ def parse_expectation(text: str) -> Expectation:
             kind,
             queue=(found.get("queue") or "").lower(),
             count=quantities.integer(found["count"], 0, quantities.INT32_MAX) if found.get("count") else 0,
+            application=found.get("application") or "",
             within_s=quantities.duration(found["within"]) if found.get("within") else None,
         )
     known = "; ".join(kind.value for kind in Kind)

@@ -126,6 +126,13 @@ class Judge:
             case Kind.NOTICED_AT_LEAST:
                 noticed = account.noticed if account is not None else 0
                 self._decide(expectation, noticed >= expectation.count, f"{noticed} noticed")
+            case Kind.SURVIVES:
+                fate = self._cluster.fates[expectation.application]
+                detail = f"{fate.preempted} preempted{' before it failed' if fate.failed else ', still running'}"
+                self._decide(expectation, fate.preempted >= expectation.count, detail)
+            case Kind.FAILS:
+                fate = self._cluster.fates[expectation.application]
+                self._decide(expectation, fate.failed, f"{fate.failures} failures, {fate.preempted} preempted")
             case Kind.NO_LAW_VIOLATIONS:
                 self._decide(expectation, *self._laws(status))
             case Kind.NOTHING_LOST:

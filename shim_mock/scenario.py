@@ -37,6 +37,8 @@ class OnNotice(StrEnum):
     """What an application does when it hears that it will lose tasks."""
 
     RELEASE = "release"  # ends others of its own instead
+    CHECKPOINT = "checkpoint"  # says that the listed ones saved their work just now, and loses them
+    LATE = "late"  # ends others of its own as well, but only when the deadline is over
     IGNORE = "ignore"
 
 
@@ -103,6 +105,8 @@ class Application:
     """What one user submits to one queue.
 
     *after_quiet*: not at a time, but once the core has placed what it can. *on_notice* None: nobody listens.
+    *retries*: failures of tasks after which it gives up; None: never. Preemption is no failure. *fail_s*: when one of
+    its tasks fails; None: never.
     """
 
     id: str
@@ -113,6 +117,8 @@ class Application:
     at_s: float = 0.0
     after_quiet: bool = False
     on_notice: OnNotice | None = None
+    retries: int | None = None
+    fail_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +228,7 @@ class _Reader:
             applications=applications,
             changes=tuple(self._change(item) for item in _items(fields.get("changes"))),
             releases=self._releases(fields.get("releases"), seed),
-            expectations=self._expectations(fields.get("expectations"), queues),
+            expectations=self._expectations(fields.get("expectations"), queues, applications),
             speed=self._decimal(fields, "speed", 1.0, 0.001, 1e6),
             generation=_parse(fields, "generation", _generation, Generation.G3),
             settle_s=self._duration(fields, "settle", 2.0),
@@ -291,7 +297,7 @@ class _Reader:
 
     def _application(self, item: Cursor) -> Application:
         fields = item.fields(
-            "id", "queue", "user", "groups", "at", "after", "onNotice", "tasks",
+            "id", "queue", "user", "groups", "at", "after", "onNotice", "retries", "failAt", "tasks",
             required=("id", "queue", "tasks"),
         )  # fmt: skip
         self._after(fields)
@@ -306,6 +312,8 @@ class _Reader:
             at_s=self._duration(fields, "at", 0.0),
             after_quiet="after" in fields,
             on_notice=_parse(fields, "onNotice", _on_notice, None),
+            retries=self._int(fields, "retries", 0, 1, quantities.INT32_MAX) if "retries" in fields else None,
+            fail_s=self._optional_duration(fields, "failAt"),
             tasks=tasks,
         )
 
@@ -367,7 +375,10 @@ class _Reader:
             fields["retry"].reject("never ends when every confirmation is lost")
         return policy
 
-    def _expectations(self, section: Cursor | None, queues: Mapping[str, QueueLimits]) -> tuple[Expectation, ...]:
+    def _expectations(
+        self, section: Cursor | None, queues: Mapping[str, QueueLimits], applications: tuple[Application, ...]
+    ) -> tuple[Expectation, ...]:
+        named = {application.id for application in applications}
         found = []
         for item in _items(section):
             try:
@@ -378,6 +389,8 @@ class _Reader:
             queue = expectation.queue
             if expectation.needs_guarantee and not queues.get(queue, QueueLimits()).guaranteed:
                 item.reject(f"the configuration gives {queue} no guarantee")
+            if expectation.application and expectation.application not in named:
+                item.reject(f"no application is called {expectation.application!r}")
             found.append(expectation)
         return tuple(found)
 
@@ -475,7 +488,7 @@ def _on_notice(text: str) -> OnNotice:
     try:
         return OnNotice(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no answer to a notice: release or ignore") from None
+        raise ValueError(f"{text!r} is no answer to a notice: release, checkpoint, late or ignore") from None
 
 
 def _may_preempt(text: str) -> bool:

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_command
 
 
 class Shell(StrEnum):
@@ -33,11 +32,6 @@ def completion(
 
 Words = dict[tuple[str, ...], list[str]]
 """What may come after which commands: further commands, and options."""
-
-
-def words_of(app: typer.Typer) -> Words:
-    """Those of *app*."""
-    return dict(_words(get_command(app), ()))
 
 
 def bash_script(words: Words) -> str:

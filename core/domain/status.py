@@ -37,6 +37,59 @@ class UserStatus(NamedTuple):
     applications: int
 
 
+class ScopeStatus(NamedTuple):
+    """What preemption took from one scope within the governor's window, and what it may take there.
+
+    kind, name        ``cluster``, ``queue`` and its path, or ``application`` and its ID
+    victims           of ``most_victims``; 0: any number
+    lost              resource-seconds of ``most_lost``; an absent type is not limited
+    paused_until_ns   preemption was said to pause here until then; ``None``: it does not, as far as was said
+    """
+
+    kind: str
+    name: str
+    victims: int
+    most_victims: int
+    lost: Resources
+    most_lost: Resources
+    paused_until_ns: int | None = None
+
+
+class GovernorStatus(NamedTuple):
+    """Bounds against storms: how near they are. ``denied``: plans since the core started.
+
+    ``scopes``: the cluster, queues that lost something or where preemption paused, applications where it paused.
+    """
+
+    window_ns: int
+    denied: int
+    shadow: tuple[str, ...]
+    scopes: tuple[ScopeStatus, ...]
+
+
+class StuckVictim(NamedTuple):
+    """An allocation that was told to leave and has not within ``preemption.victim.timeout``.
+
+    ``preemptor``: the ask that waited for it and looks elsewhere now.
+    """
+
+    key: str
+    application_id: str
+    queue: str
+    node_id: str
+    resources: Resources
+    preemptor: str
+
+
+class MonitorStatus(NamedTuple):
+    """The periodic policy, where it is on. ``at_risk``: allocations that ``notices`` open notices name."""
+
+    observe_only: bool
+    rounds: int
+    notices: int
+    at_risk: int
+
+
 class PartitionStatus(NamedTuple):
     """One partition; ``queues`` parents before children, in tree order, ``users`` by name."""
 
@@ -56,6 +109,11 @@ class PartitionStatus(NamedTuple):
     users: tuple[UserStatus, ...]
     ignored: tuple[tuple[str, int], ...] = ()
     """Request entries without effect, by cause (:class:`core.domain.reasons.Ignored`)."""
+    governor: GovernorStatus | None = None
+    stuck: tuple[StuckVictim, ...] = ()
+    """By key."""
+    monitor: MonitorStatus | None = None
+    """``None``: the periodic policy is off."""
 
 
 class EngineStatus(NamedTuple):

@@ -9,7 +9,7 @@ from core.domain.application_states import AppState
 from core.domain.commands import ApplicationSpec
 from core.domain.priorities import PRIORITY_MIN
 from core.domain.views import StateEntry
-from core.model.keyed_heap import KeyedHeap
+from core.model.group_order import GroupOrder
 from core.model.shapes import Shape, Vector, widen
 
 if TYPE_CHECKING:
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 STATES_KEPT: Final = 64
 """Most entries of the log of states: an application may go back and forth between two for ever."""
-
-
-def _group_key(group: AskGroup) -> tuple[tuple[int, int, int], int]:
-    return (group.head_order(), group.number)
 
 
 class SpentKind(StrEnum):
@@ -67,7 +63,7 @@ class Application:
         """How many of ``allocations`` are placeholders."""
         self.task_groups: dict[str, TaskGroup] = {}
         self.groups: dict[tuple[Shape, str], AskGroup] = {}
-        self.order: KeyedHeap[AskGroup] = KeyedHeap(_group_key)
+        self.order = GroupOrder()
         """Groups worth trying."""
         self.pending: Vector = [0] * width
         self.real: Vector = [0] * width

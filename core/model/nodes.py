@@ -29,7 +29,7 @@ class Node:
 
     __slots__ = (
         "allocated", "allocations", "attributes", "capacity", "foreign", "foreign_loads", "free", "held",
-        "instance_type", "node_id", "occupied", "reservations", "schedulable", "score", "shown",
+        "instance_type", "node_id", "occupied", "reservations", "schedulable", "score", "shown", "version",
     )  # fmt: skip
 
     def __init__(self, node_id: str, attributes: tuple[tuple[str, str], ...], capacity: Vector) -> None:
@@ -54,6 +54,8 @@ class Node:
         self.shown: tuple[AllocationView, ...] | None = None
         """Its allocations as they were last shown, while that is still so."""
         self.score = 0.0
+        self.version = 0
+        """Changes whenever its load or capacity does."""
 
     def fits(self, pairs: Pairs) -> bool:
         """Whether the free room holds *pairs* now; a type the node lacks counts as 0."""
@@ -74,6 +76,7 @@ class Node:
         for t, amount in pairs:
             allocated[t] += amount
             free[t] -= amount
+        self.version += 1
 
     def refund(self, pairs: Pairs) -> None:
         """Take an own allocation of *pairs* off the books."""
@@ -81,10 +84,12 @@ class Node:
         for t, amount in pairs:
             allocated[t] -= amount
             free[t] += amount
+        self.version += 1
 
     def occupy(self, key: str, pairs: Pairs, load: ForeignLoad | None = None) -> None:
         """Book foreign load under *key*, replacing what stood there. *load*: what is known of it."""
         self.vacate(key)
+        self.version += 1
         if load is not None:
             self.foreign_loads[key] = load
         self.foreign[key] = pairs
@@ -94,6 +99,7 @@ class Node:
 
     def vacate(self, key: str) -> None:
         """Take foreign load off the books; an unknown key does nothing."""
+        self.version += 1
         self.foreign_loads.pop(key, None)
         for t, amount in self.foreign.pop(key, ()):
             self.occupied[t] -= amount
@@ -101,6 +107,7 @@ class Node:
 
     def resize(self, capacity: Vector) -> None:
         """Replace the capacity; ``free`` may become negative."""
+        self.version += 1
         self.capacity = capacity
         self.free = [c - a - o for c, a, o in zip(capacity, self.allocated, self.occupied, strict=True)]
 

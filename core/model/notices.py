@@ -73,8 +73,8 @@ class Notices:
     """All notices of one partition, and the round under way. *settings* ``None``: the policy is off."""
 
     __slots__ = (
-        "entries", "generation", "now_ns", "observed", "of_application", "offered", "open", "released", "rounds",
-        "settings", "slices", "steps", "taken",
+        "entries", "generation", "lacking", "now_ns", "observed", "of_application", "offered", "open", "released",
+        "rounds", "settings", "slices", "steps", "taken",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -102,8 +102,15 @@ class Notices:
         self.observed: dict[str, tuple[str, ...]] = {}
         """By leaf: whom the last round would have notified, had it not only observed."""
 
+        self.lacking: dict[str, dict[int, int]] = {}
+        """By leaf and type: what it should have held more when the last round looked."""
         self.taken: Final[dict[str, Taken]] = {}
         """By leaf: when something was taken from it last."""
+
+    @property
+    def decision(self) -> str:
+        """What the parts of one round have in common, and no two rounds of one generation of settings."""
+        return f"round {self.rounds} of {self.generation}"
 
     def add(self, notice: Notice) -> None:
         self.open[notice.number] = notice

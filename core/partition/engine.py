@@ -200,9 +200,12 @@ class Engine:
             heads.append(deadline_ns)
         return min(heads, default=None)
 
-    def status(self, *, audited: bool = False) -> EngineStatus:
-        """The whole core in plain values. *audited*: check the books too, which takes time in a large cluster."""
-        described = tuple(status.describe(state, audited=audited) for state in self._partitions.values())
+    def status(self, *, audited: bool = False, now_ns: int = 0) -> EngineStatus:
+        """The whole core in plain values. *audited*: check the books too, which takes time in a large cluster.
+
+        *now_ns*: what has left the governor's windows by then is not told of.
+        """
+        described = tuple(status.describe(state, audited=audited, now_ns=now_ns) for state in self._partitions.values())
         return EngineStatus(self.rm_id, self.checksum, described, self.unrouted)
 
     def explain(self, partition: str, key: str) -> AskExplanation | None:

@@ -29,6 +29,7 @@ from core.policies.placement.rules import Rule, compile_rules
 from core.policies.preemption.entitlement import Numbers
 from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.plan import Refusal
+from core.policies.preemption.prospects import KnownProspects
 from core.policies.queue_order import queue_key
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class PartitionState:
         self.attempts_left: Final[dict[Queue, int]] = {}
         self.pass_began_ns = 0
         self.victim_index: Final = VictimIndex()
+        self.prospects: Final = KnownProspects()
         self.notices: Final = Notices()
         """What the periodic policy told applications, and its round under way."""
         self.unentitled: Final[dict[Queue, dict[Shape, tuple[Numbers, Refusal]]]] = {}

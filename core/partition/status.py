@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.domain.resources import Resources
-from core.domain.status import PartitionStatus, QueueStatus, UserStatus
+from core.domain.settings import Budget
+from core.domain.status import (
+    GovernorStatus,
+    MonitorStatus,
+    PartitionStatus,
+    QueueStatus,
+    ScopeStatus,
+    StuckVictim,
+    UserStatus,
+)
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.partition.books import audit
+from core.partition.preemption.governing import limits_for_reading
+from core.partition.preemption.governor_state import AsOf
 from core.partition.state import PartitionState
+from core.policies.preemption.governor import CLUSTER, Scope
 
 
-def describe(state: PartitionState, *, audited: bool) -> PartitionStatus:
-    """The partition now. *audited*: check the books too, at a cost linear in everything the partition holds."""
+def describe(state: PartitionState, *, audited: bool, now_ns: int = 0) -> PartitionStatus:
+    """The partition at *now_ns*, which only bears on what the governor counts.
+
+    *audited*: check the books too, at a cost linear in everything the partition holds.
+    """
     return PartitionStatus(
         name=state.name,
         nodes=len(state.nodes),
@@ -29,7 +44,57 @@ def describe(state: PartitionState, *, audited: bool) -> PartitionStatus:
         queues=tuple(_describe(state, queue) for queue in _tree(state.root)),
         users=_users(state),
         ignored=tuple(sorted(state.ignored.items())),
+        governor=_governor(state, now_ns),
+        stuck=_stuck(state),
+        monitor=_monitor(state),
     )
+
+
+def _governor(state: PartitionState, now_ns: int) -> GovernorStatus:
+    settings, books = state.preemption.governor, state.governor
+    past = AsOf(books, limits_for_reading(state), now_ns)
+    budgets = {"cluster": settings.cluster, "queue": settings.queue, "application": settings.application}
+    named = {scope for scope in books.scopes if scope.kind == "queue" and past.victims(scope)}
+    paused = {scope: until_ns for scope, until_ns in books.paused.items() if until_ns > now_ns}
+    named.update(scope for scope in paused if scope != CLUSTER)
+
+    def describe_scope(scope: Scope) -> ScopeStatus:
+        lost = {t: past.lost(scope, t) for t in range(len(state.types.names))}
+        budget: Budget = budgets[scope.kind]
+        return ScopeStatus(
+            scope.kind,
+            scope.name,
+            past.victims(scope),
+            budget.victims,
+            state.types.resources({t: amount for t, amount in lost.items() if amount}),
+            Resources(dict(budget.lost)),
+            paused.get(scope),
+        )
+
+    scopes = (CLUSTER, *sorted(named, key=lambda scope: (scope.kind != "queue", scope.name)))
+    shadow = tuple(sorted(settings.shadow))
+    return GovernorStatus(settings.window_ns, books.denied, shadow, tuple(map(describe_scope, scopes)))
+
+
+def _stuck(state: PartitionState) -> tuple[StuckVictim, ...]:
+    return tuple(
+        StuckVictim(
+            victim.key,
+            victim.application.application_id,
+            victim.queue.path,
+            victim.node.node_id if victim.node is not None else "",
+            victim.shape.resources,
+            preemptor.key,
+        )
+        for victim, preemptor in sorted(state.stuck.items(), key=lambda entry: entry[0].key)
+    )
+
+
+def _monitor(state: PartitionState) -> MonitorStatus | None:
+    notices = state.notices
+    if notices.settings is None:
+        return None
+    return MonitorStatus(notices.settings.observe_only, notices.rounds, len(notices.open), len(notices.entries))
 
 
 def _users(state: PartitionState) -> tuple[UserStatus, ...]:

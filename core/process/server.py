@@ -358,8 +358,11 @@ class KornelServer:
 
     def reload(self) -> None:
         """Read the files again that the core was started with: queue configuration, certificates, security."""
-        if self._security is not None:
-            self._security.reload()
+        security = self._security
+        if security is not None:
+            security.reload()
+        if self._file is None and security is not None and (security.tls or security.guard):
+            return
         if self._file is None:
             self._logger.warning("asked to read the configuration file again, but the core was given none")
         else:

@@ -42,7 +42,7 @@ _FREE_KEYS: Final = frozenset({"Properties", "Extra", "MaxResources", "Guarantee
 def configuration_document(text: str, checksum: str) -> Document:
     """What *text* says, with JSON's keys. Empty text: the built-in default."""
     log = ProblemLog()
-    keys = Field(read(text or DEFAULT_CONFIGURATION, log), 1, 1, log).entries()
+    keys = Field(read(text or DEFAULT_CONFIGURATION, log).root, 1, 1, log).entries()
     partitions = keys["partitions"].items() if "partitions" in keys else []
     return {"Partitions": [_partition(item.entries()) for item in partitions], "Checksum": checksum}
 

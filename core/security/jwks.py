@@ -32,6 +32,8 @@ KEY_TYPES: Final = {
 }  # fmt: skip
 """Signature algorithms with public keys, and the type of key each takes. There is no other way to sign a token."""
 
+_CURVES: Final = {"ES256": ("P-256",), "ES384": ("P-384",), "ES512": ("P-521",), "EdDSA": ("Ed25519", "Ed448")}
+
 
 class KeySet:
     """Keys by ID. ``source``: a file's path or an ``https://`` address (``http://`` on loopback only)."""
@@ -76,6 +78,7 @@ class KeySet:
             if key["kty"] == KEY_TYPES[algorithm]
             and key.get("alg", algorithm) == algorithm
             and key.get("use", "sig") == "sig"
+            and (algorithm not in _CURVES or key.get("crv") in _CURVES[algorithm])
             and (key_id is None or key.get("kid") == key_id)
         ]
         if len(fitting) != 1:

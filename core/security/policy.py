@@ -102,7 +102,7 @@ def read_policy(text: str, folder: Path) -> Policy:
     Raises :class:`core.config.problems.ConfigError` with every problem, located.
     """
     log = ProblemLog()
-    top = Field(read(text, log), 1, 1, log).mapping(("tokens", "oidc", "rules", "limits"))
+    top = Field(read(text, log).root, 1, 1, log).mapping(("tokens", "oidc", "rules", "limits"))
     tokens = top["tokens"].text()
     policy = Policy(
         rules=tuple(_rule(item) for item in top["rules"].items()),

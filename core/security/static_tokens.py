@@ -82,7 +82,7 @@ def digest_of(token: str) -> str:
 def read_tokens(text: str) -> StaticTokens:
     """The file's text. Raises :class:`core.config.problems.ConfigError` with every problem, located."""
     log = ProblemLog()
-    top = Field(read(text, log), 1, 1, log).mapping(("tokens",))
+    top = Field(read(text, log).root, 1, 1, log).mapping(("tokens",))
     tokens: list[StaticToken] = []
     names: set[str] = set()
     for item in top["tokens"].items():

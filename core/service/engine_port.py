@@ -89,7 +89,7 @@ class EnginePort(Protocol):
     def next_wakeup_ns(self) -> int | None:
         """When :meth:`cycle` next has work by the passing of time alone."""
 
-    def status(self, *, audited: bool = False) -> EngineStatus:
+    def status(self, *, audited: bool = False, now_ns: int = 0) -> EngineStatus:
         """The whole core in plain values. *audited*: check the books too, which takes time."""
 
     def resolver_of(self, partition: str) -> str:

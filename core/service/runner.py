@@ -204,7 +204,7 @@ class PartitionRunner:
 
     def status(self, *, audited: bool = False) -> EngineStatus:
         """The engine as of now; no slice or command is under way when anybody else runs."""
-        return self._engine.status(audited=audited)
+        return self._engine.status(audited=audited, now_ns=self._clock.now_ns())
 
     @property
     def intake_waiting(self) -> int:

@@ -12,7 +12,18 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.partition_names import full_partition_name
 from core.domain.resources import Resources, clamp
-from core.domain.status import Bound, LimitLevel, PartitionStatus, QueueExplanation, QueueLevel, QueueStatus, UserStatus
+from core.domain.status import (
+    Bound,
+    GovernorStatus,
+    LimitLevel,
+    MonitorStatus,
+    PartitionStatus,
+    QueueExplanation,
+    QueueLevel,
+    QueueStatus,
+    StuckVictim,
+    UserStatus,
+)
 from core.service.callback_board import CallbackBoard, NoStateDump
 from core.service.callers import Permission, caller
 from core.service.clock import Clock
@@ -158,6 +169,49 @@ def _partition(partition: PartitionStatus, *, with_queues: bool) -> pb.Partition
         queues=[_queue(queue) for queue in partition.queues] if with_queues else (),
         users=[_user(user) for user in partition.users],
         ignored=dict(partition.ignored),
+        governor=_governor(partition.governor) if partition.governor is not None else None,
+        stuck_victims=[_stuck(victim) for victim in partition.stuck],
+        monitor=_monitor(partition.monitor) if partition.monitor is not None else None,
+    )
+
+
+def _governor(governor: GovernorStatus) -> pb.GovernorStatus:
+    return pb.GovernorStatus(
+        window_ns=governor.window_ns,
+        denied_plans=governor.denied,
+        shadow=governor.shadow,
+        scopes=[
+            pb.GovernorScope(
+                kind=scope.kind,
+                name=scope.name,
+                victims=scope.victims,
+                max_victims=scope.most_victims,
+                lost=_amounts(scope.lost),
+                max_lost=_amounts(scope.most_lost),
+                paused_until_ns=scope.paused_until_ns,
+            )
+            for scope in governor.scopes
+        ],
+    )
+
+
+def _stuck(victim: StuckVictim) -> pb.StuckVictim:
+    return pb.StuckVictim(
+        key=victim.key,
+        application_id=victim.application_id,
+        queue=victim.queue,
+        node_id=victim.node_id,
+        resources=_amounts(victim.resources),
+        preemptor=victim.preemptor,
+    )
+
+
+def _monitor(monitor: MonitorStatus) -> pb.MonitorStatus:
+    return pb.MonitorStatus(
+        observe_only=monitor.observe_only,
+        rounds=monitor.rounds,
+        open_notices=monitor.notices,
+        at_risk_allocations=monitor.at_risk,
     )
 
 

@@ -54,6 +54,7 @@ def _partition(partition: PartitionStatus) -> Iterator[str]:
         f"  preemption: {partition.preemption_triggered} of {partition.preemption_attempts} attempts triggered;"
         f" {partition.law_violations} of {partition.law_checks} law checks failed"
     )
+    yield from _preemption(partition)
     if partition.invariant_violations:
         yield f"  {partition.invariant_violations} accounting checks failed"
     if partition.queues:
@@ -67,6 +68,24 @@ def _partition(partition: PartitionStatus) -> Iterator[str]:
     if partition.users:
         yield ""
         yield from table([("user", "apps", "used"), *(_user(user) for user in partition.users)])
+
+
+def _preemption(partition: PartitionStatus) -> Iterator[str]:
+    """What is out of the ordinary: pauses, kinds that only watch, victims that stay, the monitor where it is on."""
+    governor = partition.governor
+    if governor.shadow:
+        yield f"  governor: {', '.join(governor.shadow)} only watch"
+    for scope in governor.scopes:
+        if scope.HasField("paused_until_ns"):
+            where = f"{scope.kind} {scope.name}".strip()
+            taken = f"{scope.victims} victims in {governor.window_ns // 1_000_000_000} s"
+            yield f"  governor: preemption paused in {where} until {_time(scope.paused_until_ns)}, {taken}"
+    if partition.HasField("monitor"):
+        monitor = partition.monitor
+        what = "watches" if monitor.observe_only else f"{monitor.at_risk_allocations} allocations at risk"
+        yield f"  monitor: {monitor.rounds} rounds, {what}"
+    for victim in partition.stuck_victims:
+        yield f"  stuck: {victim.key} of {victim.queue} does not leave {victim.node_id}"
 
 
 def _user(user: UserStatus) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import argparse
 import sys
 
 from tests.bench import (
+    attempts,
     end_to_end,
     engine,
     event_streams,
@@ -18,6 +19,7 @@ from tests.bench import (
     limits,
     metrics,
     monitor,
+    preemption,
     recovery,
     responsiveness,
     rest,
@@ -42,6 +44,7 @@ def main() -> int:
         large_tree.report(runs),
         full_cluster.report(runs),
         monitor.report(1),
+        attempts.report(1),
         rest.report(runs),
         metrics.report(runs),
         gangs.report(runs, engine_only=options.engine_only),
@@ -51,6 +54,7 @@ def main() -> int:
             end_to_end.report(PLAIN, runs, 15_000, "40,000 allocations/s"),
             end_to_end.report(ASKED, runs, 8_000, "half the plain rate: two more messages for each placement"),
             end_to_end.report(UNANSWERED, runs, 8_000, "the same: an open question holds up nobody else"),
+            preemption.report(1),
             recovery.report(1),
             responsiveness.report(runs),
             event_streams.report(runs, thorough=options.thorough),

@@ -16,6 +16,7 @@ from core.model.nodes import Node
 from core.policies.preemption import guarantee
 from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.plan import PreemptionPlan, Refusal
+from core.policies.preemption.prospects import KnownProspects
 from tests.oracles.preemption import Oracle, TooLarge
 from tests.preemption_notation import Amounts, Case, Expected, QueueCase, ReservationCase, Step, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World
@@ -121,13 +122,13 @@ def shown(result: PreemptionPlan | Refusal) -> tuple[str, list[str]] | str:
 def test_same_as_obvious_version(case: Case) -> None:
     """Node, victims and their order, or the outcome, are those of the version without short cuts.
 
-    An index kept while asks come and victims leave changes nothing.
+    What is kept while asks come and victims leave changes nothing.
     """
     world = World.of(case)
-    index = VictimIndex()
+    index, known = VictimIndex(), KnownProspects()
     for step in case.steps:
         ask = world.ask(step.ask)
-        result = guarantee.plan(world, ask, index=index, now_ns=NOW_NS)
+        result = guarantee.plan(world, ask, index=index, known=known, now_ns=NOW_NS)
         with suppress(TooLarge):
             assert shown(result) == Oracle(world, ask, NOW_NS).plan()
         assert shown(result) == shown(guarantee.plan(world, ask, now_ns=NOW_NS))

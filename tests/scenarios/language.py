@@ -815,7 +815,7 @@ def _headroom(state: PartitionState, application: Application) -> str:
 
 def _show_user(state: PartitionState, user: str, _: list[str]) -> str:
     """What the status says of a user."""
-    found = next((each for each in status.describe(state, audited=False).users if each.user == user), None)
+    found = next((each for each in status.describe(state, audited=False, now_ns=0).users if each.user == user), None)
     return f"user {user} absent" if found is None else f"user {user} used={shown(found.used)} apps={found.applications}"
 
 

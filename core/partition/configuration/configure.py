@@ -202,7 +202,7 @@ def _watch_again(state: PartitionState) -> None:
     state.attempts_due.clear()
     for application in state.applications.values():
         for group in application.groups.values():
-            group.due.clear()
+            group.no_attempt_is_due()
         for ask in application.asks.values():
             preempting.watch(state, ask)
         for group in application.groups.values():
@@ -234,6 +234,7 @@ def _clean(state: PartitionState) -> None:
     _clean_below(state, state.root)
     leaves = {queue for queue in state.queues.values() if queue.applications}
     state.victim_index.keep_only(leaves)
+    state.prospects.keep_only(leaves)
     for queue in [queue for queue in state.unentitled if queue not in leaves]:
         del state.unentitled[queue]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
-from core.domain.effects import Effect, PreemptionDecided
+from core.domain.effects import Effect, PreemptionDecided, VictimRecord
 from core.domain.explanation import PreemptedWork
 
 KEPT: Final = 10_000
@@ -26,36 +28,41 @@ class PreemptionHistory:
     """The last victims of one partition, by key. A key that is used again keeps its last decision."""
 
     def __init__(self) -> None:
-        self._works: dict[str, PreemptedWork] = {}
+        self._lost: OrderedDict[str, tuple[VictimRecord, PreemptionDecided]] = OrderedDict()
 
     def note(self, decided: PreemptionDecided) -> None:
         """Remember the victims of *decided*, if it has any."""
-        works = self._works
-        reason, _, alternatives = decided.detail.partition("; weighed: ")
-        for victim in decided.victims:
-            works.pop(victim.key, None)
-            works[victim.key] = PreemptedWork(
-                victim,
-                decided.at_ns,
-                decided.kind,
-                decided.key,
-                decided.application_id,
-                decided.queue,
-                LAWS.get(decided.kind, ""),
-                reason,
-                alternatives,
-            )
-        while len(works) > KEPT:
-            del works[next(iter(works))]
+        lost = self._lost
+        for victim in decided.victims[-KEPT:]:
+            lost[victim.key] = (victim, decided)
+            lost.move_to_end(victim.key)
+        while len(lost) > KEPT:
+            lost.popitem(last=False)
 
     def of(self, key: str) -> PreemptedWork | None:
         """How *key* was told to leave; ``None``: it was not, or too long ago."""
-        return self._works.get(key)
+        found = self._lost.get(key)
+        return _work(*found) if found is not None else None
 
     def of_application(self, application_id: str, most: int) -> tuple[PreemptedWork, ...]:
         """The *most* recent ones of an application, latest first."""
-        found = [work for work in self._works.values() if work.victim.application_id == application_id]
-        return tuple(reversed(found[-most:]))
+        found = (entry for entry in reversed(self._lost.values()) if entry[0].application_id == application_id)
+        return tuple(_work(*entry) for entry in islice(found, most))
+
+
+def _work(victim: VictimRecord, decided: PreemptionDecided) -> PreemptedWork:
+    reason, _, alternatives = decided.detail.partition("; weighed: ")
+    return PreemptedWork(
+        victim,
+        decided.at_ns,
+        decided.kind,
+        decided.key,
+        decided.application_id,
+        decided.queue,
+        LAWS.get(decided.kind, ""),
+        reason,
+        alternatives,
+    )
 
 
 def note_all(histories: dict[str, PreemptionHistory], effects: Iterable[Effect]) -> None:

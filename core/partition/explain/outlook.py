@@ -14,14 +14,15 @@ from core.domain.explanation import PreemptionOutlook, PreemptionVerdict
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
+from core.partition.explain.periodic import by_monitor, left_to_monitor
 from core.partition.explain.protection import protection
-from core.partition.preemption import preempting
+from core.partition.preemption import governing, preempting
 from core.partition.scheduling import placement
 from core.partition.scheduling.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee, required_node
 from core.policies.preemption.index import RankedLeaf, VictimIndex
-from core.policies.preemption.plan import PreemptionPlan, Refusal
+from core.policies.preemption.plan import PreemptionPlan, Refusal, Spared
 
 LAWS: Final[Mapping[Outcome, str]] = MappingProxyType(
     {
@@ -37,11 +38,20 @@ LAWS: Final[Mapping[Outcome, str]] = MappingProxyType(
 )
 """What each refusal of the planners means in the words of the laws."""
 
+BOUNDS: Final[Mapping[Outcome, str]] = MappingProxyType(
+    {
+        Outcome.BUDGET_SPENT: "budget spent",
+        Outcome.COOLING_DOWN: "pause of the queue that would lose",
+        Outcome.LOOP: "two queues take from each other in turns",
+    }
+)
+"""What the governor has against a lawful plan."""
+
 _NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_VICTIM_REQUIRED_NODE})
 
 
 class ReadingIndex(VictimIndex):
-    """Rankings for questions: the partition's own where they hold, others worked out aside and kept for the next one.
+    """Rankings for questions, kept for the next one: those of the partition are put in order by looking at them.
 
     During one answer allocations do not come or go, so each leaf is compared with its ranking once.
     """
@@ -50,11 +60,10 @@ class ReadingIndex(VictimIndex):
         super().__init__()
         self._checked: dict[Queue, RankedLeaf] = {}
 
-    def begin(self, shared: VictimIndex) -> None:
-        """A new answer: whatever *shared* has ranked is taken over, nothing is trusted unseen."""
+    def begin(self) -> None:
+        """A new answer: nothing is trusted unseen."""
         self._checked.clear()
-        known = shared.known()
-        self._leaves = {**{leaf: r for leaf, r in self._leaves.items() if leaf.applications}, **known}
+        self._leaves = {leaf: ranked for leaf, ranked in self._leaves.items() if leaf.applications}
 
     def of(self, leaf: Queue) -> RankedLeaf:
         checked = self._checked.get(leaf)
@@ -87,6 +96,8 @@ def outlook(
         return PreemptionOutlook(verdict.FORBIDDEN, "it waits for a placeholder", "", "placeholders preempt, not this")
     if ask.spec.required_node:
         return _on_required_node(state, ask, limited)
+    if left_to_monitor(state, ask):
+        return by_monitor(state, ask)
     if not state.preemption.enabled:
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption.enabled is off", "", "the partition does not preempt")
     if not ask.spec.allow_preempt_other:
@@ -95,6 +106,10 @@ def outlook(
     blocked_by, not_before_ns = _waits(state, ask, now_ns)
     result = guarantee.plan(state, ask, index=index, now_ns=now_ns)
     if isinstance(result, PreemptionPlan):
+        governed = _governed(state, result, index, now_ns)
+        if isinstance(governed, PreemptionOutlook):
+            return governed
+        result = governed
         detail = f"needs {result.needs}, fence {result.fence.path}"
         return PreemptionOutlook(
             verdict.WOULD_HELP, blocked_by, Outcome.TRIGGERED, detail, not_before_ns, result.node.node_id,
@@ -110,6 +125,30 @@ def outlook(
         not_before_ns,
         protected=protection(state, ask, index),
     )
+
+
+def _governed(
+    state: PartitionState, plan: PreemptionPlan, index: ReadingIndex, now_ns: int
+) -> PreemptionPlan | PreemptionOutlook:
+    """*plan* or a detour that the governor would let pass now; else what stands against it (K13)."""
+
+    def without(spared: Spared) -> PreemptionPlan | Refusal:
+        return guarantee.plan(state, plan.ask, index=index, spared=spared, now_ns=now_ns)
+
+    asked = state.callbacks.predicates or state.callbacks.preemption_predicates
+    found = governing.govern(state, plan, now_ns, None if asked else without, supposed=True)
+    if isinstance(found, Refusal):
+        return PreemptionOutlook(
+            PreemptionVerdict.FORBIDDEN, f"governor: {BOUNDS[found.outcome]}", found.outcome, found.detail,
+            found.retry_ns, plan.node.node_id, records(plan),
+        )  # fmt: skip
+    if governing.shadowed(state, guarantee.KIND):
+        detail = "preemption.governor.shadow: preemption for guarantees only watches"
+        return PreemptionOutlook(
+            PreemptionVerdict.FORBIDDEN, "governor: shadow", Outcome.SHADOW, detail, None, found.node.node_id,
+            records(found),
+        )  # fmt: skip
+    return found
 
 
 def records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
@@ -145,9 +184,10 @@ def _on_required_node(state: PartitionState, ask: Allocation, limited: NotPlaced
     if node is None or not node.could_hold(ask.shape.pairs):
         detail = "the node it must run on is unknown or smaller than the ask"
         return PreemptionOutlook(verdict.FORBIDDEN, "required node", Outcome.REQUIRED_NODE, detail)
-    if limited is not None:
+    quota = placement.beyond_cluster_size(state, ask, limited)
+    if quota is not None:
         detail = "on a required node victims are looked for only once the quotas admit the ask"
-        return PreemptionOutlook(verdict.FORBIDDEN, str(limited.reason), Outcome.REQUIRED_NODE, detail)
+        return PreemptionOutlook(verdict.FORBIDDEN, str(quota.reason), Outcome.REQUIRED_NODE, detail)
     if node.fits(ask.shape.pairs):
         detail = "its node has room"
         if placement.held_for_another_required(node, ask):
@@ -156,6 +196,11 @@ def _on_required_node(state: PartitionState, ask: Allocation, limited: NotPlaced
     result = required_node.plan(state, ask, node)
     if isinstance(result, Refusal):
         return PreemptionOutlook(verdict.NO_VICTIMS, LAWS.get(result.outcome, ""), result.outcome, result.detail)
+    if governing.shadowed(state, required_node.KIND):
+        detail = "preemption.governor.shadow: preemption on required nodes only watches"
+        return PreemptionOutlook(
+            verdict.FORBIDDEN, "governor: shadow", Outcome.SHADOW, detail, None, node.node_id, records(result)
+        )
     return PreemptionOutlook(
         verdict.WOULD_HELP, "", Outcome.TRIGGERED, f"needs {result.needs}", None, node.node_id, records(result)
     )

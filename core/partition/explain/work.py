@@ -37,7 +37,7 @@ def explain_work(
 
     Cost: linear in nodes and, if preemption finds nobody, in allocations; an application costs that per kind of ask.
     """
-    index.begin(state.victim_index)
+    index.begin()
     request = state.requests.get(name)
     if request is not None:
         return explain_ask(state, history, index, request, now_ns)

@@ -96,6 +96,8 @@ def _decide(
             return
     if named:
         ask.refused = {**(ask.refused or {}), **named}
+        if state.recording:
+            state.events.refused_everywhere(ask)
         pausing.pause(state, ask, now_ns)
     _look_again(state, ask)
 

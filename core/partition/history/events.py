@@ -92,7 +92,7 @@ class Recorder:
             self._say(_APP, name, _NONE, detail)
 
     def refused_everywhere(self, ask: Allocation) -> None:
-        """The shim refused every node with room for *ask*: its reasons, each with the number of nodes."""
+        """The shim refused every node asked about for *ask*: its reasons, each with the number of nodes."""
         told = ask.told = ask.told or Told()
         now_ns = self._log.now_ns
         if told.refused_ns is not None and now_ns - told.refused_ns < PAUSE_NS:

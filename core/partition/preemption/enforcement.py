@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from core.domain.effects import VictimRecord
+from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.policies.preemption.plan import QuotaPlan, Refusal
 from core.policies.preemption.quota import Steps
@@ -43,7 +44,7 @@ class QuotaRun:
 class Enforcement:
     """Which queues are to be enforced, and when."""
 
-    __slots__ = ("armed", "due", "postponed", "run", "ticking")
+    __slots__ = ("armed", "deferred", "due", "postponed", "run", "served", "ticking")
 
     def __init__(self) -> None:
         self.armed: dict[Queue, int] = {}
@@ -53,6 +54,10 @@ class Enforcement:
         self.due: list[Queue] = []
         """Those whose time has come, in the order in which they are served; all still armed."""
         self.run: QuotaRun | None = None
+        self.deferred: dict[Allocation, None] = {}
+        """Asks that were about to preempt for a guarantee: their turn comes once there is nothing left to enforce."""
+        self.served: dict[Queue, None] = {}
+        """Those that were served since the round of the periodic policy under way began, or are just now."""
         self.ticking = False
         """The next tick is among the timers."""
 
@@ -60,3 +65,11 @@ class Enforcement:
     def busy(self) -> bool:
         """Whether there is something to do at once."""
         return self.run is not None or bool(self.due)
+
+    def round_begins(self) -> None:
+        """The periodic policy looks at the queues anew: only what is being served now is in its way."""
+        self.served = {} if self.run is None else {self.run.queue: None}
+
+    def __contains__(self, leaf: object) -> bool:
+        """Whether the max of *leaf* or of a queue above it was enforced in this round of the periodic policy (H)."""
+        return bool(self.served) and isinstance(leaf, Queue) and any(queue in self.served for queue in leaf.lineage())

@@ -1,7 +1,7 @@
 """The governor at work: plans that the laws allow are held against the budgets, the pauses and the loops (K13).
 
-Guarantee-driven and periodic preemption and lowered maxima ask here before anybody is told to leave, and report here
-what they took. Preemption on required nodes does neither: the system cannot work without it.
+Guarantee-driven preemption, lowered maxima and the periodic policy ask here before anybody is told to leave, and report
+here what they took. Preemption on required nodes does neither: the system cannot work without it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 from core.domain.effects import PreemptionDecided
 from core.domain.settings import Budget
 from core.model.allocations import Allocation
+from core.partition.preemption.governor_state import AsOf
 from core.partition.state import PartitionState
 from core.policies.preemption.governor import (
     CLUSTER,
@@ -40,12 +41,15 @@ def govern(
     plan: PreemptionPlan,
     now_ns: int,
     without: Callable[[Spared], PreemptionPlan | Refusal] | None = None,
+    *,
+    supposed: bool = False,
 ) -> PreemptionPlan | Refusal:
     """*plan* if it may be applied now. Else, by *without*, the next one that leaves alone what is to be spared.
 
-    If there is none: why the first one may not be applied, and when to try again.
+    If there is none: why the first one may not be applied, and when to try again. *supposed*: it is only a question.
     """
-    denied = deny(state, plan.victims, plan.ask.queue.path, now_ns)
+    deny_ = foresee if supposed else deny
+    denied = deny_(state, plan.victims, plan.ask.queue.path, now_ns)
     if denied is None:
         return plan
     refusal = Refusal(denied.outcome, denied.detail, retry_ns=denied.retry_ns if denied.scope == CLUSTER else None)
@@ -58,7 +62,7 @@ def govern(
         detour = without(spared)
         if not isinstance(detour, PreemptionPlan):
             break
-        again = deny(state, detour.victims, detour.ask.queue.path, now_ns)
+        again = deny_(state, detour.victims, detour.ask.queue.path, now_ns)
         if again is None:
             return detour
         denied = again
@@ -87,11 +91,18 @@ def deny(
     return denial
 
 
+def foresee(state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int) -> Denial | None:
+    """As :func:`deny`, for a question: nothing is said, counted or forgotten."""
+    limits = limits_for_reading(state)
+    return judge(limits, AsOf(state.governor, limits, now_ns), losses(victims, now_ns), preemptor, now_ns)
+
+
 def allowed(
-    state: PartitionState, victims: Sequence[Allocation], now_ns: int, decision: object
+    state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object
 ) -> tuple[int, Denial | None]:
-    """How many of *victims*, from the first on, may leave now for nobody in particular; what keeps back the rest."""
-    denial = deny(state, victims, "", now_ns, decision)
+    """How many of *victims*, from the first on, may leave now for *preemptor*, as in :func:`deny`; what keeps back
+    the rest."""
+    denial = deny(state, victims, preemptor, now_ns, decision)
     if denial is None:
         return len(victims), None
     limits, costs = _limits(state), losses(victims, now_ns)
@@ -99,7 +110,7 @@ def allowed(
     for step in (1 << bit for bit in reversed(range(len(victims).bit_length()))):
         if (
             most + step <= len(victims)
-            and judge(limits, state.governor, costs[: most + step], "", now_ns, decision) is None
+            and judge(limits, state.governor, costs[: most + step], preemptor, now_ns, decision) is None
         ):
             most += step
     return most, denial
@@ -163,27 +174,41 @@ def _say(state: PartitionState, denial: Denial, now_ns: int) -> None:
     )
 
 
+def limits_for_reading(state: PartitionState) -> Limits:
+    """The settings in force by type index. No type becomes known by that: of one never met nothing was lost."""
+    known = state.governor.limits
+    if known is not None and known[0] is state.preemption.governor:
+        return known[1]
+    return _by_index(state, state.types.known)
+
+
 def _limits(state: PartitionState) -> Limits:
     """The settings in force by type index, worked out anew when they change."""
     settings = state.preemption.governor
     known = state.governor.limits
     if known is not None and known[0] is settings:
         return known[1]
+    limits = _by_index(state, state.types.index)
+    state.governor.limits = (settings, limits)
+    return limits
 
-    def by_index(budget: Budget) -> Allowance:
-        return Allowance(budget.victims, {state.types.index(name): amount for name, amount in budget.lost.items()})
 
-    limits = Limits(
+def _by_index(state: PartitionState, index: Callable[[str], int | None]) -> Limits:
+    settings = state.preemption.governor
+
+    def allowance(budget: Budget) -> Allowance:
+        lost = {index(name): amount for name, amount in budget.lost.items()}
+        return Allowance(budget.victims, {t: amount for t, amount in lost.items() if t is not None})
+
+    return Limits(
         settings.window_ns,
         {
-            "cluster": by_index(settings.cluster),
-            "queue": by_index(settings.queue),
-            "application": by_index(settings.application),
+            "cluster": allowance(settings.cluster),
+            "queue": allowance(settings.queue),
+            "application": allowance(settings.application),
         },
         settings.cooldown_ns,
         settings.loop_window_ns,
         settings.loop_returns,
         state.types.names,
     )
-    state.governor.limits = (settings, limits)
-    return limits

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, takewhile
 
 from core.domain.settings import GovernorSettings
 from core.policies.preemption.governor import Limits, Loss, Scope, Taken, Turn, scopes_of
@@ -29,6 +30,11 @@ class GovernorBooks:
         """The settings last judged by, and what they amount to."""
         self.denied = 0
         """How many plans were denied so far."""
+
+    @property
+    def scopes(self) -> Iterable[Scope]:
+        """Those that lost something within the window, as far as it has moved."""
+        return self._victims
 
     def victims(self, scope: Scope) -> int:
         return self._victims.get(scope, 0)
@@ -107,6 +113,43 @@ class GovernorBooks:
             self._victims[scope] = left
             for t, amount in loss.lost:
                 self._lost[scope][t] -= amount
+
+
+class AsOf:
+    """The books as they will read at *now_ns*, with nothing forgotten yet: for questions.
+
+    Cost: what has left the windows since somebody was told to leave.
+    """
+
+    def __init__(self, books: GovernorBooks, limits: Limits, now_ns: int) -> None:
+        self._books = books
+        self._loop_since_ns = now_ns - limits.loop_window_ns
+        window = limits.window_ns
+        gone = list(takewhile(lambda taken: taken.at_ns + window <= now_ns, books.taken))
+        self._gone = len(gone)
+        self._victims: dict[Scope, int] = {}
+        self._lost: dict[tuple[Scope, int], int] = {}
+        for taken in gone:
+            for scope in scopes_of(taken.loss):
+                self._victims[scope] = self._victims.get(scope, 0) + 1
+                for t, amount in taken.loss.lost:
+                    self._lost[scope, t] = self._lost.get((scope, t), 0) + amount
+
+    @property
+    def taken(self) -> Iterator[Taken]:
+        return islice(self._books.taken, self._gone, None)
+
+    def victims(self, scope: Scope) -> int:
+        return self._books.victims(scope) - self._victims.get(scope, 0)
+
+    def lost(self, scope: Scope, t: int) -> int:
+        return self._books.lost(scope, t) - self._lost.get((scope, t), 0)
+
+    def preempted(self, queue: str) -> tuple[int, object] | None:
+        return self._books.preempted(queue)
+
+    def turns(self, one: str, other: str) -> Sequence[Turn]:
+        return [turn for turn in self._books.turns(one, other) if turn.last_ns > self._loop_since_ns]
 
 
 def _pair(one: str, other: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ one begins an interval after it has ended, so that a notice is never younger tha
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from core.domain.commands import TerminationType
@@ -19,7 +20,7 @@ from core.model.applications import Application
 from core.model.notices import Taken
 from core.model.queues import Queue
 from core.partition.books import ledger
-from core.partition.preemption import noticing
+from core.partition.preemption import governing, noticing
 from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 from core.policies.preemption.monitor.plan import KIND, Doomed, MonitorPlan, Selection
@@ -42,12 +43,15 @@ def start(state: PartitionState, now_ns: int) -> None:
     notices = state.notices
     listed = KIND in state.preemption.policies
     settings = settings_of(state.preemption.monitor) if listed else None
+    if settings is not None and governing.shadowed(state, KIND):
+        settings = replace(settings, observe_only=True)
     if settings == notices.settings:
         return
     notices.settings = settings
     notices.generation += 1
     notices.steps = None
     notices.observed = {}
+    notices.lacking = {}
     notices.taken.clear()
     if settings is None or settings.observe_only:
         _withdraw(state, list(notices.entries), now_ns)
@@ -87,8 +91,10 @@ def _round(state: PartitionState, settings: MonitorSettings) -> Generator[int, N
     began = notices.slices
     spared = noticing.settle_credits(state)
     _record_each(state, (entry.allocation for entry in spared), Outcome.WITHDRAWN, notices.rounds + 1)
-    selection = yield from select(state, settings, notices.now_ns, offered=notices.offered)
+    state.enforcement.round_begins()
+    selection = yield from select(state, settings, notices.now_ns, offered=notices.offered, spared=state.enforcement)
     notices.rounds += 1
+    notices.lacking = selection.lacking
     if settings.observe_only:
         _observe(state, selection)
         return
@@ -137,12 +143,29 @@ def _carry_out(
             _record_each(state, (allocation for allocation, _ in risk), Outcome.NOTIFIED, number)
             yield len(risk) * 4
     for leaf, victims in doomed.items():
+        if leaf in state.enforcement or _paused(state, selection, victims[0]):
+            continue
         if not _worth_taking(state, settings, selection, leaf):
             continue
         for start_ in range(0, len(victims), KILLS_A_PIECE):
             piece = victims[start_ : start_ + KILLS_A_PIECE]
             _take(state, settings, selection, piece, stale=notices.slices != began)
             yield len(piece) * LOOKS_PER_DECISION
+
+
+def _paused(state: PartitionState, selection: Selection, doomed: Doomed) -> bool:
+    """Whether the governor lets nobody go from the leaf of *doomed* now. Its notice stands: it goes when it may."""
+    notices, victim = state.notices, doomed.allocation
+    gains = _gains(selection, victim.queue)
+    return governing.deny(state, (victim,), gains, notices.now_ns, notices.decision) is not None
+
+
+def _gains(selection: Selection, leaf: Queue) -> str:
+    """For whom *leaf* gives up something, as far as loops are concerned: the leaf that is most short of it."""
+    for t, amount in selection.targets.get(leaf, {}).items():
+        if amount > 0 and t in selection.neediest:
+            return selection.neediest[t].path
+    return ""
 
 
 def _worth_taking(state: PartitionState, settings: MonitorSettings, selection: Selection, leaf: Queue) -> bool:
@@ -189,6 +212,12 @@ def _take(
         state.law_violations += len(violations)
         _record(state, leaf, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in violations))
         return
+    gains = _gains(selection, leaf)
+    most, _ = governing.allowed(state, allocations, gains, now_ns, notices.decision)
+    if not most:
+        return
+    allocations = allocations[:most]
+    governing.charge(state, allocations, gains, now_ns, notices.decision)
     message = f"preempted by the monitor in round {number}: queue {leaf.path} holds more than its share"
     for victim in allocations:
         entry = notices.entries[victim.key]

@@ -15,7 +15,7 @@ from core import laws
 from core.domain.commands import TerminationType
 from core.domain.effects import PreemptionDecided, Released, VictimRecord
 from core.domain.reasons import Outcome
-from core.model.allocations import Allocation, AskGroup
+from core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation, AskGroup
 from core.model.nodes import Node
 from core.model.users import Account
 from core.partition.books import ledger
@@ -27,6 +27,7 @@ from core.partition.state import PartitionState
 from core.policies.preemption import guarantee
 from core.policies.preemption.entitlement import UNENTITLED, numbers
 from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal, Spared
+from core.policies.preemption.prospects import Unprepared
 
 ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
@@ -62,13 +63,22 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
         if not known or ask.triggered or ask.replaces is not None:
             continue
         if ask.group is not None:
-            ask.group.due[ask] = None
+            ask.group.attempt_is_due(ask)
             activate(ask.group)
         elif ask.reservation is not None:
             ask.attempt_due = True
             look_again(state, ask.reservation)
         else:  # The shim is being asked about it, or has just refused it: noted until it is back.
             ask.attempt_due = True
+
+
+def resume(state: PartitionState, now_ns: int) -> None:
+    """Nothing is left to enforce: the turn of those that had to wait for it (H)."""
+    deferred = state.enforcement.deferred
+    for ask in deferred:
+        _due_at(state, ask, now_ns)
+    deferred.clear()
+    collect_due(state, now_ns)
 
 
 def begin_pass(state: PartitionState, now_ns: int) -> None:
@@ -85,10 +95,10 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
     """
     before = state.preemption_attempts
     for ask in sorted(group.due, key=lambda waiting: waiting.order):
-        group.due.pop(ask, None)
+        group.attempt_is_over(ask)
         if attempt(state, ask, now_ns):
             return True
-        if state.preemption_attempts != before:
+        if state.preemption_attempts != before or state.prospects.behind:
             return False
     return False
 
@@ -96,7 +106,7 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Try to make room for *ask*; on success its victims are told to leave and a node is reserved for it."""
     if state.enforcement.busy:
-        _due_at(state, ask, now_ns + PASS_NS)
+        state.enforcement.deferred[ask] = None
         return False
     refused = _precondition(state, ask, now_ns) if ask.dialogue is None else None
     if refused is not None:
@@ -112,11 +122,16 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     ask.attempt_due = False
     if ask.dialogue is None and _refused_before(state, ask, now_ns):
         return False
-    if ask.dialogue is None:
+    first_round = ask.dialogue is None
+    try:
+        result = _plan(state, ask, now_ns)
+    except Unprepared:
+        _due_at(state, ask, now_ns)
+        return False
+    if first_round:
         state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
         ask.last_attempt_ns = now_ns
     state.preemption_attempts += 1
-    result = _plan(state, ask, now_ns)
     if result is None:
         return False
     would_be: PreemptionPlan | None = None
@@ -189,17 +204,22 @@ def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan
     dialogue = ask.dialogue
     if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
         dialogue = Dialogue(state, ask)
-    ask.dialogue = None
     if dialogue is None:
-        return guarantee.plan(state, ask, index=state.victim_index, now_ns=now_ns)
+        return guarantee.plan(state, ask, index=state.victim_index, known=state.prospects, now_ns=now_ns)
+    ask.dialogue = None
     if dialogue.rounds == MOST_ROUNDS:
         return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
     if not dialogue.waits:
         dialogue.begin_round(now_ns)
         try:
-            return guarantee.plan(state, ask, predicate=dialogue, index=state.victim_index, now_ns=now_ns)
+            return guarantee.plan(
+                state, ask, predicate=dialogue, index=state.victim_index, known=state.prospects, now_ns=now_ns
+            )
         except AnswerPending:
             pass
+        except Unprepared:
+            ask.dialogue = dialogue
+            raise
     ask.dialogue = dialogue
     return None
 
@@ -254,8 +274,7 @@ def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     """Mark the victims, claim what the ask will use, tell the shim (B.7)."""
     ask = plan.ask
     evict(state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}")
-    for victim in plan.victims:
-        ask.victims[victim.key] = victim
+    ask.victims = {**ask.victims, **{victim.key: victim for victim in plan.victims}}
     if state.recording:
         state.events.preempted(plan.victims, ask)
     ledger.claim(ask)
@@ -288,7 +307,7 @@ def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int) -
     for victim in plan.victims:
         victim.preemptor = None
         state.stuck[victim] = ask
-    ask.victims.clear()
+    ask.victims = NO_VICTIMS
     rearm(state, ask, now_ns)
 
 
@@ -313,10 +332,13 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
     """A marked victim is gone: once the last one of its preemptor is, the wait until re-arming begins (K3)."""
     waited_for = state.stuck.pop(victim, None)
     if waited_for is not None:
-        waited_for.stuck = {key: node for key, node in waited_for.stuck.items() if key != victim.key}
+        waited_for.stuck = {key: node for key, node in waited_for.stuck.items() if key != victim.key} or NONE_STUCK
     ask = victim.preemptor
     victim.preemptor = None
-    if ask is None or ask.victims.pop(victim.key, None) is None or ask.victims or not ask.triggered:
+    if ask is None or ask.victims.pop(victim.key, None) is None or ask.victims:
+        return
+    ask.victims = NO_VICTIMS
+    if not ask.triggered:
         return
     ask.rearm_ns = now_ns + min(RETRY_NS << ask.rearms, REARM_MAX_NS)
     due_ns = ask.rearm_ns
@@ -367,7 +389,7 @@ def forget(state: PartitionState, ask: Allocation) -> None:
     ask.attempt_due = False
     for victim in ask.victims.values():
         victim.preemptor = None
-    ask.victims.clear()
+    ask.victims = NO_VICTIMS
     if ask.reservation is not None:
         placement.unreserve(state, ask.reservation)
 

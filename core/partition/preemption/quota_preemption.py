@@ -36,6 +36,7 @@ def advance(state: PartitionState, now_ns: int, budget: int) -> int:
             queue = enforcement.due.pop(0)
             miss = queue.properties.quota_preemption_miss
             enforcement.run = QuotaRun(queue, miss, quota.run(queue, miss))
+            enforcement.served[queue] = None
             state.preemption_attempts += 1
         spent += _step(state, enforcement.run, now_ns)
     return spent
@@ -79,7 +80,7 @@ def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -
     refusal = preempting.judge(state, part)
     if refusal is not None:
         return refusal.detail
-    most, denial = governing.allowed(state, part.victims, now_ns, run)
+    most, denial = governing.allowed(state, part.victims, "", now_ns, run)
     if denial is not None:
         run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
     victims = part.victims[:most]

@@ -18,6 +18,9 @@ from core.policies.preemption.registry import run_policies
 
 ENFORCEMENT_BUDGET: Final = 256
 """Decisions that one round spends on lowered maxima; the slices between rounds spend the rest."""
+SEARCHES: Final = 4
+"""Searches for victims in one round: each takes milliseconds. Whoever is left is due all the same, so the slices of the
+allocation cycle, which try in the same way, go on with them."""
 
 
 def run(state: PartitionState, now_ns: int) -> int:
@@ -39,10 +42,11 @@ class PartitionRound:
         self._taken = dict.fromkeys(self._limit, 0)
         self._tried: set[Allocation] = set()
         """The mask: asks that need not be tried again in this round."""
+        self._searches = 0
         self.served = 0
 
     def within_limit(self) -> bool:
-        return all(self._taken[t] < most for t, most in self._limit.items())
+        return self._searches < SEARCHES and all(self._taken[t] < most for t, most in self._limit.items())
 
     def candidates(self) -> list[Allocation]:
         return _candidates(self._state, self._tried, self._batch)
@@ -50,13 +54,17 @@ class PartitionRound:
     def try_allocate(self, ask: Allocation) -> bool:
         self._tried.add(ask)
         group = ask.group
-        if group is None:
+        if group is None or self._searches >= SEARCHES:
             return False
         found = placement.find_node(self._state, ask)
         if not isinstance(found, placement.NotPlaced) or not found.preemption_may_help:
             return False
-        group.due.pop(ask, None)
-        if not preempting.attempt(self._state, ask, self._now_ns):
+        group.attempt_is_over(ask)
+        before = self._state.preemption_attempts
+        made_room = preempting.attempt(self._state, ask, self._now_ns)
+        if self._state.preemption_attempts != before or self._state.prospects.behind:
+            self._searches += 1
+        if not made_room:
             ask.missed += 1
             return False
         self.served += 1
@@ -70,6 +78,8 @@ class PartitionRound:
 
     def enforce_due(self) -> None:
         quota_preemption.advance(self._state, self._now_ns, ENFORCEMENT_BUDGET)
+        if self._state.enforcement.deferred and not self._state.enforcement.busy:
+            preempting.resume(self._state, self._now_ns)
 
 
 def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:

@@ -32,6 +32,8 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     run_timers(state, now_ns)
     timeouts.give_up_expired(state, now_ns)
     preempting.begin_pass(state, now_ns)
+    if state.enforcement.deferred and not state.enforcement.busy:
+        preempting.resume(state, now_ns)
     preempting.collect_due(state, now_ns)
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
@@ -43,8 +45,11 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     more = _decide(state, now_ns, half)
     if state.enforcement.busy:
         quota_preemption.advance(state, now_ns, half)
-    else:
-        monitor.advance(state, now_ns, half)
+    if state.enforcement.deferred and not state.enforcement.busy:
+        preempting.resume(state, now_ns)
+        more = _decide(state, now_ns, half)
+    if state.notices.steps is not None:
+        monitor.advance(state, now_ns, max(1, half // 2) if state.enforcement.busy else half)
     return more or state.enforcement.busy or state.notices.steps is not None
 
 

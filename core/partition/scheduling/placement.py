@@ -65,18 +65,27 @@ def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
     return limited
 
 
+def beyond_cluster_size(state: PartitionState, ask: Allocation, limited: NotPlaced | None) -> NotPlaced | None:
+    """*limited*, unless all it says is that the cluster is full and *ask* must run on one node.
+
+    The root's max is what the nodes offer, no quota that somebody set: whoever leaves the required node makes the room
+    under both (preemption.md C).
+    """
+    return None if limited is not None and ask.spec.required_node and limited.queue is state.root else limited
+
+
 def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
     """Where *ask* fits now: limits first, then its required node or the first open node in order."""
     shape = ask.shape
     limited = kept_back(state, ask)
-    if limited is not None:
+    if limited is not None and beyond_cluster_size(state, ask, limited) is not None:
         return limited
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
         if node is not None and not held_for_another_required(node, ask) and node.fits(shape.pairs):
             if ask.refused is not None and node.node_id in ask.refused:
                 return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
-            return node
+            return limited or node
         return NotPlaced(Unschedulable.REQUIRED_NODE)
     if not shape.no_room:
         node = state.node_order.first_fit(shape.pairs)
@@ -121,11 +130,7 @@ def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: 
         state.events.node_charged(allocation, node)
     application, spec = allocation.application, allocation.spec
     application.unschedulable = 0
-    allocation.missed = 0
-    allocation.dialogue = None
-    allocation.attempt_due = False
-    allocation.refused = None
-    allocation.refusals = 0
+    allocation.placed()
     lifecycle.allocation_added(state, application, placeholder=spec.placeholder, now_ns=now_ns)
     if application.state is _ACCEPTED:
         admission.allocating(state, application)

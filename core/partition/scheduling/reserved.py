@@ -82,7 +82,8 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         if not isinstance(other, NotPlaced):
             vetting.place(state, ask, other, now_ns)
             return
-    if limited is None and ask.spec.required_node and required_node.attempt(state, reservation, now_ns):
+    within_quota = placement.beyond_cluster_size(state, ask, limited) is None
+    if within_quota and ask.spec.required_node and required_node.attempt(state, reservation, now_ns):
         return
     helps = limited is None or limited.preemption_may_help
     if ask.attempt_due and helps and state.preemption.enabled and preempting.attempt(state, ask, now_ns):

@@ -24,7 +24,7 @@ from core.domain.supposition import (
     Supposition,
     Waits,
 )
-from core.model.allocations import Allocation
+from core.model.allocations import Allocation, standing_of
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.partition.explain.outlook import ReadingIndex, records
@@ -55,7 +55,7 @@ def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, n
     *index*: kept from one question to the next, it saves ranking what did not change.
     Raises :class:`core.domain.commands.CommandRefused` for a question that makes no sense.
     """
-    index.begin(state.victim_index)
+    index.begin()
     with Journal() as journal:
         sandbox = Sandbox(state, journal, index, now_ns)
         if isinstance(question, SupposeAsk):
@@ -110,6 +110,7 @@ def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
     if request is None:
         raise refused(f"no ask or allocation {question.key!r}")
     journal.set(request, "spec", request.spec._replace(priority=question.priority))
+    journal.set(request, "standing", standing_of(request.spec))
     application = request.application
     if not request.pending:
         # Its leaf is ranked by what it was, and after this answer by what it was not.

@@ -89,13 +89,15 @@ class Sandbox:
     def find(self, ask: Allocation) -> Node | NotPlaced:
         """As :func:`core.partition.scheduling.placement.find_node`, for an ask that may have a node kept for it."""
         limited = placement.kept_back(self.state, ask)
-        if limited is not None:
+        if limited is not None and placement.beyond_cluster_size(self.state, ask, limited) is not None:
             return limited
         pairs, refused = ask.shape.pairs, ask.refused or {}
         if ask.spec.required_node:
             node = self.view.nodes.get(ask.spec.required_node)
             if node is not None and not placement.held_for_another_required(node, ask) and node.fits(pairs):
-                return node if node.node_id not in refused else NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
+                if node.node_id in refused:
+                    return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
+                return limited or node
             return NotPlaced(Unschedulable.REQUIRED_NODE)
         own = ask.reservation.node if ask.reservation is not None else None
         if own is not None and own.fits(pairs) and own.node_id not in refused and own.node_id in self.view.nodes:
@@ -177,6 +179,9 @@ class Sandbox:
             node = self.view.nodes.get(ask.spec.required_node)
             if node is None or not node.could_hold(ask.shape.pairs):
                 return Refusal(Outcome.REQUIRED_NODE, "its node is unknown or smaller than the ask")
+            limited = placement.kept_back(self.state, ask)
+            if placement.beyond_cluster_size(self.state, ask, limited) is not None:
+                return Refusal(Outcome.REQUIRED_NODE, "the quotas must admit it first")
             result = required_node.plan(self.view, ask, node)
         elif not self.state.preemption.enabled:
             return Refusal(Outcome.ASK_MAY_NOT_PREEMPT, "preemption.enabled is off")

@@ -102,9 +102,8 @@ class _Usage:
     def _add(self, leaf: Queue, here: list[Application]) -> None:
         total = [0] * len(self._state.types.names)
         for application in here:
-            confirmed = application.confirmed()
-            for t, amount in enumerate(application.placeholder):
-                total[t] += amount + confirmed[t]
+            held = application.confirmed(), application.placeholder
+            total = [amount + real + waiting for amount, real, waiting in zip(total, *held, strict=True)]
         ids = [application.application_id for application in here]
         for level in leaf.lineage():
             known = self._used.setdefault(level, [0] * len(total))

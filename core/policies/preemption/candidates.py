@@ -7,7 +7,7 @@ somebody asks: mostly the first few decide.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
 
 from core.model.allocations import Allocation
@@ -15,7 +15,7 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Shape
 from core.policies.preemption.cost import Pricing
-from core.policies.preemption.index import CLASSES, Ranked, RankedLeaf, VictimIndex, reluctance
+from core.policies.preemption.index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance
 from core.policies.preemption.order import Candidate
 from core.policies.preemption.plan import NOBODY_SPARED, Spared
 from core.policies.preemption.terms import LeafTerms, Terms
@@ -54,13 +54,14 @@ class Candidates:
         self._terms = terms
         self._own_application = ask.application.application_id
         self._spared = spared
-        self._leaves: list[tuple[LeafTerms, RankedLeaf]] = []
+        self._index = index
+        self._ranked: list[tuple[LeafTerms, RankedLeaf]] | None = None
         self._leaf_terms: dict[Queue, LeafTerms] = {}
         self.dropped: Counter[str] = Counter()
         self.found = 0
         for leaf in leaves_below(fence):
             if leaf is not ask.queue:
-                self._consider(leaf, index)
+                self._consider(leaf)
         self.by_class = tuple(Ranking(self._merged(c)) for c in CLASSES)
         self._prices: Mapping[Allocation, int] | None = None
 
@@ -76,20 +77,31 @@ class Candidates:
         """The priority of *victim*, a candidate, as it appears at the fence."""
         return self._leaf_terms[victim.queue].adjusted.of(victim.priority)
 
-    def _consider(self, leaf: Queue, index: VictimIndex) -> None:
+    def _consider(self, leaf: Queue) -> None:
         if leaf.path in self._spared.queues:
             self.dropped["governor"] += _allocations_of(leaf)
             return
         leaf_terms = self._terms.of(leaf)
         if isinstance(leaf_terms, str):
             self.dropped[leaf_terms] += _allocations_of(leaf)
-            return
-        ranked = index.of(leaf)
-        self.dropped["required node"] += ranked.required
-        if self._all_blocked(leaf_terms, ranked):
-            return
-        self._leaves.append((leaf_terms, ranked))
-        self._leaf_terms[leaf] = leaf_terms
+        else:
+            self._leaf_terms[leaf] = leaf_terms
+
+    def leaves(self) -> Iterable[LeafTerms]:
+        """The leaves that the laws do not protect as a whole."""
+        return self._leaf_terms.values()
+
+    @property
+    def _leaves(self) -> list[tuple[LeafTerms, RankedLeaf]]:
+        """The same less those that turn out to be protected size by size, with their allocations in order."""
+        if self._ranked is None:
+            self._ranked = []
+            for leaf, leaf_terms in self._leaf_terms.items():
+                ranked = self._index.of(leaf)
+                self.dropped["required node"] += ranked.required
+                if not self._all_blocked(leaf_terms, ranked):
+                    self._ranked.append((leaf_terms, ranked))
+        return self._ranked
 
     def _all_blocked(self, leaf_terms: LeafTerms, ranked: RankedLeaf) -> bool:
         """Whether a filter keeps back every size there is in the leaf: then nobody has to be looked at one by one."""
@@ -124,13 +136,18 @@ class Candidates:
             c = reluctance(allocation)
             if c > level or (leaf_terms.highest is not None and allocation.priority > leaf_terms.highest):
                 continue
-            order = leaf_terms.adjusted.of(allocation.priority) if self._prices is None else self._prices[allocation]
+            prices = self._prices
+            order = leaf_terms.adjusted.of(allocation.priority) if prices is None else prices.get(allocation, 0)
             candidate = self._candidate(leaf_terms, allocation, order, uncounted)
             if candidate is not None:
                 pool[c].append(candidate)
         for part in pool:
             part.sort()
         return pool
+
+    def any_on(self, nodes: Iterable[Node]) -> bool:
+        """Whether there is a single candidate on *nodes*: mostly the first few tell."""
+        return any(any(self.on_node(node)) for node in nodes)
 
     def outside(self, root: Queue) -> int:
         """How many allocations law 7 protects: those beyond the fence."""
@@ -141,15 +158,11 @@ class Candidates:
 
     def _merged(self, c: int) -> Iterator[Candidate]:
         """The candidates of class *c* of all leaves. Only those of equal priority and age are sorted any further."""
-        sources: list[tuple[LeafTerms, list[Ranked]]] = []
+        sources: list[tuple[LeafTerms, InOrder]] = []
         heap: list[tuple[int, int, int, int]] = []
         for leaf_terms, ranked in self._leaves:
             adjusted = leaf_terms.adjusted
-            entries = (ranked.by_priority if adjusted.fixed is None else ranked.by_age())[c]
-            highest = leaf_terms.highest
-            # By priority the last entry has the highest; by age any may.
-            if highest is not None and entries and (adjusted.fixed is not None or entries[-1][0] > highest):
-                entries = self._below(entries, highest)
+            entries = self._admitted(ranked, c, leaf_terms.highest, by_age=adjusted.fixed is not None)
             if entries:
                 heap.append((adjusted.of(entries[0][0]), entries[0][1], len(sources), 0))
                 sources.append((leaf_terms, entries))
@@ -178,10 +191,7 @@ class Candidates:
         assert self._prices is not None, "priced before anybody looks"
         found: list[Candidate] = []
         for leaf_terms, ranked in self._leaves:
-            entries = ranked.by_priority[c]
-            if leaf_terms.highest is not None:
-                entries = self._below(entries, leaf_terms.highest)
-            for entry in entries:
+            for entry in self._admitted(ranked, c, leaf_terms.highest):
                 candidate = self._candidate(leaf_terms, entry[3], self._prices[entry[3]], self.dropped)
                 if candidate is not None:
                     found.append(candidate)
@@ -189,10 +199,12 @@ class Candidates:
         self.found += len(found)
         yield from found
 
-    def _below(self, entries: list[Ranked], highest: int) -> list[Ranked]:
-        """Those up to the priority *highest*; law 6 protects the others."""
-        admitted = [entry for entry in entries if entry[0] <= highest]
-        self.dropped["law 6"] += len(entries) - len(admitted)
+    def _admitted(self, ranked: RankedLeaf, c: int, highest: int | None, *, by_age: bool = False) -> InOrder:
+        """Those of class *c* up to the priority *highest*; law 6 protects the others."""
+        admitted = ranked.in_order(c, highest, by_age=by_age)
+        protected = ranked.count(c) - len(admitted)
+        if protected:
+            self.dropped["law 6"] += protected
         return admitted
 
     def _candidate(

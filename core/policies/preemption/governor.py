@@ -146,7 +146,7 @@ def judge(
 
 def _cooling_down(limits: Limits, past: Past, queue: str, now_ns: int, decision: object) -> Denial | None:
     last = past.preempted(queue) if limits.cooldown_ns else None
-    if last is None or (decision is not None and last[1] is decision):
+    if last is None or (decision is not None and last[1] == decision):
         return None
     until_ns = last[0] + limits.cooldown_ns
     if now_ns >= until_ns:

@@ -18,6 +18,7 @@ from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.needs import Needs
 from core.policies.preemption.plan import NOBODY_SPARED, PreemptionPlan, PreemptionPredicate, Refusal, Spared
 from core.policies.preemption.predicates import Approval
+from core.policies.preemption.prospects import KnownProspects, Prospects
 from core.policies.preemption.registry import COSTS
 from core.policies.preemption.search import Search
 from core.policies.preemption.terms import Terms
@@ -32,14 +33,16 @@ def plan(
     *,
     predicate: PreemptionPredicate | None = None,
     index: VictimIndex | None = None,
+    known: KnownProspects | None = None,
     spared: Spared = NOBODY_SPARED,
     now_ns: int,
 ) -> PreemptionPlan | Refusal:
     """Victims for *ask* and the node to reserve, or why nobody goes. Changes nothing in *view*.
 
     The same state gives the same answer in whatever order maps hold their entries. *now_ns* only ages reservations
-    that would have to give way. *index* is the partition's: with it an attempt costs a fraction and decides the same.
-    Raises what *predicate* raises for an answer still to come, once all it needs has been asked.
+    that would have to give way. *index* and *known* are the partition's: with them an attempt costs a fraction and
+    decides the same. Raises what *predicate* raises for an answer still to come, once all it needs has been asked, and
+    :class:`Unprepared` when *known* needs another step to be brought up to date.
     """
     names = view.types.names
     entitled = entitlement(ask, view.guarantee_mode, names)
@@ -54,18 +57,21 @@ def plan(
     candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared)
     if pricing is not None:
         candidates.price(pricing, now_ns)
-    search = Search(view, ask, needs, terms, candidates, now_ns)
+    prospects: Prospects | None = None
+    if known is not None and pricing is None and spared is NOBODY_SPARED:
+        prospects = known.refreshed(ask, fence, view.nodes, candidates.leaves(), terms)
+    search = Search(view, ask, needs, terms, candidates, prospects, now_ns)
     extended = False
     if predicate is None:
         solution = search.best()
     else:
-        solutions = search.all()
-        approved = Approval(ask, needs, terms.room, candidates, predicate).first(solutions)
-        if approved is None and solutions:
-            return Refusal(Outcome.PREDICATE_REFUSED, f"{len(solutions)} nodes refused by the predicate")
+        approval = Approval(ask, needs, terms.room, candidates, predicate)
+        approved = approval.first(search.all())
+        if approved is None and approval.asked:
+            return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
         solution, extended = (None, False) if approved is None else approved
     if solution is None:
-        return _nobody(view, fence, candidates, search)
+        return _nobody(view, fence, candidates, search, prospects)
     return PreemptionPlan(
         kind=KIND,
         ask=ask,
@@ -80,8 +86,13 @@ def plan(
     )
 
 
-def _nobody(view: PartitionView, fence: Queue, candidates: Candidates, search: Search) -> Refusal:
+def _nobody(
+    view: PartitionView, fence: Queue, candidates: Candidates, search: Search, prospects: Prospects | None
+) -> Refusal:
     """Why there is no solution: nobody may go at all, or those who may do not make room on any node."""
+    if prospects is not None and candidates.any_on(view.nodes.values()):
+        detail = f"nodes: {_counts(search.verdicts)}; kept back: {_counts(candidates.dropped)}"
+        return Refusal(Outcome.NO_NODE, detail)
     for ranking in candidates.by_class:
         for _ in ranking:
             pass

@@ -9,11 +9,12 @@ that somebody might forget to send.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from operator import attrgetter
+from typing import Final, overload
 
 from core.domain.priorities import PRIORITY_MIN
-from core.model.allocations import Allocation
+from core.model.allocations import BOUND, Allocation
 from core.model.queues import Queue
 from core.model.shapes import Shape
 
@@ -23,7 +24,12 @@ Ranked = tuple[int, int, str, Allocation]
 CLASSES = (0, 1, 2, 3)
 """How reluctant a victim is: 0 plain, +1 originator, +2 opted out (law 1: each goes only after all before it)."""
 
+MILDEST = ((False, False), (False, True), (True, False), (True, True))
+"""The best a solution can be, as (any opted out, any originator), that needs the class of the same index."""
+
 _shape_of = attrgetter("shape")
+_standing_of = attrgetter("standing")
+_created_of = attrgetter("created_ns")
 
 
 def reluctance(allocation: Allocation) -> int:
@@ -32,43 +38,114 @@ def reluctance(allocation: Allocation) -> int:
     return (0 if spec.allow_preempt_self else 2) + (1 if spec.originator else 0)
 
 
+class Band:
+    """Allocations that only their age tells apart. They are sorted when somebody first gets there."""
+
+    __slots__ = ("_allocations", "_sorted", "priority")
+
+    def __init__(self, priority: int, allocations: list[Allocation]) -> None:
+        self.priority: Final = priority
+        self._allocations = allocations
+        self._sorted = False
+
+    def __len__(self) -> int:
+        return len(self._allocations)
+
+    def in_order(self) -> list[Allocation]:
+        """The youngest first. Those of one age in any order: whoever merges several leaves has to sort these anyway."""
+        if not self._sorted:
+            self._allocations.sort(key=_created_of, reverse=True)
+            self._sorted = True
+        return self._allocations
+
+
+class InOrder(Sequence[Ranked]):
+    """Victims of one class, the first to go first. Most attempts look at few, so the rest is not put in order."""
+
+    __slots__ = ("_bands", "_length", "_opened", "_reached")
+
+    def __init__(self, bands: Sequence[Band]) -> None:
+        self._bands: Final = bands
+        self._length: Final = sum(map(len, bands))
+        self._opened = 0
+        self._reached: list[Allocation] = []
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, at: int) -> Ranked: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Ranked]: ...
+    def __getitem__(self, at: int | slice) -> Ranked | list[Ranked]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(self._length))]
+        if at < 0:
+            at += self._length
+        if not 0 <= at < self._length:
+            raise IndexError(at)
+        reached = self._reached
+        while at >= len(reached):
+            reached += self._bands[self._opened].in_order()
+            self._opened += 1
+        allocation = reached[at]
+        return (allocation.spec.priority, -allocation.created_ns, allocation.key, allocation)
+
+
 class RankedLeaf:
     """One leaf's allocations by class, in order. Those bound to their required node are never victims: left out."""
 
-    __slots__ = ("_allocations", "_by_age", "_shapes", "by_priority", "highest", "required", "shapes", "sizes", "total")
+    __slots__ = ("_allocations", "_bands", "_by_age", "_shapes", "highest", "required", "shapes", "sizes", "total")
 
     def __init__(self, allocations: list[Allocation], shapes: list[Shape]) -> None:
         self._allocations = allocations
         self._shapes = shapes
-        self.by_priority: tuple[list[Ranked], ...] = tuple([] for _ in CLASSES)
-        by_class = self.by_priority
-        bound: list[Shape] = []
-        for allocation in allocations:
-            spec = allocation.spec
-            if not spec.required_node:
-                # reluctance(), written out: this runs once for every allocation there is.
-                c = (0 if spec.allow_preempt_self else 2) + (1 if spec.originator else 0)
-                by_class[c].append((spec.priority, -allocation.created_ns, allocation.key, allocation))
+        alike: dict[int, list[Allocation]] = {}
+        for allocation, standing in zip(allocations, map(_standing_of, allocations), strict=True):
+            found = alike.get(standing)
+            if found is None:
+                alike[standing] = [allocation]
             else:
-                bound.append(allocation.shape)
-        for entries in self.by_priority:
-            entries.sort()
+                found.append(allocation)
+        self._bands: tuple[list[Band], ...] = tuple([] for _ in CLASSES)
+        """By class, in the order of their priorities."""
+        self._by_age: dict[tuple[int, int], Band] = {}
+        """By class and how many of its bands: these as one."""
         self.sizes = Counter(shapes)
-        self.sizes.subtract(bound)
         """How many may be victims of each size."""
-        self.highest = max((entries[-1][0] for entries in self.by_priority if entries), default=PRIORITY_MIN)
-        """Of their priorities."""
-        self.shapes = frozenset(shapes)
         self.total = len(allocations)
-        self.required = self.total - sum(map(len, self.by_priority))
+        self.required = 0
         """How many were left out."""
-        self._by_age: tuple[list[Ranked], ...] | None = None
+        self.highest = PRIORITY_MIN
+        """Of their priorities."""
+        for standing in sorted(alike):
+            equals = alike[standing]
+            if standing & BOUND:
+                self.required += len(equals)
+                self.sizes.subtract(map(_shape_of, equals))
+            else:
+                priority = standing >> 3
+                self._bands[standing & 3].append(Band(priority, equals))
+                self.highest = max(self.highest, priority)
+        self.shapes = frozenset(self.sizes)
 
-    def by_age(self) -> tuple[list[Ranked], ...]:
-        """The order behind a priority fence, where all priorities look the same."""
-        if self._by_age is None:
-            self._by_age = tuple(sorted(entries, key=lambda entry: entry[1:3]) for entries in self.by_priority)
-        return self._by_age
+    def count(self, c: int) -> int:
+        """How many there are of class *c*."""
+        return sum(map(len, self._bands[c]))
+
+    def in_order(self, c: int, highest: int | None = None, *, by_age: bool = False) -> InOrder:
+        """Those of class *c* up to the priority *highest* (``None``: all).
+
+        *by_age*: the order behind a priority fence, where all priorities look the same.
+        """
+        bands = [band for band in self._bands[c] if highest is None or band.priority <= highest]
+        if by_age and len(bands) > 1:
+            merged = self._by_age.get((c, len(bands)))
+            if merged is None:
+                everybody = [allocation for band in bands for allocation in band.in_order()]
+                merged = self._by_age[c, len(bands)] = Band(bands[0].priority, everybody)
+            bands = [merged]
+        return InOrder(bands)
 
     def holds(self, allocations: list[Allocation], shapes: list[Shape]) -> bool:
         """Whether this is the order of just these allocations, with these sizes."""
@@ -91,10 +168,6 @@ class VictimIndex:
         if known is None or not known.holds(allocations, shapes):
             known = self._leaves[leaf] = RankedLeaf(allocations, shapes)
         return known
-
-    def known(self) -> Mapping[Queue, RankedLeaf]:
-        """What is ranked already, up to date or not: for whoever must not add to it."""
-        return self._leaves
 
     def keep_only(self, leaves: set[Queue]) -> None:
         """Forget all other queues; to be called now and then, since these keep what left them."""

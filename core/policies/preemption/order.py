@@ -7,8 +7,10 @@ a pool; its class, the first two parts of the key, is what separates the pools a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from core.model.allocations import Allocation
+from core.model.nodes import Node
 from core.policies.preemption.index import reluctance
 from core.policies.preemption.terms import Kind
 
@@ -32,6 +34,18 @@ def solution_key(victims: Sequence[Candidate], node_id: str) -> SolutionKey:
         -min(victim[5].depth for victim in victims),
         node_id,
     )
+
+
+class Solution(NamedTuple):
+    """Victims, in B.5 order, that make room on a node; the smallest key is the best."""
+
+    key: SolutionKey
+    node: Node
+    victims: tuple[Candidate, ...]
+
+    @classmethod
+    def of(cls, node: Node, victims: Sequence[Candidate]) -> Solution:
+        return cls(solution_key(victims, node.node_id), node, tuple(victims))
 
 
 def full_order(victim: Candidate) -> tuple[int, int, int, int, str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from typing import Final, NamedTuple
 
 from core.model.allocations import Allocation
 from core.policies.preemption.candidates import Candidates
 from core.policies.preemption.needs import Needs
-from core.policies.preemption.order import Candidate, full_order, solution_key
+from core.policies.preemption.order import Candidate, Solution, full_order, solution_key
 from core.policies.preemption.plan import AnswerPending, PreemptionPredicate
-from core.policies.preemption.search import Solution
 
 BATCH: Final = 10
 """Nodes asked about at once."""
@@ -39,8 +39,10 @@ class Approval:
         self._room = room
         self._candidates = candidates
         self._predicate = predicate
+        self.asked = 0
+        """How many solutions were looked at."""
 
-    def first(self, solutions: list[Solution]) -> Approved | None:
+    def first(self, solutions: Iterable[Solution]) -> Approved | None:
         """The best approved solution; *solutions* come best first.
 
         Extra victims worsen a key, so the next solutions get their chance until none of them starts out better.
@@ -49,6 +51,7 @@ class Approval:
         best: Approved | None = None
         pending = 0
         for solution in solutions:
+            self.asked += 1
             if (best is not None and best.solution.key < solution.key) or pending == BATCH:
                 break
             try:

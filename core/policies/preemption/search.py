@@ -1,6 +1,9 @@
 """The node: which of them can be freed at what price, and which is the best (preemption.md B.6).
 
-Every node is judged by the key of its own solution. Candidates come in the order in which victims are taken, and each
+Every node is judged by the key of its own solution. A partition keeps :mod:`.prospects` of its nodes and has the most
+promising looked at first (:mod:`.frontier`); without them all candidates are walked once. Both find the same.
+
+The walk: candidates come in the order in which victims are taken, and each
 node's own walk advances as candidates of that node come by. So the moment a node is covered is also the moment from
 which all nodes not yet covered would need a victim at least as important and as old as the current one: once that is
 worse than the best solution, and no node could do with fewer victims, the search is over. The bound takes most of the
@@ -10,32 +13,23 @@ work away and never changes the answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
+from core.model.shapes import Pairs
 from core.policies.preemption.candidates import Candidates
-from core.policies.preemption.index import CLASSES
+from core.policies.preemption.frontier import Frontier
+from core.policies.preemption.index import CLASSES, MILDEST
 from core.policies.preemption.needs import Needs, in_the_way
-from core.policies.preemption.order import Candidate, SolutionKey, solution_key
+from core.policies.preemption.order import Candidate, Solution
+from core.policies.preemption.prospects import Prospects
 from core.policies.preemption.solve import Solver
 from core.policies.preemption.terms import Terms
 from core.policies.view import PartitionView
 
-MILDEST: Final = ((False, False), (False, True), (True, False), (True, True))
-"""The best a solution can be, as (any opted out, any originator), that needs the class of the same index."""
-
-
 _NOBODY: Final[list[list[Candidate]]] = []
-
-
-class Solution(NamedTuple):
-    """Victims, in B.5 order, that make room on a node; the smallest key is the best."""
-
-    key: SolutionKey
-    node: Node
-    victims: tuple[Candidate, ...]
 
 
 class _Site:
@@ -70,31 +64,39 @@ class Search:
     """One attempt's look at the nodes."""
 
     def __init__(
-        self, view: PartitionView, ask: Allocation, needs: Needs, terms: Terms, candidates: Candidates, now_ns: int
+        self,
+        view: PartitionView,
+        ask: Allocation,
+        needs: Needs,
+        terms: Terms,
+        candidates: Candidates,
+        prospects: Prospects | None,
+        now_ns: int,
     ) -> None:
         self._view = view
         self._ask = ask
         self._needs = needs
         self._candidates = candidates
         self._solver = Solver(terms.room)
+        self._prospects = prospects
         self._now_ns = now_ns
         self._most = terms.most()
-        self._gains = [gains for shape in candidates.shapes() if (gains := terms.gains(shape))]
-        self._largest = [0] * len(needs.types)
-        """By need, the most one candidate can contribute."""
-        for gains in self._gains:
-            for i, amount in gains:
-                self._largest[i] = max(self._largest[i], amount)
+        self._terms = terms
+        self._gains: list[Pairs] = []
+        self._largest: list[int] | None = None
         self._sites: dict[Node, _Site | None] = {}
         self.verdicts: Counter[str] = Counter()
         """How many of the nodes looked at were turned down for what."""
         self._solutions = 0
         self._second: Solution | None = None
+        self._looked = 0
 
     def best(self) -> Solution | None:
         """The solution with the smallest key of all nodes."""
+        if self._prospects is not None:
+            return next(self._in_order(self._prospects), None)
         best: Solution | None = None
-        for solution in self._with_room():
+        for solution in self._with_room(self._view.nodes.values()):
             best = self._better(best, solution)
         for level in CLASSES:
             if best is not None and best.key[:2] < MILDEST[level]:
@@ -102,9 +104,11 @@ class Search:
             best = self._best_of(level, best)
         return best
 
-    def all(self) -> list[Solution]:
+    def all(self) -> Iterable[Solution]:
         """The solution of every node, best first: for when a predicate has the last word."""
-        found = self._with_room()
+        if self._prospects is not None:
+            return self._in_order(self._prospects)
+        found = self._with_room(self._view.nodes.values())
         for node in self._view.nodes.values():
             site = self._site(node)
             if site is None:
@@ -113,12 +117,22 @@ class Search:
             for level in CLASSES:
                 victims = self._solver.solve(site.needs, pool[: level + 1]) if pool[level] else None
                 if victims is not None:
-                    found.append(_solution(node, victims))
+                    found.append(Solution.of(node, victims))
                     break
         found.sort(key=lambda solution: solution.key)
         self._solutions = len(found)
         self._second = found[1] if len(found) > 1 else None
         return found
+
+    def _in_order(self, prospects: Prospects) -> Iterator[Solution]:
+        """The solution of every node, best first, worked out only as far as somebody asks."""
+        frontier = Frontier(self._candidates, self._solver, self._lack, prospects)
+        for solution in frontier.solutions(self._with_room(prospects.roomy)):
+            self._second = frontier.second()
+            self._solutions, self._looked = frontier.found, frontier.looked
+            yield solution
+        self._looked = frontier.looked
+        self.verdicts += prospects.verdicts()
 
     def weighed(self) -> str:
         """How many nodes came into question, and what the next best of them would have cost.
@@ -129,7 +143,7 @@ class Search:
         next_best = ""
         if second is not None:
             next_best = f", next best {second.node.node_id} with {len(second.victims)} victims"
-        looked = len(self._sites) or self._solutions
+        looked = self._looked or len(self._sites) or self._solutions
         return f"{looked} of {len(self._view.nodes)} nodes looked at, {self._solutions} could be freed{next_best}"
 
     def cancelled(self, node: Node) -> tuple[Reservation, ...]:
@@ -161,7 +175,7 @@ class Search:
             else:
                 site.solved = True
                 blocked.pop(site.node, None)
-                best = self._better(best, _solution(site.node, victims))
+                best = self._better(best, Solution.of(site.node, victims))
         return self._best_of_blocked(level, best, blocked.values())
 
     def _better(self, best: Solution | None, other: Solution) -> Solution:
@@ -194,7 +208,7 @@ class Search:
             victims = self._solver.solve(site.needs, self._candidates.on_node(site.node, level))
             if victims is not None:
                 site.solved = True
-                best = self._better(best, _solution(site.node, victims))
+                best = self._better(best, Solution.of(site.node, victims))
         return best
 
     def _site(self, node: Node) -> _Site | None:
@@ -205,6 +219,21 @@ class Search:
             return site
 
     def _new_site(self, node: Node) -> _Site | None:
+        needs = self._lack(node)
+        if needs is None:
+            return None
+        least = 1
+        largest = self._largest_gains()
+        for i, amount in enumerate(needs):
+            if amount > 0:
+                if not largest[i]:
+                    self.verdicts["need left"] += 1
+                    return None
+                least = max(least, -(-amount // largest[i]))
+        return _Site(node, needs, least)
+
+    def _lack(self, node: Node) -> list[int] | None:
+        """The needs on *node*; ``None``, and counted, if it cannot be used or victims are not what it takes."""
         if in_the_way(node, self._ask, self._now_ns) is None:
             self.verdicts[self._unusable(node)] += 1
             return None
@@ -212,14 +241,21 @@ class Search:
             self.verdicts["has room"] += 1
             return None
         needs = self._needs.on(node)
-        least = 1
-        for i, amount in enumerate(needs):
-            if amount > 0:
-                if amount > self._most[i] or not self._largest[i]:
-                    self.verdicts["need left"] += 1
-                    return None
-                least = max(least, -(-amount // self._largest[i]))
-        return _Site(node, needs, least)
+        for amount, most in zip(needs, self._most, strict=True):
+            if amount > 0 and amount > most:
+                self.verdicts["need left"] += 1
+                return None
+        return needs
+
+    def _largest_gains(self) -> list[int]:
+        """By need, the most one candidate can contribute."""
+        if self._largest is None:
+            self._gains = [gains for shape in self._candidates.shapes() if (gains := self._terms.gains(shape))]
+            self._largest = [0] * len(self._needs.types)
+            for gains in self._gains:
+                for i, amount in gains:
+                    self._largest[i] = max(self._largest[i], amount)
+        return self._largest
 
     def _unusable(self, node: Node) -> str:
         if not node.schedulable:
@@ -228,20 +264,20 @@ class Search:
             return "victims stuck"
         return "reserved" if node.could_hold(self._ask.shape.pairs) else "too small"
 
-    def _with_room(self) -> list[Solution]:
-        """Nodes that hold the ask as they are, only the queues stand in the way: victims from wherever they run.
+    def _with_room(self, nodes: Iterable[Node]) -> list[Solution]:
+        """Those of *nodes* that hold the ask as they are, only the queues stand in the way: victims from wherever.
 
         The victims are the same for all of them; best first, that is by ID.
         """
         if not self._needs.anywhere():
             return []
         pairs = self._ask.shape.pairs
-        roomy = [node for node in self._view.nodes.values() if node.fits(pairs)]
+        roomy = [node for node in nodes if node.fits(pairs)]
         roomy = [node for node in roomy if in_the_way(node, self._ask, self._now_ns) is not None]
         victims = self._victims_anywhere() if roomy else None
         if victims is None:
             return []
-        return sorted((_solution(node, victims) for node in roomy), key=lambda solution: solution.key)
+        return sorted((Solution.of(node, victims) for node in roomy), key=lambda solution: solution.key)
 
     def _victims_anywhere(self) -> list[Candidate] | None:
         if any(amount > most for amount, most in zip(self._needs.base, self._most, strict=True)):
@@ -251,10 +287,6 @@ class Search:
             if victims is not None:
                 return victims
         return None
-
-
-def _solution(node: Node, victims: list[Candidate]) -> Solution:
-    return Solution(solution_key(victims, node.node_id), node, tuple(victims))
 
 
 def _cover(gains: Iterable[tuple[int, int]], needs: list[int]) -> bool:

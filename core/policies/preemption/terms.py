@@ -111,11 +111,11 @@ class Terms:
     def kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
         """What losing one allocation of *shape* from the leaf of *terms* means, or the filter that forbids it.
 
-        The answer is kept in *terms*; callers look there first.
+        The answer is kept in *terms*; callers in a hurry look there first.
         """
-        blocked = terms.blocked.get(shape)
-        if blocked is not None:
-            return blocked
+        known = terms.kinds.get(shape) or terms.blocked.get(shape)
+        if known is not None:
+            return known
         found = self._new_kind(terms, shape)
         if isinstance(found, str):
             terms.blocked[shape] = found

@@ -160,6 +160,9 @@ class PartitionStatus(_message.Message):
     QUEUES_FIELD_NUMBER: _builtins.int
     USERS_FIELD_NUMBER: _builtins.int
     IGNORED_FIELD_NUMBER: _builtins.int
+    GOVERNOR_FIELD_NUMBER: _builtins.int
+    STUCK_VICTIMS_FIELD_NUMBER: _builtins.int
+    MONITOR_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"[rm_id]name"."""
     node_count: _builtins.int
@@ -198,6 +201,18 @@ class PartitionStatus(_message.Message):
         registered. A missing cause is 0.
         """
 
+    @_builtins.property
+    def governor(self) -> Global___GovernorStatus:
+        """Bounds against storms of preemption, and how near they are."""
+
+    @_builtins.property
+    def stuck_victims(self) -> _containers.RepeatedCompositeFieldContainer[Global___StuckVictim]:
+        """Allocations that were told to leave and have not within preemption.victim.timeout, by key."""
+
+    @_builtins.property
+    def monitor(self) -> Global___MonitorStatus:
+        """The periodic monitor. Not set: it is off."""
+
     def __init__(
         self,
         *,
@@ -215,14 +230,245 @@ class PartitionStatus(_message.Message):
         queues: _abc.Iterable[Global___QueueStatus] | None = ...,
         users: _abc.Iterable[Global___UserStatus] | None = ...,
         ignored: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        governor: Global___GovernorStatus | None = ...,
+        stuck_victims: _abc.Iterable[Global___StuckVictim] | None = ...,
+        monitor: Global___MonitorStatus | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["governor", b"governor", "monitor", b"monitor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "ignored", b"ignored", "invariant_violations", b"invariant_violations", "law_checks", b"law_checks", "law_violations", b"law_violations", "name", b"name", "node_count", b"node_count", "pending_ask_count", b"pending_ask_count", "preemption_attempts", b"preemption_attempts", "preemption_triggered", b"preemption_triggered", "queues", b"queues", "reservation_count", b"reservation_count", "total", b"total", "users", b"users"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "governor", b"governor", "ignored", b"ignored", "invariant_violations", b"invariant_violations", "law_checks", b"law_checks", "law_violations", b"law_violations", "monitor", b"monitor", "name", b"name", "node_count", b"node_count", "pending_ask_count", b"pending_ask_count", "preemption_attempts", b"preemption_attempts", "preemption_triggered", b"preemption_triggered", "queues", b"queues", "reservation_count", b"reservation_count", "stuck_victims", b"stuck_victims", "total", b"total", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionStatus: _TypeAlias = PartitionStatus  # noqa: Y015
+
+@_typing.final
+class GovernorStatus(_message.Message):
+    """What preemption may take, and what it took."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_NS_FIELD_NUMBER: _builtins.int
+    DENIED_PLANS_FIELD_NUMBER: _builtins.int
+    SHADOW_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    window_ns: _builtins.int
+    """Sliding window over which budgets count."""
+    denied_plans: _builtins.int
+    """Plans that were lawful and not carried out because of a bound, since the core started."""
+    @_builtins.property
+    def shadow(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Kinds of preemption that only watch."""
+
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedCompositeFieldContainer[Global___GovernorScope]:
+        """The cluster; queues that lost something within the window, or where preemption paused; applications where it paused."""
+
+    def __init__(
+        self,
+        *,
+        window_ns: _builtins.int = ...,
+        denied_plans: _builtins.int = ...,
+        shadow: _abc.Iterable[_builtins.str] | None = ...,
+        scopes: _abc.Iterable[Global___GovernorScope] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["denied_plans", b"denied_plans", "scopes", b"scopes", "shadow", b"shadow", "window_ns", b"window_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GovernorStatus: _TypeAlias = GovernorStatus  # noqa: Y015
+
+@_typing.final
+class GovernorScope(_message.Message):
+    """Where preemption is counted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LostEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class MaxLostEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    VICTIMS_FIELD_NUMBER: _builtins.int
+    MAX_VICTIMS_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
+    MAX_LOST_FIELD_NUMBER: _builtins.int
+    PAUSED_UNTIL_NS_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"cluster", "queue" or "application"."""
+    name: _builtins.str
+    """Path of the queue, or ID of the application."""
+    victims: _builtins.int
+    """Victims within the window."""
+    max_victims: _builtins.int
+    """How many there may be. 0: any number."""
+    paused_until_ns: _builtins.int
+    """Preemption pauses here until then, in nanoseconds since the Unix epoch. Absent: it was not said to."""
+    @_builtins.property
+    def lost(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Size times age of these victims: resource-seconds in base units. A missing type is 0."""
+
+    @_builtins.property
+    def max_lost(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """How much it may be. A missing type is not limited."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+        victims: _builtins.int = ...,
+        max_victims: _builtins.int = ...,
+        lost: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        max_lost: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        paused_until_ns: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_paused_until_ns", b"_paused_until_ns", "paused_until_ns", b"paused_until_ns"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_paused_until_ns", b"_paused_until_ns", "kind", b"kind", "lost", b"lost", "max_lost", b"max_lost", "max_victims", b"max_victims", "name", b"name", "paused_until_ns", b"paused_until_ns", "victims", b"victims"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__paused_until_ns: _TypeAlias = _typing.Literal["paused_until_ns"]  # noqa: Y015
+    _WhichOneofArgType__paused_until_ns: _TypeAlias = _typing.Literal["_paused_until_ns", b"_paused_until_ns"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__paused_until_ns) -> _WhichOneofReturnType__paused_until_ns | None: ...
+
+Global___GovernorScope: _TypeAlias = GovernorScope  # noqa: Y015
+
+@_typing.final
+class StuckVictim(_message.Message):
+    """A victim that does not leave."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ResourcesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    KEY_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    PREEMPTOR_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Its key."""
+    application_id: _builtins.str
+    """Its application."""
+    queue: _builtins.str
+    """Full path of its queue."""
+    node_id: _builtins.str
+    """Node it runs on."""
+    preemptor: _builtins.str
+    """Key of the ask that waited for it, and looks for room elsewhere now."""
+    @_builtins.property
+    def resources(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What it holds."""
+
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        resources: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        preemptor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "key", b"key", "node_id", b"node_id", "preemptor", b"preemptor", "queue", b"queue", "resources", b"resources"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StuckVictim: _TypeAlias = StuckVictim  # noqa: Y015
+
+@_typing.final
+class MonitorStatus(_message.Message):
+    """The periodic monitor."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBSERVE_ONLY_FIELD_NUMBER: _builtins.int
+    ROUNDS_FIELD_NUMBER: _builtins.int
+    OPEN_NOTICES_FIELD_NUMBER: _builtins.int
+    AT_RISK_ALLOCATIONS_FIELD_NUMBER: _builtins.int
+    observe_only: _builtins.bool
+    """It decides and reports, and takes nothing."""
+    rounds: _builtins.int
+    """Rounds since the core started."""
+    open_notices: _builtins.int
+    """Notices with something at risk."""
+    at_risk_allocations: _builtins.int
+    """Allocations at risk."""
+    def __init__(
+        self,
+        *,
+        observe_only: _builtins.bool = ...,
+        rounds: _builtins.int = ...,
+        open_notices: _builtins.int = ...,
+        at_risk_allocations: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_risk_allocations", b"at_risk_allocations", "observe_only", b"observe_only", "open_notices", b"open_notices", "rounds", b"rounds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MonitorStatus: _TypeAlias = MonitorStatus  # noqa: Y015
 
 @_typing.final
 class UserStatus(_message.Message):

@@ -72,6 +72,9 @@ class Bouncer:
         if access not in (Access.OPEN, Access.READ):
             raise RestError(401, "say who you are", [("WWW-Authenticate", "Bearer")])
 
+    def leave(self, scope: Scope) -> None:
+        """Nothing was noted."""
+
 
 async def _hello(_request: Request) -> object:
     return json_answer({"hello": "world"})
@@ -114,7 +117,7 @@ def test_command_serves_http(tmp_path: Path) -> None:
     assert [line["rest"] for line in served] == [address]
 
 
-@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:x", "127.0.0.1:99999"])
+@pytest.mark.parametrize("address", ["127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999"])
 def test_command_refuses_what_is_no_address(address: str) -> None:
     refused = kornel("serve", "--grpc", "127.0.0.1:0", "--rest-address", address)
     assert refused.returncode == 1

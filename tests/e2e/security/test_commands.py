@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import stat
+from contextvars import copy_context
 from pathlib import Path
 from typing import Final
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from core.cli.app import app
 from shim_client import Credentials, RegistrationRefused, ShimClient
 from tests.e2e.harness import CONFIG, create
 from tests.e2e.test_command import kornel, serving
@@ -23,9 +27,14 @@ rules:
 """
 
 
-def succeed(*arguments: str) -> str:
-    done = kornel(*arguments)
-    assert done.returncode == 0, done.stderr
+def invoke(*arguments: str, **variables: str) -> Result:
+    """`kornel` with *arguments* within this process, which takes a tenth of the time."""
+    return copy_context().run(CliRunner().invoke, app, arguments, env=variables)
+
+
+def succeed(*arguments: str, **variables: str) -> str:
+    done = invoke(*arguments, **variables)
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 
@@ -103,10 +112,10 @@ async def test_a_site_from_nothing(tmp_path: Path) -> None:
     with serving(tmp_path, "--grpc", "0.0.0.0:0", *tls) as (_, address):
         here = f"127.0.0.1:{address.rpartition(':')[2]}"
         assert "SERVING" in succeed("--ca", str(ca), "health", "--grpc", here)
-        refused = kornel("--ca", str(ca), "status", "--grpc", here)
-        assert refused.returncode == 1
+        refused = invoke("--ca", str(ca), "status", "--grpc", here)
+        assert refused.exit_code == 1
         assert "UNAUTHENTICATED" in refused.stderr
-        assert kornel("status", "--grpc", here).returncode == 1, "plain text"
+        assert invoke("status", "--grpc", here).exit_code == 1, "plain text"
         succeed("--ca", str(ca), "--token-file", str(ops), "status", "--grpc", here)
         async with ShimClient(here, "rm-1", credentials=Credentials(ca=ca, token_file=shim_token)) as client:
             await client.register(config=CONFIG)
@@ -114,8 +123,7 @@ async def test_a_site_from_nothing(tmp_path: Path) -> None:
         async with ShimClient(here, "rm-2", credentials=Credentials(ca=ca, token_file=shim_token)) as client:
             with pytest.raises(RegistrationRefused, match="PERMISSION_DENIED"):
                 await client.register()
-        named = kornel("status", "--grpc", here, KORNEL_CA=str(ca), KORNEL_TOKEN_FILE=str(ops))
-        assert named.returncode == 0, named.stderr
+        succeed("status", "--grpc", here, KORNEL_CA=str(ca), KORNEL_TOKEN_FILE=str(ops))
     (tmp_path / "ready").unlink()
     with serving(tmp_path, *tls, "--tls-client-ca", str(ca)) as (_, here):
         pair = Credentials(ca=ca, certificate=tmp_path / "shim.pem", key=tmp_path / "shim-key.pem")
@@ -123,7 +131,7 @@ async def test_a_site_from_nothing(tmp_path: Path) -> None:
             await client.register(config=CONFIG)
             await client.create_nodes([create("n-1")])
         shown = ["--ca", str(ca), "--cert", f"{folder}/shim.pem", "--key", f"{folder}/shim-key.pem"]
-        assert "PERMISSION_DENIED" in kornel(*shown, "status", "--grpc", here).stderr
+        assert "PERMISSION_DENIED" in invoke(*shown, "status", "--grpc", here).stderr
         succeed(*shown, "--token-file", str(ops), "status", "--grpc", here)
 
 
@@ -133,9 +141,9 @@ def test_secrets_are_written_for_their_owner_only_and_never_over_others(tmp_path
     for secret in (tmp_path / "ca-key.pem", tmp_path / "core-key.pem", token):
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     before = token.read_text()
-    assert kornel("security", "token", "ops", "--out", str(token)).returncode == 2
-    assert kornel("security", "certificate", "core", "--dir", str(tmp_path)).returncode == 2
-    assert kornel("security", "certificate", "../sly", "--dir", str(tmp_path)).returncode == 2
+    assert invoke("security", "token", "ops", "--out", str(token)).exit_code == 2
+    assert invoke("security", "certificate", "core", "--dir", str(tmp_path)).exit_code == 2
+    assert invoke("security", "certificate", "../sly", "--dir", str(tmp_path)).exit_code == 2
     assert token.read_text() == before
     assert before not in (tmp_path / "tokens.yaml").read_text()
 
@@ -143,8 +151,8 @@ def test_secrets_are_written_for_their_owner_only_and_never_over_others(tmp_path
 def test_check_tells_what_is_wrong_and_where(tmp_path: Path) -> None:
     policy = tmp_path / "security.yaml"
     policy.write_text("rules:\n  - who: [ann]\n    permissions: [write]\n")
-    done = kornel("security", "check", str(policy))
-    assert done.returncode == 2
+    done = invoke("security", "check", str(policy))
+    assert done.exit_code == 2
     assert "line 2" in done.stderr
     assert "line 3" in done.stderr
 

@@ -30,7 +30,8 @@ from core.partition.state import PartitionState
 
 PARTITION: Final = "[rm]default"
 SECOND_NS: Final = 10**9
-START_NS: Final = 100_000 * SECOND_NS
+START_S: Final = 100_000
+START_NS: Final = START_S * SECOND_NS
 
 Amounts = Mapping[str, int]
 
@@ -44,7 +45,8 @@ class Stage:
     def __init__(self, queues: dict[str, dict[str, Any]], **settings: Any) -> None:
         """*queues*: by path below root, ``resources`` and ``properties``; *settings*: of the monitor.
 
-        ``root`` among the queues sets its properties; ``coexist`` is a setting of preemption itself.
+        ``root`` among the queues sets its properties; ``coexist``, ``governor`` and ``quotapreemptionenabled`` are
+        settings of preemption itself.
         """
         self.engine = Engine(reservation_delay_ns=settings.pop("reservation_delay_ns", None))
         self.now_s = 0.0
@@ -82,11 +84,13 @@ class Stage:
         )
 
     def submit(self, application: str, keys: list[str], size: Amounts, **details: Any) -> list[Effect]:
-        """Asks, or with ``node_id`` running allocations; later ones are younger."""
+        """Asks, or with ``node_id`` running allocations; later ones are younger, and all of them long since created
+        unless *details* say otherwise."""
         specs = []
         for key in keys:
             self._tick += 1
-            specs.append(AllocationSpec(key, application, PARTITION, Resources(size), created_s=self._tick, **details))
+            about = {"created_s": self._tick, **details}
+            specs.append(AllocationSpec(key, application, PARTITION, Resources(size), **about))
         return self.apply(UpdateAllocations("rm", tuple(specs)))
 
     def release(self, application: str, *keys: str) -> list[Effect]:
@@ -143,6 +147,9 @@ def configuration(queues: dict[str, dict[str, Any]], **settings: Any) -> str:
             entry = found
         entry.update({key: value for key, value in described.items() if value})
     preemption: dict[str, Any] = {"coexist": settings.pop("coexist", False)}
+    for key in ("governor", "quotapreemptionenabled"):
+        if key in settings:
+            preemption[key] = settings.pop(key)
     preemption["monitor"] = {"enabled": True, "interval_ms": 5000, "max_wait_ms": 10000, **settings}
     return yaml.safe_dump({"partitions": [{"name": "default", "preemption": preemption, "queues": [root]}]})
 

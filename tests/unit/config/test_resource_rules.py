@@ -140,7 +140,7 @@ def test_misleading_resource_names_are_warned_of() -> None:
 
 
 def test_d3_max_equal_to_guaranteed_with_a_delay() -> None:
-    """With a quota delay, max above guaranteed is advised, equal is accepted with a warning, below is refused."""
+    """J-T16: with a quota delay, max above guaranteed is advised, equal is accepted with a warning, below refused."""
     for delay, expected in (("5m", 1), ("0", 0)):
         text = partition_text(root(queue("a", g=mem(5), m=mem(5), properties={"quota.preemption.delay": delay})))
         assert len(warnings(text)) == expected

@@ -8,7 +8,6 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee
-from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.plan import PreemptionPlan, Refusal
 from tests.scenarios.language import Stage
 
@@ -46,7 +45,7 @@ def test_j_b51_a_victim_released_meanwhile_ends_the_attempt(stage: Stage, monkey
     """Nobody is marked, nothing is sent, and the ask has not triggered (VICTIM_RELEASED)."""
     state = state_of(stage)
 
-    def plan(view: PartitionState, ask: Allocation, *, index: VictimIndex, now_ns: int) -> PreemptionPlan:
+    def plan(view: PartitionState, _ask: Allocation, **_: object) -> PreemptionPlan:
         view.requests["v1"].released = True
         return plan_of(view, "v1", "v2")
 
@@ -61,7 +60,7 @@ def test_an_unlawful_plan_is_refused_and_counted(stage: Stage, monkeypatch: pyte
     """A plan that breaks a law changes nothing; it is recorded as our bug (LAW_BROKEN)."""
     stage.play(["run own queue=root.a node=n1 f=1 p=9"])
     state = state_of(stage)
-    monkeypatch.setattr(guarantee, "plan", lambda view, ask, *, index, now_ns: plan_of(view, "own"))
+    monkeypatch.setattr(guarantee, "plan", lambda view, ask, **_: plan_of(view, "own"))
     stage.engine.cycle(30 * 10**9, 100)
     assert state.requests["k"].outcome is Outcome.LAW_BROKEN
     assert state.law_violations > 0
@@ -74,7 +73,7 @@ def test_a_failed_attempt_is_told_once(stage: Stage, monkeypatch: pytest.MonkeyP
     """The same outcome again is not another decision record; the next attempt is due in 15 s all the same."""
     state = state_of(stage)
     refusal = Refusal(Outcome.NO_NODE, "nothing")
-    monkeypatch.setattr(guarantee, "plan", lambda view, ask, *, index, now_ns: refusal)
+    monkeypatch.setattr(guarantee, "plan", lambda view, ask, **_: refusal)
     assert stage.play(["cycle at=30s"]) == ["refuse k NO_NODE"]
     assert stage.play(["cycles until=60s every=1s"]) == ["no answer"]
     assert state.preemption_attempts == 3

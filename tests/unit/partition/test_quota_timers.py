@@ -62,7 +62,8 @@ class Cluster:
     @property
     def due_s(self) -> float | None:
         """When the queue becomes due, as the status tells it."""
-        described = next(queue for queue in describe(self.state, audited=True).queues if queue.path == "root.q")
+        status = describe(self.state, audited=True, now_ns=self.stage.now_ns)
+        described = next(queue for queue in status.queues if queue.path == "root.q")
         return None if described.quota_due_ns is None else described.quota_due_ns / 10**9
 
     def enforced(self, until_s: float = 3000) -> str:

@@ -203,6 +203,31 @@ async def test_an_application_that_ignores_a_notice_ends_nothing() -> None:
     assert at.cluster.count()[TaskState.RUNNING] == 2
 
 
+async def test_an_application_that_saves_its_work_says_so() -> None:
+    """The answer carries a time for each announced task, and nothing ends."""
+    async with bench(small(("queue: root.batch", "queue: root.batch\n    onNotice: checkpoint"))) as at:
+        await until(at.cluster, TaskState.RUNNING, 2)
+        notice = PreemptionNotice(1, "", "job", 1, ("job-worker-0",), (), {}, 0, "monitor", "")
+        reply = await NoticeHandler(at.cluster).preemption_notice(notice)
+    assert reply is not None
+    assert list(reply.checkpoints) == ["job-worker-0"]
+    assert at.cluster.count()[TaskState.RUNNING] == 2
+
+
+async def test_an_application_that_answers_too_late_does_so_after_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing before the deadline, and afterwards as much as was wanted back, whatever became of the listed ones."""
+    monkeypatch.setattr("shim_mock.notices.TOO_LATE_S", 0.05)
+    async with bench(small(("queue: root.batch", "queue: root.batch\n    onNotice: late"))) as at:
+        await until(at.cluster, TaskState.RUNNING, 2)
+        notice = PreemptionNotice(1, "", "job", 1, (), ("job-worker-0",), {"vcore": 1000}, 0, "monitor", "")
+        await NoticeHandler(at.cluster).preemption_notice(notice)
+        assert at.cluster.count()[TaskState.RUNNING] == 2
+        await at.core.until(lambda: at.core.releases)
+        assert [release.allocationKey for release in at.core.releases] == ["job-worker-1"]
+
+
 async def test_a_repeated_demand_is_confirmed_again_and_counted_once() -> None:
     """The core may ask twice: a victim that is gone is confirmed again, and neither count moves."""
     async with bench(small(ONE_TASK, ("delay: 10s", "delay: 0s"))) as at:

@@ -13,6 +13,8 @@ from shim_mock import demo
 from shim_mock.cli import DemoKind
 from shim_mock.demo import CoreFailed, running_core
 from shim_mock.generate import generate_trace
+from shim_mock.run import run_scenario
+from shim_mock.scenario import load_scenario, parse_scenario
 
 SERVING = """
 import pathlib, signal, sys
@@ -90,6 +92,28 @@ async def test_the_demo_shows_each_kind(kind: DemoKind, tmp_path: Path) -> None:
     assert status == 0, text
     assert f"{kind}: PASSED" in text
     assert "NOT MET" not in text
+
+
+async def test_preemption_does_not_spend_a_retry_and_a_failure_does(tmp_path: Path) -> None:
+    """With one retry an application outlives five preemptions, and not one failure; real core, over gRPC."""
+    scenario = load_scenario(ROOT / "shim_mock" / "scenarios" / "retry-budget.yaml")
+    async with running_core(tmp_path / "core.log") as address:
+        result = await run_scenario(scenario, address)
+    assert result.passed, [verdict for verdict in result.verdicts if not verdict.met] or result.cluster.anomalies
+    fate = result.cluster.fates["etl"]
+    assert (fate.preempted, fate.failures, fate.failed) == (5, 1, True)
+
+
+async def test_an_application_with_retries_left_outlives_a_failure_too(tmp_path: Path) -> None:
+    """The same with a budget of two: the failed task is re-created like those that were preempted."""
+    text = (ROOT / "shim_mock" / "scenarios" / "retry-budget.yaml").read_text(encoding="utf-8")
+    text = text.replace("retries: 1", "retries: 2").replace("  - application etl fails\n", "")
+    async with running_core(tmp_path / "core.log") as address:
+        result = await run_scenario(parse_scenario(text), address)
+    assert result.passed, [verdict for verdict in result.verdicts if not verdict.met] or result.cluster.anomalies
+    fate = result.cluster.fates["etl"]
+    assert (fate.preempted, fate.failures, fate.failed) == (5, 1, False)
+    assert result.cluster.accounts.queues["root.batch"].recreated == 6
 
 
 async def test_a_kind_and_a_trace_exclude_each_other(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from shim_mock.expectations import Expectation, Kind, parse_expectation
         ("preempted at most 0 from root.batch", Expectation(Kind.PREEMPTED_AT_MOST, "root.batch", 0)),
         ("queue root.batch ends within max", Expectation(Kind.ENDS_WITHIN_MAX, "root.batch")),
         ("noticed at least 2 from root.batch", Expectation(Kind.NOTICED_AT_LEAST, "root.batch", 2)),
+        ("application N survives 5 preemptions", Expectation(Kind.SURVIVES, count=5, application="N")),
+        ("application etl fails", Expectation(Kind.FAILS, application="etl")),
         ("no law violations", Expectation(Kind.NO_LAW_VIOLATIONS)),
         ("nothing lost", Expectation(Kind.NOTHING_LOST)),
     ],

@@ -16,7 +16,7 @@ KIND: Final = "monitor"
 class Selection:
     """Who should go, in the order of selection, within *limits*: the most one round may select, by type."""
 
-    __slots__ = ("allocations", "limits", "reservations", "selected", "targets", "waits")
+    __slots__ = ("allocations", "lacking", "limits", "neediest", "reservations", "selected", "targets", "waits")
 
     def __init__(self, limits: dict[int, int]) -> None:
         self.limits: Final = limits
@@ -26,6 +26,10 @@ class Selection:
         """By key: nanoseconds from notice to kill."""
         self.targets: Final[dict[Queue, dict[int, int]]] = {}
         """By leaf and type: what it should give up in this turn."""
+        self.lacking: Final[dict[str, dict[int, int]]] = {}
+        """By path of leaf and type: what it should hold more."""
+        self.neediest: Final[dict[int, Queue]] = {}
+        """By type: the leaf that lacks most of what it should hold, the first by path among equals."""
         self.reservations: Final[list[Reservation]] = []
         """To be given back: their applications are asked for what they hold already."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Container, Generator
 from math import floor
 
 from core.model.allocations import Allocation, Reservation
@@ -36,7 +36,7 @@ class Round:
         figures: Picture,
         now_ns: int,
         offered: Collection[str],
-        spared: Collection[Queue],
+        spared: Container[Queue],
     ) -> None:
         self.view = view
         self.settings = settings
@@ -107,6 +107,14 @@ class Round:
             if positive(left):
                 self.left[leaf] = left
         self.selection.targets.update({leaf.queue: dict(amounts) for leaf, amounts in targets.obtain.items()})
+        self.selection.lacking.update({leaf.queue.path: dict(amounts) for leaf, amounts in targets.deficits.items()})
+        lacking: dict[int, tuple[int, str, Queue]] = {}
+        for leaf, amounts in targets.deficits.items():
+            for t, amount in amounts.items():
+                entry = (-amount, leaf.queue.path, leaf.queue)
+                if t not in lacking or entry[:2] < lacking[t][:2]:
+                    lacking[t] = entry
+        self.selection.neediest.update({t: entry[2] for t, entry in lacking.items()})
         self.rooms = Rooms(targets.deficits)
         for leaf, amounts in self._selected_from.items():
             self.rooms.take(leaf, tuple(amounts.items()))

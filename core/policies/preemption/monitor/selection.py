@@ -6,7 +6,7 @@ queues (optional), for reserved asks at all (optional), leaf by leaf, originator
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Container, Generator, Iterator
 from heapq import merge
 from math import floor
 from typing import Final
@@ -41,7 +41,7 @@ def select(
     now_ns: int,
     *,
     offered: Collection[str] = (),
-    spared: Collection[Queue] = (),
+    spared: Container[Queue] = (),
 ) -> Generator[int, None, Selection]:
     """Everybody who should go as things stand; yields after every piece of work.
 

@@ -189,12 +189,12 @@ def test_index_notices_every_change_of_a_leaf() -> None:
     leaf = world.queues["v"]
     index = VictimIndex()
     before = index.of(leaf)
-    assert [entry[2] for entry in before.by_priority[0]] == ["v2", "v1"]
+    assert [entry[2] for entry in before.in_order(0)] == ["v2", "v1"]
     assert index.of(leaf) is before
     world.run(TaskCase("v", "v3", {"f": 1}, "n1", tick=3))
-    assert [entry[2] for entry in index.of(leaf).by_priority[0]] == ["v3", "v2", "v1"]
+    assert [entry[2] for entry in index.of(leaf).in_order(0)] == ["v3", "v2", "v1"]
     world.remove(world.allocations["v2"])
-    assert [entry[2] for entry in index.of(leaf).by_priority[0]] == ["v3", "v1"]
+    assert [entry[2] for entry in index.of(leaf).in_order(0)] == ["v3", "v1"]
     shape = world.types.shape(world.allocations["v1"].shape.resources)
     assert index.of(leaf).shapes == {shape}
     index.keep_only(set())

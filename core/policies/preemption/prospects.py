@@ -1,0 +1,253 @@
+"""The least each node could cost, kept from one attempt to the next, so that an attempt looks at the best few only.
+
+Most asks come in crowds of equals, and between two attempts little changes. So the nodes are kept in the order of a
+lower bound of their solution's key, which hangs on the node and on which victims the laws admit at all, never on how
+many of them may go together: that is found out for the few nodes whose turn comes. What changed is checked against
+the records themselves, not left to notifications that somebody might forget to send: a node counts its changes, and
+what the laws say of a leaf is compared with what they said before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.model.shapes import Pairs, Shape
+from core.policies.preemption.index import CLASSES, MILDEST, reluctance
+from core.policies.preemption.priorities import Adjustment
+from core.policies.preemption.terms import LeafTerms, Terms
+
+Bound = tuple[bool, bool, int, int, int, str]
+"""As a solution's key, less the nearness: (any opted out, any originator, victims, highest adjusted priority,
+-created of the oldest, node ID); no solution of the node is better."""
+
+Question = tuple[Queue, Queue, int, Shape]
+"""(fence, leaf, priority, shape) of an ask."""
+
+MOST_QUESTIONS: Final = 8
+NODES_AT_ONCE: Final = 100
+"""How many nodes are looked at anew in one go: a millisecond or two."""
+
+_Victim = tuple[int, int, tuple[int, ...]]
+"""(adjusted priority, -created, amount by asked type)."""
+
+
+class _Leaf:
+    """What the laws said of a leaf; ``blocked``: shapes that no bound counts because a law kept them back."""
+
+    __slots__ = ("adjusted", "blocked", "highest")
+
+    def __init__(self, terms: LeafTerms) -> None:
+        self.adjusted: Final[Adjustment] = terms.adjusted
+        self.highest: Final[int | None] = terms.highest
+        self.blocked: dict[Shape, None] = {}
+
+    def outdated(self, terms: LeafTerms, laws: Terms) -> bool:
+        """Whether more may go from the leaf by now, or at another price, than the bounds count."""
+        if terms.highest != self.highest or terms.adjusted != self.adjusted:
+            return True
+        return any(not isinstance(laws.kind(terms, shape), str) for shape in self.blocked)
+
+
+class Unprepared(Exception):
+    """Too much has changed to be taken note of at once: try again, as often as it takes."""
+
+
+class KnownProspects:
+    """Prospects of the questions asked last. One belongs to one partition."""
+
+    def __init__(self) -> None:
+        self._by_question: dict[Question, Prospects] = {}
+        self.behind = False
+        """The last attempt could not be made: its prospects were not up to date."""
+
+    def refreshed(
+        self, ask: Allocation, fence: Queue, nodes: Mapping[str, Node], leaves: Iterable[LeafTerms], laws: Terms
+    ) -> Prospects:
+        """What is known of *nodes* for asks like *ask*; *leaves*: those the laws of this attempt leave anything of.
+
+        Raises :class:`Unprepared` when that takes more than one step.
+        """
+        question = (fence, ask.queue, ask.priority, ask.shape)
+        prospects = self._by_question.pop(question, None) or Prospects(ask.shape.pairs)
+        self._by_question[question] = prospects
+        if len(self._by_question) > MOST_QUESTIONS:
+            del self._by_question[next(iter(self._by_question))]
+        self.behind = not prospects.refresh(nodes, leaves, laws, NODES_AT_ONCE)
+        if self.behind:
+            raise Unprepared
+        return prospects
+
+    def keep_only(self, leaves: set[Queue]) -> None:
+        """Forget what asks of all other queues would find; to be called now and then."""
+        self._by_question = {question: known for question, known in self._by_question.items() if question[1] in leaves}
+
+
+class Prospects:
+    """The bounds of all nodes for asks of one size, priority, leaf and fence."""
+
+    def __init__(self, demand: Pairs) -> None:
+        self._demand = demand
+        self._versions: dict[Node, int] = {}
+        self._stale: dict[Node, None] = {}
+        self._leaves: dict[Queue, _Leaf] = {}
+        self._amounts: dict[Shape, tuple[int, ...]] = {}
+        self._bounds: dict[Node, Bound] = {}
+        self._sorted = False
+        self.order: list[tuple[Bound, Node]] = []
+        """The nodes where victims may make enough room, the most promising first."""
+        self.roomy: dict[Node, None] = {}
+        """The nodes that hold the ask as they are."""
+        self._hopeless: dict[Node, str] = {}
+        """All others, and why."""
+
+    def refresh(self, nodes: Mapping[str, Node], leaves: Iterable[LeafTerms], laws: Terms, most: int) -> bool:
+        """Take note of what changed, for *most* nodes at a time. Whether all is up to date.
+
+        *leaves*: those the laws of this attempt leave anything of.
+        """
+        self._note_nodes(nodes)
+        terms_of = {terms.leaf: terms for terms in leaves}
+        self._note_leaves(nodes, terms_of, laws)
+        batch = list(islice(self._stale, most))
+        for node in batch:
+            del self._stale[node]
+            self._replace(node, self._bound(node, terms_of, laws))
+        if self._stale:
+            return False
+        if not self._sorted:
+            self.order.sort()
+            self._sorted = True
+        return True
+
+    def doubt(self, node: Node) -> None:
+        """*node* did worse than its bound: reckon that anew before the next attempt."""
+        self._stale[node] = None
+
+    def verdicts(self) -> Counter[str]:
+        """How many nodes are out of the question for what."""
+        found = Counter(self._hopeless.values())
+        found["has room"] += len(self.roomy)
+        return found
+
+    def _note_nodes(self, nodes: Mapping[str, Node]) -> None:
+        versions, stale = self._versions, self._stale
+        changed = [node for node in nodes.values() if versions.get(node) != node.version]
+        for node in changed:
+            stale[node] = None
+            versions[node] = node.version
+        if len(versions) > len(nodes):
+            for node in [node for node in versions if nodes.get(node.node_id) is not node]:
+                del versions[node]
+                stale.pop(node, None)
+                self._replace(node, None)
+                self._hopeless.pop(node, None)
+                self.roomy.pop(node, None)
+
+    def _note_leaves(self, nodes: Mapping[str, Node], terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> None:
+        known: dict[Queue, _Leaf] = {}
+        outdated: list[Queue] = []
+        for leaf, terms in terms_of.items():
+            before = self._leaves.get(leaf)
+            if before is None or before.outdated(terms, laws):
+                known[leaf] = _Leaf(terms)
+                outdated.append(leaf)
+            else:
+                known[leaf] = before
+        self._leaves = known
+        stale = self._stale
+        applications = [application for leaf in outdated for application in leaf.applications.values()]
+        if sum(len(application.allocations) for application in applications) > len(nodes):
+            stale.update(dict.fromkeys(nodes.values()))
+            return
+        for application in applications:
+            for allocation in application.allocations.values():
+                if allocation.node is not None:
+                    stale[allocation.node] = None
+
+    def _replace(self, node: Node, bound: Bound | None) -> None:
+        before = self._bounds.get(node)
+        if before == bound:
+            return
+        order = self.order
+        if before is not None:
+            if self._sorted:
+                del order[bisect_left(order, before, key=lambda entry: entry[0])]
+            else:
+                order.remove((before, node))
+            del self._bounds[node]
+        if bound is not None:
+            if self._sorted:
+                insort(order, (bound, node))
+            else:
+                order.append((bound, node))
+            self._bounds[node] = bound
+
+    def _bound(self, node: Node, terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> Bound | None:
+        self.roomy.pop(node, None)
+        self._hopeless.pop(node, None)
+        free = node.free
+        short = [(at, amount - free[t]) for at, (t, amount) in enumerate(self._demand) if amount > free[t]]
+        if not short:
+            self.roomy[node] = None
+            return None
+        if not node.could_hold(self._demand):
+            self._hopeless[node] = "too small"
+            return None
+        by_class = self._victims(node, terms_of, laws)
+        pool: list[_Victim] = []
+        for level in CLASSES:
+            if not by_class[level]:
+                continue
+            pool += by_class[level]
+            least = _fewest(short, pool)
+            if least:
+                pool.sort()
+                highest = pool[least - 1][0]
+                oldest = sorted(victim[1] for victim in pool if victim[0] <= highest)[least - 1]
+                return (*MILDEST[level], least, highest, oldest, node.node_id)
+        self._hopeless[node] = "need left"
+        return None
+
+    def _victims(self, node: Node, terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> list[list[_Victim]]:
+        found: list[list[_Victim]] = [[] for _ in CLASSES]
+        for allocation in node.allocations.values():
+            spec, leaf = allocation.spec, allocation.application.queue
+            terms = terms_of.get(leaf)
+            if terms is None or spec.required_node or (terms.highest is not None and spec.priority > terms.highest):
+                continue
+            shape = allocation.shape
+            if shape not in terms.kinds and isinstance(laws.kind(terms, shape), str):
+                self._leaves[leaf].blocked[shape] = None
+                continue
+            amounts = self._amounts.get(shape)
+            if amounts is None:
+                by_type = dict(shape.pairs)
+                amounts = self._amounts[shape] = tuple(by_type.get(t, 0) for t, _ in self._demand)
+            victim = (terms.adjusted.of(spec.priority), -allocation.created_ns, amounts)
+            found[reluctance(allocation)].append(victim)
+        return found
+
+
+def _fewest(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
+    """No fewer of *pool* than this can cover what is *short*; 0: all together cannot."""
+    fewest = 1
+    for at, amount in short:
+        needed, left = 0, amount
+        for gain in sorted((victim[2][at] for victim in pool), reverse=True):
+            needed += 1
+            left -= gain
+            if left <= 0:
+                break
+        else:
+            return 0
+        fewest = max(fewest, needed)
+    if fewest > 1 or len(short) == 1 or any(all(victim[2][at] >= amount for at, amount in short) for victim in pool):
+        return fewest
+    return 2 if len(pool) > 1 else 0

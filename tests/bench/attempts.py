@@ -1,0 +1,188 @@
+"""Single decisions in a large cluster: one attempt to preempt, and one run that enforces a lowered max."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Iterable, Iterator
+
+from core.domain.commands import (
+    AllocationSpec,
+    ApplicationSpec,
+    NodeAction,
+    NodeSpec,
+    RegisterManager,
+    ReleaseSpec,
+    TerminationType,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateConfiguration,
+    UpdateNodes,
+)
+from core.domain.effects import Effect, Released
+from core.domain.resources import Resources
+from core.partition.engine import Engine
+from core.service.garbage import YOUNG_THRESHOLD
+from tests.bench.report import Figure, show
+
+PARTITION = "[bench]default"
+SECOND_NS = 10**9
+NODES, PER_NODE = 5_000, 20
+LEAVES, ASKS = 200, 300
+QUOTA_LEAVES, QUOTA_VICTIMS = 1_000, 10_000
+
+
+def _size(units: int) -> Resources:
+    return Resources({"vcore": units * 1_000, "memory": units})
+
+
+def _amounts(units: int) -> str:
+    return f"{{vcore: {units}, memory: {units}}}"
+
+
+def _config(queues: str) -> str:
+    root = f"{{name: root, submitacl: '*', queues: [{queues}]}}"
+    return f"partitions: [{{name: default, preemption: {{quotapreemptionenabled: true}}, queues: [{root}]}}]"
+
+
+def _cluster(config: str, paths: list[str], seed: int | None) -> Engine:
+    """All nodes full, the allocations spread over *paths*; with a *seed* of mixed priority and age."""
+    source = random.Random(seed)
+    engine = Engine(reservation_delay_ns=None)
+    engine.apply(RegisterManager("bench", config), 0)
+    capacity, one = _size(PER_NODE), _size(1)
+    nodes = (NodeSpec(f"n{at:05}", NodeAction.CREATE, PARTITION, capacity=capacity) for at in range(NODES))
+    engine.apply(UpdateNodes("bench", tuple(nodes)), 0)
+    engine.apply(
+        UpdateApplications(
+            "bench", tuple(ApplicationSpec(path, path, PARTITION, "u") for path in [*paths, "root.high"])
+        ),
+        0,
+    )
+    running = (
+        AllocationSpec(
+            f"k{at}",
+            paths[at % len(paths)] if seed is None else source.choice(paths),
+            PARTITION,
+            one,
+            node_id=f"n{at % NODES:05}",
+            priority=0 if seed is None else source.randrange(4),
+            created_s=1 + (at if seed is None else source.randrange(10_000)),
+        )
+        for at in range(NODES * PER_NODE)
+    )
+    engine.apply(UpdateAllocations("bench", tuple(running)), 0)
+    while engine.cycle(SECOND_NS, 250).more:
+        pass
+    gc.collect()
+    gc.freeze()  # As the service does with what has settled, and the thresholds are its own.
+    gc.set_threshold(YOUNG_THRESHOLD, 20, 1_000)
+    return engine
+
+
+def _attempts(seed: int) -> tuple[list[float], list[float]]:
+    """Seconds of each attempt that searched, and of every call in between, confirmations of victims included.
+
+    A third of the leaves hold about what they are guaranteed, a third are over, a third have no guarantee. The asks
+    are as large as one allocation, a few, half a node, a whole node.
+    """
+    fair = NODES * PER_NODE // LEAVES
+    guaranteed = [f", resources: {{guaranteed: {_amounts(amount)}}}" for amount in (fair, fair // 2)] + [""]
+    low = [f"{{name: q{at}{guaranteed[at % 3]}}}" for at in range(LEAVES)]
+    share = NODES * PER_NODE // 5
+    high = f"{{name: high, resources: {{guaranteed: {_amounts(share)}}}, properties: {{preemption.delay: 3s}}}}"
+    engine = _cluster(_config(", ".join([*low, high])), [f"root.q{at}" for at in range(LEAVES)], seed)
+    source = random.Random(seed)
+    asks = tuple(
+        AllocationSpec(
+            f"ask{at}", "root.high", PARTITION, _size(source.choice((1, 1, 2, 3, PER_NODE // 2, PER_NODE))),
+            priority=source.choice((0, 2, 9)), allow_preempt_other=True,
+        )
+        for at in range(ASKS)
+    )  # fmt: skip
+    engine.apply(UpdateAllocations("bench", asks), SECOND_NS)
+    now_ns = 5 * SECOND_NS
+    tried, others = [], []
+    known = engine.status().partitions[0].preemption_attempts
+    while (wakeup_ns := engine.next_wakeup_ns()) is not None and wakeup_ns < 15 * SECOND_NS:
+        now_ns += 2_000_000
+        began = time.process_time()
+        result = engine.cycle(now_ns, 1)
+        took = time.process_time() - began
+        before, known = known, engine.status().partitions[0].preemption_attempts
+        (tried if known > before else others).append(took)
+        confirmed = tuple(_confirmed(result.effects))
+        if confirmed:
+            began = time.process_time()
+            engine.apply(UpdateAllocations("bench", releases=confirmed), now_ns)
+            others.append(time.process_time() - began)
+        if now_ns > 15 * SECOND_NS:
+            break
+    gc.unfreeze()
+    return tried, others
+
+
+def _confirmed(effects: Iterable[Effect]) -> Iterator[ReleaseSpec]:
+    for effect in effects:
+        if isinstance(effect, Released):
+            yield ReleaseSpec(PARTITION, effect.application_id, effect.key, TerminationType.PREEMPTED_BY_SCHEDULER)
+
+
+def _quota_run() -> list[float]:
+    """Seconds of each slice of a run over a parent with many leaves whose max falls below what they use."""
+
+    def config(most: int) -> str:
+        leaves = ", ".join(f"{{name: q{at}}}" for at in range(QUOTA_LEAVES))
+        delay = "properties: {quota.preemption.delay: 1s}"
+        parent = f"{{name: p, resources: {{max: {_amounts(most)}}}, {delay}, queues: [{leaves}]}}"
+        return _config(f"{parent}, {{name: high}}")
+
+    total = NODES * PER_NODE
+    engine = _cluster(config(total), [f"root.p.q{at}" for at in range(QUOTA_LEAVES)], 1)
+    engine.apply(UpdateConfiguration("bench", config(total - QUOTA_VICTIMS)), 2 * SECOND_NS)
+    while engine.cycle(2 * SECOND_NS, 250).more:
+        pass
+    taken: list[float] = []
+    victims = 0
+    more = True
+    while more:
+        began = time.process_time()
+        result = engine.cycle(4 * SECOND_NS, 250)
+        taken.append(time.process_time() - began)
+        victims += sum(isinstance(effect, Released) for effect in result.effects)
+        more = result.more
+    gc.unfreeze()
+    if victims != QUOTA_VICTIMS:
+        raise AssertionError(f"{victims} victims for a max lowered by {QUOTA_VICTIMS}")
+    return taken
+
+
+def _percentile(values: list[float], percent: int) -> float:
+    return sorted(values)[(len(values) * percent - 1) // 100] * 1000
+
+
+def report(runs: int) -> bool:
+    """Milliseconds of attempts and of a quota run, and of the longest stretch in which nothing else can be done."""
+    attempts = [_attempts(seed) for seed in range(runs)]
+    figures = [
+        Figure("an attempt, median", "ms", [_percentile(tried, 50) for tried, _ in attempts], at_most=True),
+        Figure("an attempt, 99 of 100 within", "ms", [_percentile(tried, 99) for tried, _ in attempts], 20, True),
+        Figure("the longest stretch", "ms", [max(tried + others) * 1000 for tried, others in attempts], at_most=True),
+        Figure("attempts", "", [float(len(tried)) for tried, _ in attempts]),
+    ]
+    where = f"{NODES:,} nodes, {NODES * PER_NODE:,} allocations"
+    title = f"attempts to preempt, engine alone: {where}, {LEAVES} leaves, asks of 5 sizes"
+    reached = [show(title, figures, "1 to 3 ms, a question asked for the first time in steps of 2 to 4 ms")]
+    quota = [_quota_run() for _ in range(runs)]
+    figures = [
+        Figure("the run", "ms", [sum(taken) * 1000 for taken in quota], 500, at_most=True),
+        Figure("its longest slice", "ms", [max(taken) * 1000 for taken in quota], at_most=True),
+    ]
+    title = f"a lowered max enforced, engine alone: {where}, {QUOTA_LEAVES:,} leaves, {QUOTA_VICTIMS:,} victims"
+    reached.append(show(title, figures, "2 us to rank an allocation, 15 us for a victim"))
+    return all(reached)
+
+
+if __name__ == "__main__":
+    report(1)

@@ -1,0 +1,131 @@
+"""Room made for 1,000 asks under guarantee in a full cluster, over gRPC, by a shim that confirms every victim at once.
+
+The clock starts when the asks are old enough (``preemption.delay``) and stops when the last of them is placed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from si.v1 import si_pb2, si_pb2_grpc
+
+from tests.bench import core_process
+from tests.bench.core_process import RM
+from tests.bench.report import Figure, show
+
+NODES, PER_NODE, ASKS = 1_000, 10, 1_000
+DELAY_S = 3
+LEAVES, APPLICATIONS = 10, 10
+CORE = 1_000
+GIB = 1 << 30
+BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """*took_s*: from the end of the delay to the last ask placed."""
+
+    took_s: float
+    victims: int
+
+
+def _config(each: int) -> str:
+    """Leaves ``low0`` and so on with nothing guaranteed, and ``high`` with just what its asks want."""
+    low = ", ".join(f"{{name: low{number}}}" for number in range(LEAVES))
+    guaranteed = f"{{vcore: {ASKS * each}, memory: {ASKS * each * GIB}}}"
+    high = f"{{name: high, resources: {{guaranteed: {guaranteed}}}, properties: {{preemption.delay: {DELAY_S}s}}}}"
+    root = f"{{name: root, submitacl: '*', queues: [{low}, {high}]}}"
+    return f"partitions: [{{name: default, queues: [{root}]}}]"
+
+
+def _size(units: int) -> si_pb2.Resource:
+    return core_process.resource(vcore=units * CORE, memory=units * GIB)
+
+
+def _running() -> Iterator[si_pb2.Allocation]:
+    size = _size(1)
+    for number in range(NODES * PER_NODE):
+        yield si_pb2.Allocation(
+            allocationKey=f"low-{number}",
+            applicationID=f"low-{number % (LEAVES * APPLICATIONS)}",
+            resourcePerAlloc=size,
+            nodeID=f"node-{number % NODES:04}",
+            preemptionPolicy=si_pb2.PreemptionPolicy(allowPreemptSelf=True),
+            allocationTags={"creationTime": str(1 + number)},
+        )
+
+
+def _asks(units: int) -> list[si_pb2.Allocation]:
+    size = _size(units)
+    policy = si_pb2.PreemptionPolicy(allowPreemptSelf=True, allowPreemptOther=True)
+    return [
+        si_pb2.Allocation(
+            allocationKey=f"high-{number}",
+            applicationID=f"high-{number % APPLICATIONS}",
+            resourcePerAlloc=size,
+            preemptionPolicy=policy,
+        )
+        for number in range(ASKS)
+    ]
+
+
+async def _set_up(stub: si_pb2_grpc.SchedulerStub, units: int) -> None:
+    await core_process.register(stub, _config(units))
+    infos = [
+        si_pb2.NodeInfo(nodeID=f"node-{number:04}", action=si_pb2.NodeInfo.CREATE, schedulableResource=_size(PER_NODE))
+        for number in range(NODES)
+    ]
+    await core_process.report_nodes(stub, infos)
+    added = [
+        core_process.application(f"low-{number}", f"root.low{number % LEAVES}")
+        for number in range(LEAVES * APPLICATIONS)
+    ]
+    added += [core_process.application(f"high-{number}", "root.high") for number in range(APPLICATIONS)]
+    await core_process.add_applications(stub, added)
+
+
+async def _measure(units: int) -> Measurement:
+    async with core_process.connected() as (stub, _, _):
+        await _set_up(stub, units)
+        stream = stub.UpdateAllocation()
+        running = list(_running())
+        for start in range(0, len(running), BATCH):
+            await stream.write(si_pb2.AllocationRequest(rmID=RM, allocations=running[start : start + BATCH]))
+        reported = 0
+        while reported < len(running):
+            reported += len((await stream.read()).new)
+        old_enough = time.perf_counter() + DELAY_S
+        await stream.write(si_pb2.AllocationRequest(rmID=RM, allocations=_asks(units)))
+        placed = victims = 0
+        while placed < ASKS:
+            response = await stream.read()
+            placed += sum(allocation.allocationKey.startswith("high-") for allocation in response.new)
+            told = [r for r in response.released if r.terminationType == si_pb2.PREEMPTED_BY_SCHEDULER]
+            if told:
+                victims += len(told)
+                confirmed = si_pb2.AllocationReleasesRequest(allocationsToRelease=told)
+                await stream.write(si_pb2.AllocationRequest(rmID=RM, releases=confirmed))
+        took = time.perf_counter() - old_enough
+        await stream.done_writing()
+        if victims != ASKS * units:
+            raise AssertionError(f"{victims} victims for {ASKS} asks of {units}")
+        return Measurement(took, victims)
+
+
+def report(runs: int) -> bool:
+    figures = []
+    for units, most_s in ((1, 3.0), (PER_NODE, 10.0)):
+        found = [asyncio.run(_measure(units)) for _ in range(runs)]
+        what = f"{ASKS * units:,} victims"
+        each_s = sum(m.took_s for m in found) / len(found) / (ASKS * units)
+        figures.append(Figure(f"{what}, all placed after", "s", [m.took_s for m in found], most_s, True, each_s))
+        figures.append(Figure("victims", "/s", [m.victims / m.took_s for m in found]))
+    title = f"preemption over gRPC: {NODES:,} nodes full with {PER_NODE} each, {ASKS:,} asks under guarantee"
+    return show(title, figures, "the decisions of the engine alone, and a message each way for each of them")
+
+
+if __name__ == "__main__":
+    report(1)
