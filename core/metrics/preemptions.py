@@ -46,13 +46,6 @@ COUNTED_FROM_0: Final = (
 )
 """Published before they happen: of a counter that first appears as 1, Prometheus sees no increase."""
 
-_NAMED: Final = re.compile(r"law (\d)")
-
-QUOTA: Final = "quota"
-GOVERNOR: Final = "governor"
-ENFORCED: Final = (Outcome.FULL, Outcome.BEST_EFFORT, Outcome.PARTIAL, Outcome.NONE)
-"""How the enforcement of a lowered max can end: exported from the start, so that the first one is seen to be new."""
-
 
 class Waiting(NamedTuple):
     """An ask that preempted and has no node yet."""

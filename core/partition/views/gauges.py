@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -11,8 +11,10 @@ from core.domain.application_states import AppState
 from core.domain.gauges import BudgetUse, GovernorGauges, PartitionGauges, QueueGauges
 from core.domain.settings import Budget
 from core.model.nodes import Node
+from core.partition.preemption.governing import limits_for_reading
+from core.partition.preemption.governor_state import AsOf
 from core.partition.state import PartitionState
-from core.policies.preemption.governor import CLUSTER, Scope, scopes_of
+from core.policies.preemption.governor import Scope
 
 DECILES: Final = 10
 
@@ -85,31 +87,21 @@ def _usage(nodes: Iterable[Node], names: list[str]) -> Mapping[str, list[int]]:
 
 def _governor(state: PartitionState, now_ns: int) -> GovernorGauges:
     books, settings = state.governor, state.preemption.governor
+    past = AsOf(books, limits_for_reading(state), now_ns)
     paused = Counter(scope.kind for scope, until_ns in books.paused.items() if until_ns > now_ns)
-    victims: Counter[Scope] = Counter()
-    lost: dict[Scope, Counter[str]] = {}
-    names = state.types.names
-    for taken in books.taken:
-        if taken.at_ns + settings.window_ns <= now_ns:
-            continue
-        for scope in scopes_of(taken.loss):
-            victims[scope] += 1
-            amounts = lost.setdefault(scope, Counter())
-            for t, amount in taken.loss.lost:
-                amounts[names[t]] += amount
     budgets = {"cluster": settings.cluster, "queue": settings.queue, "application": settings.application}
-    used = [use for kind, budget in budgets.items() for use in _used(kind, budget, victims, lost)]
+    scopes: dict[str, list[Scope]] = {kind: [] for kind in budgets}
+    for scope in books.scopes:
+        scopes[scope.kind].append(scope)
+    used = [use for kind, budget in budgets.items() for use in _used(state, past, kind, budget, scopes[kind])]
     return GovernorGauges(books.denied, {kind: paused[kind] for kind in budgets}, tuple(used))
 
 
-def _used(
-    kind: str, budget: Budget, victims: Mapping[Scope, int], lost: Mapping[Scope, Mapping[str, int]]
-) -> Iterable[BudgetUse]:
-    """Of every bound that *budget* has, the part that is used where most of it is."""
-    scopes = [scope for scope in victims if scope.kind == kind] or [CLUSTER]
+def _used(state: PartitionState, past: AsOf, kind: str, budget: Budget, scopes: Iterable[Scope]) -> Iterator[BudgetUse]:
+    """Of every bound that *budget* has, the part that is used by that of *scopes* which uses most."""
     if budget.victims:
-        most = max(victims.get(scope, 0) for scope in scopes)
-        yield BudgetUse(kind, "victims", most / budget.victims)
+        yield BudgetUse(kind, "victims", max(map(past.victims, scopes), default=0) / budget.victims)
     for name, limit in sorted(budget.lost.items()):
-        most = max(lost.get(scope, {}).get(name, 0) for scope in scopes)
-        yield BudgetUse(kind, name, most / limit if limit else float(most > 0))
+        t = state.types.known(name)
+        lost = max((past.lost(scope, t) for scope in scopes), default=0) if t is not None else 0
+        yield BudgetUse(kind, name, lost / limit if limit else float(lost > 0))
