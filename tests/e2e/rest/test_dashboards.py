@@ -120,7 +120,7 @@ async def test_everything_that_is_asked_for_is_exported(exported: Exported) -> N
                 assert label in labels.keys() | OF_THE_SCRAPE, f"{who}: {metric} has no label {label}"
                 if operator == "=" and "$" not in value and label in labels:
                     assert value in labels[label], f"{who}: {label} of {metric} is never {value}"
-                elif operator == "=~" and label in labels:
+                elif operator == "=~" and "$" not in value and label in labels:
                     assert any(re.fullmatch(value, each) for each in labels[label]), f"{who}: {value} matches nothing"
         assert grouped_by(expression) <= known, f"{who}: groups by a label that is not there"
         shown = set(re.findall(r"\{\{\s*(\w+)\s*\}\}", legend))
@@ -148,6 +148,12 @@ async def test_every_metric_of_ours_has_a_panel_or_an_alert(exported: Exported) 
 
 async def test_what_upstreams_dashboard_asks_for_is_exported(exported: Exported) -> None:
     assert [name for name in UPSTREAM_DASHBOARD if name not in exported.kinds] == []
+
+
+async def test_the_page_of_metrics_names_every_one_of_ours_and_every_alert(exported: Exported) -> None:
+    named = set(re.findall(r"`(\w+)", (DEPLOY.parent / "docs/metrics.md").read_text()))
+    assert {name for name in exported.kinds if name.startswith("kornel_")} - named == set()
+    assert {rule["alert"] for rule in RULES} - named == set()
 
 
 def test_the_dashboard_can_be_provisioned() -> None:
