@@ -88,6 +88,7 @@ class Engine:
         self._rankings: dict[str, ReadingIndex] = {}
         """Victims in order, by partition, as questions found them: saves time, decides nothing."""
         self._callbacks = Callbacks()
+        self._keeps_events = False
         self.unrouted = 0
         """Unanswered entries that named no partition there is."""
         self._observer: Callable[[Ignored, str], None] = _nobody
@@ -140,6 +141,11 @@ class Engine:
         """What *user* holds in *partition* (full name), and what limits it; ``None``: it is not known there."""
         state = self._partitions.get(partition)
         return quota.explain_user(state, user) if state is not None else None
+
+    def record_events(self) -> None:
+        """Somebody wants the event history from now on, whether a shim does or not."""
+        self._keeps_events = True
+        self._follow_listeners()
 
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
         """Have *observer* told of every request entry without effect: cause, and the ID it named."""
@@ -268,7 +274,7 @@ class Engine:
     def _follow_listeners(self) -> None:
         """Record events while somebody wants them."""
         settings, _ = event_settings(self.extra_config)
-        self._callbacks.recording = self._callbacks.events and settings.tracking
+        self._callbacks.recording = (self._callbacks.events or self._keeps_events) and settings.tracking
         for state in self._partitions.values():
             state.recording = self._callbacks.recording
 
@@ -383,7 +389,8 @@ class Engine:
             if state is not None:
                 application_intake.add(state, spec, now_ns)
             else:
-                self._outbox.append(ApplicationRejected(spec.application_id, _no_partition(spec.partition)))
+                reason = _no_partition(spec.partition)
+                self._outbox.append(ApplicationRejected(spec.application_id, reason, spec.partition, spec.queue))
         for ref in command.remove:
             state = self._partitions.get(ref.partition)
             if state is not None:

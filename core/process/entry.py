@@ -40,7 +40,7 @@ def loop_factory() -> LoopFactory | None:
 def run(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger) -> bool:
     """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug.
 
-    Raises :class:`core.process.server.AddressUnavailable`.
+    Raises :class:`core.process.server.AddressUnavailable` and :class:`core.process.history.HistoryUnusable`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(engine, settings, sources, logger))

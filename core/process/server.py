@@ -8,8 +8,9 @@ is cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,11 +19,12 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
-from kornel.v1 import callback_pb2, configuration_pb2, explain_pb2, manager_pb2, status_pb2, test_clock_pb2
+from kornel.v1 import callback_pb2, configuration_pb2, explain_pb2, history_pb2, manager_pb2, status_pb2, test_clock_pb2
 from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.effects import EventRecorded
+from core.process.history import NO_HISTORY, History, HistoryChoice
 from core.service.addresses import stays_on_this_machine
 from core.service.callback_board import CallbackBoard
 from core.service.callback_service import CallbackService
@@ -48,6 +50,7 @@ from core.service.streams import QUEUE_LIMIT, Switchboard
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
 _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
+_HISTORY: Final = history_pb2.DESCRIPTOR.services_by_name["HistoryService"].full_name
 _EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
 _MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
@@ -56,6 +59,9 @@ _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 CONFIGURATION_FILE: Final = "kornel.v1.Configuration"
 """Health of the configuration file: NOT_SERVING while it says something that cannot be used."""
+
+HISTORY: Final = "kornel.v1.History"
+"""Health of the durable history: NOT_SERVING while what happens waits in the spool."""
 
 HEALTH_PATIENCE_S: Final = 1.0
 """A health watcher that does not read must not hold up whoever changes the status."""
@@ -89,6 +95,7 @@ class ServerSettings:
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
+    ``history``: where what happens is kept for good.
     ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
     """
 
@@ -101,6 +108,7 @@ class ServerSettings:
     grace_s: float = 5.0
     queue_limit: int = QUEUE_LIMIT
     callback_timeout_ns: int = SECOND_NS
+    history: HistoryChoice = NO_HISTORY
     test_clock: bool = False
 
     def __post_init__(self) -> None:
@@ -125,7 +133,10 @@ class KornelServer:
         garbage: GarbageKeeper,
         sources: Sources | None = None,
     ) -> None:
-        """*sources*: the resolvers that work here; absent: those that need no settings."""
+        """*sources*: the resolvers that work here; absent: those that need no settings.
+
+        Raises :class:`core.process.history.HistoryUnusable`.
+        """
         sources = sources or Sources.without_settings()
         self._settings = settings
         self._clock = clock
@@ -134,6 +145,10 @@ class KornelServer:
         self._garbage = garbage
         self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit)
         self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger)
+        self.history = History(settings.history, clock=clock, logger=logger)
+        """What has happened, for good."""
+        if self.history.kept:
+            engine.record_events()
         self._runner = PartitionRunner(
             engine,
             self._switchboard,
@@ -143,6 +158,7 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
+            observers=self.history.observers,
         )
         self._lookups = GroupLookups(
             sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
@@ -154,6 +170,7 @@ class KornelServer:
             garbage=garbage,
             default=settings.default_config,
             on_problem=self._on_file_problem,
+            on_version=self.history.version_added,
             unavailable_resolvers=sources.unavailable,
         )
         self._file: ConfigurationFile | None = None
@@ -177,9 +194,13 @@ class KornelServer:
         self.address = _listen(server, self._settings.address)
         self._server = server
         self._garbage.start()
+        loop = asyncio.get_running_loop()
+        self.history.start(partial(_call_in, loop, self._on_history_problem))
         self._running = asyncio.create_task(self._runner.run(), name="partition")
         await server.start()
         await self._set_health(serving=True)
+        if self.history.kept:
+            await self._quietly(self._health.set(HISTORY, _serving(True)))
         if self._file is not None:
             await self._set_file_health(good=True)
             if self._settings.watch:
@@ -232,6 +253,7 @@ class KornelServer:
         await down
         await asyncio.gather(*self._health_changes, return_exceptions=True)
         await self._lookups.close()
+        await asyncio.to_thread(self.history.close, self._settings.grace_s)
         self._log_summary()
 
     def _add_services(self, server: grpc.aio.Server) -> None:
@@ -262,6 +284,7 @@ class KornelServer:
                 version=self._settings.version,
             ).handlers(),
             _EXPLAIN: ExplainService(self._runner, clock=self._clock, logger=self._logger).handlers(),
+            _HISTORY: self.history.service.handlers(),
             _MANAGER: ManagerService(self._runner, logger=self._logger).handlers(),
         }
         if self._settings.test_clock:
@@ -287,6 +310,9 @@ class KornelServer:
         self._change_health(self._set_file_health(good=not problem))
         said = f"configuration file not applied: {problem}" if problem else "configuration file is good again"
         self._callbacks.deliver([_event_of_root(self._clock.now_ns(), said)])
+
+    def _on_history_problem(self, problem: str) -> None:
+        self._change_health(self._quietly(self._health.set(HISTORY, _serving(not problem))))
 
     def _change_health(self, change: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(change)
@@ -331,6 +357,12 @@ def _event_of_root(at_ns: int, message: str) -> EventRecorded:
     """The event history knows no configurations; what concerns all queues is told of the root."""
     record = si_pb2.EventRecord
     return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, message)
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text: str) -> None:
+    """From another thread, which may outlive the loop."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call, text)
 
 
 def _serving(well: bool) -> Any:

@@ -53,6 +53,7 @@ class Configurator:
 
     ``default``: what an empty text stands for, itself empty for the built-in one; a good file replaces it.
     ``on_problem`` is told what is wrong with the file, and with empty text that nothing is any more.
+    ``on_version`` is told of every configuration that came into force or was refused.
     ``unavailable_resolvers``: types of resolver that no configuration may ask for here, with the reason.
     """
 
@@ -65,6 +66,7 @@ class Configurator:
         garbage: GarbageKeeper,
         default: str = "",
         on_problem: Callable[[str], None] = lambda problem: None,
+        on_version: Callable[[Version], None] = lambda version: None,
         unavailable_resolvers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._runner = runner
@@ -73,6 +75,7 @@ class Configurator:
         self._garbage = garbage
         self._default = default
         self._on_problem = on_problem
+        self._on_version = on_version
         self._unavailable_resolvers = unavailable_resolvers
         self._one_at_a_time = asyncio.Lock()
         self._under_way: set[asyncio.Task[Outcome]] = set()
@@ -211,7 +214,7 @@ class Configurator:
             raise
         warnings = read.warnings if read is not None else ()
         if change.changed or isinstance(command, RegisterManager):
-            self.history.add(
+            version = self.history.add(
                 at_ns=self._clock.now_ns(),
                 origin=origin,
                 rm_id=command.rm_id,
@@ -219,6 +222,7 @@ class Configurator:
                 checksum=change.checksum,
                 problems=warnings,
             )
+            self._on_version(version)
         if not isinstance(command, RegisterManager):
             self._logger.info(
                 "configuration updated",
@@ -267,7 +271,7 @@ class Configurator:
         self._logger.warning("configuration refused", origin=str(origin), rm_id=command.rm_id, problem=reason)
         if self.history.refused_last(command.config, reason):
             return  # Somebody insists; the versions worth going back to must not be pushed out by that.
-        self.history.add(
+        version = self.history.add(
             at_ns=self._clock.now_ns(),
             origin=origin,
             rm_id=command.rm_id,
@@ -276,3 +280,4 @@ class Configurator:
             reason=reason,
             problems=problems,
         )
+        self._on_version(version)

@@ -71,6 +71,9 @@ class EnginePort(Protocol):
     def preempt(self, now_ns: int) -> list[Effect]:
         """One periodic preemption round over all partitions."""
 
+    def record_events(self) -> None:
+        """Somebody wants the event history from now on, whether a shim does or not."""
+
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
         """Have *observer* told of every request entry without effect: cause, and the ID it named."""
 

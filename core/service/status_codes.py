@@ -16,6 +16,8 @@
     VersionNotApplied             FAILED_PRECONDITION   the caller: another version
     NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
     InvalidRequest                INVALID_ARGUMENT      the caller
+    HistoryOff                    FAILED_PRECONDITION   the administrator: kornel serve --history
+    HistoryUnavailable            UNAVAILABLE           the caller: try again when the database answers
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
     anything else                 INTERNAL              us: it is a bug
 
@@ -97,6 +99,14 @@ class UnknownAsk(ServiceError):
     """Asked about an ask or allocation that does not exist."""
 
 
+class HistoryOff(ServiceError):
+    """Asked about a history that is not kept."""
+
+
+class HistoryUnavailable(ServiceError):
+    """The history database does not answer."""
+
+
 class ShuttingDown(ServiceError):
     """The core stops and takes nothing more."""
 
@@ -134,6 +144,8 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,
     NothingRegistered: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownAsk: grpc.StatusCode.NOT_FOUND,
+    HistoryOff: grpc.StatusCode.FAILED_PRECONDITION,
+    HistoryUnavailable: grpc.StatusCode.UNAVAILABLE,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     EngineFault: grpc.StatusCode.INTERNAL,
 }

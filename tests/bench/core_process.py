@@ -27,6 +27,7 @@ async def running_core() -> AsyncIterator[tuple[str, int]]:
         core = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "core", "serve",
             "--grpc", "127.0.0.1:0", "--ready-file", str(ready), "--log-format", "json",
+            "--history", str(Path(scratch, "history.db")),
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         try:

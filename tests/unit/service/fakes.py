@@ -97,6 +97,9 @@ class FakeEngine:
     def prepare(self, text: str, configuration: Configuration) -> None:
         self.configuration = configuration
 
+    def record_events(self) -> None:
+        """Records none, whoever wants them."""
+
     def what_if(self) -> WhatIf:
         return WhatIf(self.rm_id, self.configuration, {})
 
