@@ -12,6 +12,10 @@ import os
 
 from hypothesis import Phase, settings
 
+from tests.history_databases import database, postgres, postgres_server
+
+__all__ = ["database", "postgres", "postgres_server"]
+
 settings.register_profile("brief", phases=(Phase.explicit, Phase.reuse, Phase.generate))
 settings.register_profile("shrink", phases=tuple(Phase))
 settings.load_profile("brief")

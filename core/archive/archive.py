@@ -29,7 +29,7 @@ from core.archive.spool import Spool
 from core.domain.effects import Effect
 from core.service.configuration_history import Version
 
-BATCH_RECORDS: Final = 5_000
+BATCH_RECORDS: Final = 2_000
 GATHER_S: Final = 0.05
 """How long records gather before they go to the disk together."""
 
@@ -125,7 +125,8 @@ class Archive:
     def status(self) -> ArchiveStatus:
         """As of now. From any thread."""
         with self._reporting:
-            problem, since_ns = min(self._problems.values(), key=lambda each: each[1], default=("", 0))
+            problem = "; ".join(text for text, _ in self._problems.values())
+            since_ns = min((since_ns for _, since_ns in self._problems.values()), default=0)
         return ArchiveStatus(
             database=self._settings.shown,
             run=self._run,
@@ -197,7 +198,11 @@ class Archive:
         seq = self._stored + 1
         while self._queue and len(rows) < BATCH_RECORDS:
             at_ns, kept = self._queue.popleft()
-            rows += rows_of(kept, at_ns, seq + len(rows))
+            try:
+                rows += rows_of(kept, at_ns, seq + len(rows))
+            except Exception as error:
+                self._refused += 1
+                self._logger.error("history: a record was left out", kind=type(kept).__name__, exc_info=error)
         return rows
 
     def _spool_rows(self, rows: list[Row]) -> bool:

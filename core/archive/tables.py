@@ -92,4 +92,3 @@ CONFIGURATIONS: Final = _table(
 """``problems``: JSON array of the problems of the text."""
 
 TABLES: Final = MappingProxyType({table.name: table for table in (APPLICATIONS, PREEMPTIONS, EVENTS, CONFIGURATIONS)})
-COLUMNS: Final = MappingProxyType({name: tuple(column.name for column in t.columns) for name, t in TABLES.items()})

@@ -24,7 +24,14 @@ from core.service.clock import Clock
 from core.service.configuration_history import Version
 from core.service.observers import EffectObserver
 
-__all__ = ["DEFAULT_SPOOL_BYTES", "History", "HistoryChoice", "HistorySettingsError", "HistoryUnusable", "chosen_history"]
+__all__ = [
+    "DEFAULT_SPOOL_BYTES",
+    "History",
+    "HistoryChoice",
+    "HistorySettingsError",
+    "HistoryUnusable",
+    "chosen_history",
+]
 
 
 class HistoryUnusable(Exception):
