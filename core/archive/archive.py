@@ -33,6 +33,9 @@ BATCH_RECORDS: Final = 2_000
 GATHER_S: Final = 0.05
 """How long records gather before they go to the disk together."""
 
+REST: Final = 2.0
+"""The thread that commits rests so many times as long as it has computed: the engine shares the interpreter with it."""
+
 FIRST_PAUSE_S: Final = 0.2
 SPOOL_PAUSE_S: Final = 0.5
 
@@ -237,6 +240,7 @@ class Archive:
         prune_at = time.monotonic()
         pruning: Callable[[], bool] | None = None
         while not self._giving_up.is_set():
+            began_s = time.thread_time()
             try:
                 self._database.prepare()
                 moved = self._commit()
@@ -257,6 +261,8 @@ class Archive:
             pause_s = FIRST_PAUSE_S
             self._report("database", "")
             if moved or pruning is not None:
+                if self._spool.waiting_bytes < self._settings.spool_bytes // 2:
+                    self._closing.wait(REST * (time.thread_time() - began_s))
                 continue
             if self._closing.is_set() and not self._threads[0].is_alive() and not self._spool.waiting_bytes:
                 return

@@ -6,6 +6,7 @@ Laws of a decision: those that its kind has to obey (preemption.md A.0). Times: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -165,6 +166,7 @@ def _configured(version: Version, _at_ns: int, _seq: int) -> list[Row]:
     ]  # fmt: skip
 
 
+@lru_cache(4_096)
 def _amounts(resources: Resources) -> str:
     return orjson.dumps(
         {name: clamp(amount) for name, amount in resources.items()}, option=orjson.OPT_SORT_KEYS

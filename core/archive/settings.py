@@ -148,9 +148,9 @@ def _url(where: str) -> URL:
         return URL.create("sqlite+pysqlite", database=str(Path(where).absolute()))
     try:
         url = make_url(where)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError):
         # The message would repeat the text, and with it a password.
-        raise HistorySettingsError("the URL of the history database cannot be read") from error
+        raise HistorySettingsError("the URL of the history database cannot be read") from None
     known = _DRIVERS.get(url.drivername, url.drivername)
     if known not in _DRIVERS.values():
         raise HistorySettingsError(

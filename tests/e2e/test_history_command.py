@@ -92,7 +92,7 @@ async def test_core_without_history(core: Core) -> None:
 
 
 def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "core", "serve", "--grpc", "127.0.0.1:99999", *arguments]
+    command = [sys.executable, "-m", "core", "serve", "--grpc", "unix:/nowhere/at/all", *arguments]
     environment: dict[str, Any] = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), **variables}
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, env=environment)
 
