@@ -33,8 +33,11 @@ BATCH_RECORDS: Final = 2_000
 GATHER_S: Final = 0.05
 """How long records gather before they go to the disk together."""
 
-REST: Final = 2.0
-"""The thread that commits rests so many times as long as it has computed: the engine shares the interpreter with it."""
+MOST_REST: Final = 9.0
+"""So many times as long as it has computed the committing thread rests: the engine shares the interpreter with it.
+
+Less and less as the spool fills, and not at all once it is half full.
+"""
 
 FIRST_PAUSE_S: Final = 0.2
 SPOOL_PAUSE_S: Final = 0.5
@@ -261,8 +264,8 @@ class Archive:
             pause_s = FIRST_PAUSE_S
             self._report("database", "")
             if moved or pruning is not None:
-                if self._spool.waiting_bytes < self._settings.spool_bytes // 2:
-                    self._closing.wait(REST * (time.thread_time() - began_s))
+                fill = self._spool.waiting_bytes / self._settings.spool_bytes
+                self._closing.wait(max(0.0, 1 - 2 * fill) * MOST_REST * (time.thread_time() - began_s))
                 continue
             if self._closing.is_set() and not self._threads[0].is_alive() and not self._spool.waiting_bytes:
                 return
