@@ -9,6 +9,7 @@ import typer
 from google.protobuf.json_format import MessageToJson
 
 from core.cli.config import checked, config_app, read_file
+from core.cli.events import events
 from core.cli.explain import explain, what_if_app
 from core.cli.history import history_app
 from core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
@@ -38,6 +39,7 @@ app.add_typer(queue_app, name="queue")
 app.add_typer(user_app, name="user")
 app.add_typer(what_if_app, name="what-if")
 app.command()(explain)
+app.command()(events)
 ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)
 app.add_typer(ask_app, name="ask")
 

@@ -1,4 +1,4 @@
-"""The extra settings about events (config.md 12.1)."""
+"""The extra settings about events (config.md 12.1, rest.md 5)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ from dataclasses import dataclass
 from typing import Final
 
 DEFAULT_CAPACITY: Final = 1_000
+DEFAULT_RING_CAPACITY: Final = 100_000
+DEFAULT_STREAMS: Final = 100
+DEFAULT_STREAMS_PER_HOST: Final = 15
+DEFAULT_RESPONSE_SIZE: Final = 10_000
+LARGEST_RING: Final = 10_000_000
+"""A ring of events that large takes several gigabytes."""
 
 TRACKING_KEY: Final = "event.trackingEnabled"
 CAPACITY_KEY: Final = "event.requestCapacity"
+RING_CAPACITY_KEYS: Final = ("event.ringBufferCapacity", "event.ringbufferCapacity")
+"""The first one holds if both are there."""
+STREAMS_KEY: Final = "event.maxStreams"
+STREAMS_PER_HOST_KEY: Final = "event.maxStreamsPerHost"
+RESPONSE_SIZE_KEY: Final = "event.RESTResponseSize"
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
@@ -19,20 +30,52 @@ _COUNT: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """``capacity``: most events handed over in one interval. ``tracking``: whether there are any."""
+    """What holds for events.
+
+    tracking          whether there are any
+    capacity          most events handed over to the shim in one interval
+    ring_capacity     most events kept to be read later
+    streams           most streams of events open at once, over REST and gRPC together; 0: none
+    streams_per_host  most of them per host of a client; 0: none
+    response_size     most events in one answer
+    """
 
     tracking: bool = True
     capacity: int = DEFAULT_CAPACITY
+    ring_capacity: int = DEFAULT_RING_CAPACITY
+    streams: int = DEFAULT_STREAMS
+    streams_per_host: int = DEFAULT_STREAMS_PER_HOST
+    response_size: int = DEFAULT_RESPONSE_SIZE
 
 
 def event_settings(extra_config: Mapping[str, str]) -> tuple[EventSettings, tuple[str, ...]]:
     """What *extra_config* says of events, and what is wrong with it. A bad value means the default."""
-    problems = []
+    problems: list[str] = []
+
+    def count(key: str, default: int, *, least: int = 1, most: int = 10**18) -> int:
+        text = extra_config.get(key)
+        if text is None:
+            return default
+        number = int(text) if _COUNT.fullmatch(text) else -1
+        if least <= number <= most:
+            return number
+        wanted = "a positive number" if least else "a number from 0 on"
+        if number > most:
+            wanted = f"{most} at most"
+        shown = text if len(text) <= 40 else text[:40] + "..."
+        problems.append(f"{key}: {shown!r} is not {wanted}, taking {default}")
+        return default
+
     tracking = extra_config.get(TRACKING_KEY, "true")
     if tracking not in _TRUE | _FALSE:
         problems.append(f"{TRACKING_KEY}: {tracking!r} is neither true nor false, taking true")
-    capacity = extra_config.get(CAPACITY_KEY, str(DEFAULT_CAPACITY))
-    count = int(capacity) if _COUNT.fullmatch(capacity) else 0
-    if not count:
-        problems.append(f"{CAPACITY_KEY}: {capacity!r} is no positive number, taking {DEFAULT_CAPACITY}")
-    return EventSettings(tracking not in _FALSE, count or DEFAULT_CAPACITY), tuple(problems)
+    ring_key = next((key for key in RING_CAPACITY_KEYS if key in extra_config), RING_CAPACITY_KEYS[0])
+    settings = EventSettings(
+        tracking=tracking not in _FALSE,
+        capacity=count(CAPACITY_KEY, DEFAULT_CAPACITY),
+        ring_capacity=count(ring_key, DEFAULT_RING_CAPACITY, most=LARGEST_RING),
+        streams=count(STREAMS_KEY, DEFAULT_STREAMS, least=0),
+        streams_per_host=count(STREAMS_PER_HOST_KEY, DEFAULT_STREAMS_PER_HOST, least=0),
+        response_size=count(RESPONSE_SIZE_KEY, DEFAULT_RESPONSE_SIZE),
+    )
+    return settings, tuple(problems)

@@ -10,6 +10,9 @@ from typing import Final
 from core.domain.application_states import AppState
 from core.domain.commands import TerminationType
 
+MESSAGE_LIMIT: Final = 1_024
+"""Characters of a message; a longer one is cut (protocol.md 14)."""
+
 
 class EventType(IntEnum):
     """What an event is about."""
@@ -108,3 +111,8 @@ _REMOVALS: Final[Mapping[int | None, EventDetail]] = MappingProxyType(
 def removal_detail(termination: int | None) -> EventDetail:
     """How events say why an allocation ended. ``None``: its node was removed; unknown numbers: the shim stopped it."""
     return _REMOVALS.get(termination, EventDetail.ALLOC_CANCEL)
+
+
+def shortened(message: str) -> str:
+    """*message* as an event may carry it."""
+    return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 3] + "..."

@@ -13,17 +13,28 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
-from kornel.v1 import callback_pb2, configuration_pb2, explain_pb2, history_pb2, manager_pb2, status_pb2, test_clock_pb2
+from kornel.v1 import (
+    callback_pb2,
+    configuration_pb2,
+    events_pb2,
+    explain_pb2,
+    history_pb2,
+    manager_pb2,
+    status_pb2,
+    test_clock_pb2,
+)
 from si.v1 import si_pb2
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.effects import EventRecorded
+from core.domain.events import shortened
 from core.process.history import NO_HISTORY, History, HistoryChoice
 from core.service.addresses import stays_on_this_machine
 from core.service.callback_board import CallbackBoard
@@ -31,9 +42,12 @@ from core.service.callback_service import CallbackService
 from core.service.clock import SECOND_NS, Clock, ManualClock
 from core.service.clock_service import TestClockService
 from core.service.configuration_file import ConfigurationFile
+from core.service.configuration_history import Version
 from core.service.configuration_service import ConfigurationService
 from core.service.configuring import Configurator
 from core.service.engine_port import EnginePort
+from core.service.event_journal import EventJournal
+from core.service.event_service import EventService
 from core.service.explain_service import ExplainService
 from core.service.garbage import GarbageKeeper
 from core.service.manager_service import ManagerService
@@ -51,6 +65,7 @@ _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
 _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
 _HISTORY: Final = history_pb2.DESCRIPTOR.services_by_name["HistoryService"].full_name
+_EVENTS: Final = events_pb2.DESCRIPTOR.services_by_name["EventService"].full_name
 _EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
 _MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
@@ -147,8 +162,9 @@ class KornelServer:
         self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger)
         self.history = History(settings.history, clock=clock, logger=logger)
         """What has happened, for good."""
-        if self.history.kept:
-            engine.record_events()
+        self.events = EventJournal(str(uuid4()), logger=logger)
+        """What has happened lately."""
+        engine.record_events()
         self._runner = PartitionRunner(
             engine,
             self._switchboard,
@@ -158,7 +174,8 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
-            observers=self.history.observers,
+            observers=(self.events, *self.history.observers),
+            on_settings=self.events.configure,
         )
         self._lookups = GroupLookups(
             sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
@@ -170,7 +187,7 @@ class KornelServer:
             garbage=garbage,
             default=settings.default_config,
             on_problem=self._on_file_problem,
-            on_version=self.history.version_added,
+            on_version=self._on_version,
             unavailable_resolvers=sources.unavailable,
         )
         self._file: ConfigurationFile | None = None
@@ -247,6 +264,7 @@ class KornelServer:
         late = ShuttingDown("the core is shutting down")
         self._switchboard.finish_all(late)
         self._callbacks.finish_all(late)
+        self.events.events.close()
         await self._streams_gone()
         # What is still open are calls such as health watches, which never end by themselves.
         await self._server.stop(None)
@@ -285,6 +303,7 @@ class KornelServer:
             ).handlers(),
             _EXPLAIN: ExplainService(self._runner, clock=self._clock, logger=self._logger).handlers(),
             _HISTORY: self.history.service.handlers(),
+            _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
             _MANAGER: ManagerService(self._runner, logger=self._logger).handlers(),
         }
         if self._settings.test_clock:
@@ -300,7 +319,7 @@ class KornelServer:
         """Wait for the streams to end, at most for the grace period."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.grace_s
-        while self._metrics.live_streams and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
+        while (self._metrics.live_streams or self.events.places) and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
             await asyncio.sleep(0.005)
 
     def _on_damage(self, damaged: bool) -> None:
@@ -309,7 +328,14 @@ class KornelServer:
     def _on_file_problem(self, problem: str) -> None:
         self._change_health(self._set_file_health(good=not problem))
         said = f"configuration file not applied: {problem}" if problem else "configuration file is good again"
-        self._callbacks.deliver([_event_of_root(self._clock.now_ns(), said)])
+        told = [_event_of_root(self._clock.now_ns(), said)]
+        self._callbacks.deliver(told)
+        for observer in (self.events, *self.history.observers):
+            observer.observe(told)
+
+    def _on_version(self, version: Version) -> None:
+        self.events.version_added(version)
+        self.history.version_added(version)
 
     def _on_history_problem(self, problem: str) -> None:
         self._change_health(self._quietly(self._health.set(HISTORY, _serving(not problem))))
@@ -356,7 +382,7 @@ class KornelServer:
 def _event_of_root(at_ns: int, message: str) -> EventRecorded:
     """The event history knows no configurations; what concerns all queues is told of the root."""
     record = si_pb2.EventRecord
-    return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, message)
+    return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, shortened(message))
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text: str) -> None:

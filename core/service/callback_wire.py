@@ -30,11 +30,9 @@ from core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
+from core.domain.events import shortened
 from core.domain.resources import clamp
 from core.service.wire import PIECE
-
-TEXT_LIMIT: Final = 1_024
-"""Characters of an event message or of a reason; a longer one is cut (protocol.md 14)."""
 
 MILLISECOND_NS: Final = 1_000_000
 SHORTEST_TIMEOUT_MS: Final = 10
@@ -182,24 +180,24 @@ def _notice(response: pb.AttachResponse, notice: PreemptionNotice) -> None:
             told.negotiable_need.resources[name].value = clamp(amount)
 
 
-def shortened(text: str) -> str:
-    """*text*, cut to :data:`TEXT_LIMIT` characters, the last three of which then are dots."""
-    return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 3] + "..."
-
-
 def _events(events: Sequence[EventRecorded]) -> Iterator[si.EventRecord]:
     for event in events:
-        record = si.EventRecord(
-            type=si.EventRecord.Type.ValueType(event.type),
-            objectID=event.object_id,
-            referenceID=event.reference_id,
-            eventChangeType=si.EventRecord.ChangeType.ValueType(event.change),
-            eventChangeDetail=si.EventRecord.ChangeDetail.ValueType(event.detail),
-            timestampNano=event.at_ns,
-            message=shortened(event.message),
-        )
-        if event.resources is not None:
-            record.resource.SetInParent()
-            for name, amount in event.resources.items():
-                record.resource.resources[name].value = clamp(amount)
-        yield record
+        yield event_record(event)
+
+
+def event_record(event: EventRecorded) -> si.EventRecord:
+    """*event* as shims and followers get it."""
+    record = si.EventRecord(
+        type=si.EventRecord.Type.ValueType(event.type),
+        objectID=event.object_id,
+        referenceID=event.reference_id,
+        eventChangeType=si.EventRecord.ChangeType.ValueType(event.change),
+        eventChangeDetail=si.EventRecord.ChangeDetail.ValueType(event.detail),
+        timestampNano=event.at_ns,
+        message=event.message,
+    )
+    if event.resources is not None:
+        record.resource.SetInParent()
+        for name, amount in event.resources.items():
+            record.resource.resources[name].value = clamp(amount)
+    return record

@@ -59,3 +59,8 @@ def unary(
 def bidirectional(serve: Callable[[Requests, Context], Awaitable[None]]) -> Handler:
     """A call with a stream of requests and one of responses, which *serve* reads and writes as bytes."""
     return grpc.stream_stream_rpc_method_handler(serve)
+
+
+def server_stream(serve: Callable[[bytes, Context], Awaitable[None]]) -> Handler:
+    """A call with one request and a stream of responses, which *serve* writes as bytes."""
+    return grpc.unary_stream_rpc_method_handler(serve)

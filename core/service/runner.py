@@ -111,7 +111,8 @@ _Item = _FromStream | _EndOfStream | _Turn | _Call
 class PartitionRunner:
     """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can.
 
-    ``observers`` see every effect after the shims were told.
+    ``observers`` see every effect after the shims were told. ``on_settings`` gets the extra settings in force after
+    each registration and configuration update.
 
     ``callbacks`` absent: a board of its own, to which nobody attaches.
     """
@@ -128,6 +129,7 @@ class PartitionRunner:
         callbacks: CallbackBoard | None = None,
         on_damage: Callable[[bool], None] = lambda damaged: None,
         observers: Sequence[EffectObserver] = (),
+        on_settings: Callable[[Mapping[str, str]], None] = lambda settings: None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -141,6 +143,7 @@ class PartitionRunner:
         self._garbage = garbage
         self._on_damage = on_damage
         self._observers = tuple(observers)
+        self._on_settings = on_settings
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._wake = asyncio.Event()
@@ -328,6 +331,7 @@ class PartitionRunner:
             if not call.answer.done():
                 call.answer.set_result(change)
         self._callbacks.settled(self._engine.rm_id, self._engine.extra_config)
+        self._on_settings(self._engine.extra_config)
         self._link.follow()
 
     def _start_afresh(self) -> None:

@@ -18,6 +18,10 @@
     InvalidRequest                INVALID_ARGUMENT      the caller
     HistoryOff                    FAILED_PRECONDITION   the administrator: kornel serve --history
     HistoryUnavailable            UNAVAILABLE           the caller: try again when the database answers
+    TrackingDisabled              FAILED_PRECONDITION   whoever sets event.trackingEnabled
+    CursorOutOfRange              OUT_OF_RANGE          the caller: start without a cursor
+    EventStreamsFull              RESOURCE_EXHAUSTED    the caller: try later; or whoever sets the limits
+    SlowReader                    RESOURCE_EXHAUSTED    the caller: resume, and read faster
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
     anything else                 INTERNAL              us: it is a bug
 
@@ -69,6 +73,22 @@ class ManagerGone(ServiceError):
 
 class InvalidRequest(ServiceError):
     """The values of a request make no sense."""
+
+
+class TrackingDisabled(ServiceError):
+    """Asked for events while none are kept."""
+
+
+class CursorOutOfRange(ServiceError):
+    """Asked to go on after an event that has not happened."""
+
+
+class EventStreamsFull(ServiceError):
+    """Another event stream would be more than the settings allow."""
+
+
+class SlowReader(ServiceError):
+    """The client of an event stream does not keep up."""
 
 
 class UnknownPartition(ServiceError):
@@ -137,6 +157,10 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
     ManagerGone: grpc.StatusCode.FAILED_PRECONDITION,
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
+    TrackingDisabled: grpc.StatusCode.FAILED_PRECONDITION,
+    CursorOutOfRange: grpc.StatusCode.OUT_OF_RANGE,
+    EventStreamsFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    SlowReader: grpc.StatusCode.RESOURCE_EXHAUSTED,
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
     UnknownQueue: grpc.StatusCode.NOT_FOUND,
     UnknownUser: grpc.StatusCode.NOT_FOUND,

@@ -11,6 +11,7 @@ import sys
 from tests.bench import (
     end_to_end,
     engine,
+    event_streams,
     full_cluster,
     gangs,
     large_tree,
@@ -48,6 +49,7 @@ def main() -> int:
             end_to_end.report(UNANSWERED, runs, 8_000, "the same: an open question holds up nobody else"),
             recovery.report(1),
             responsiveness.report(runs),
+            event_streams.report(runs, thorough=options.thorough),
         ]
         if options.thorough:
             reached.append(end_to_end.report(LARGE, runs, 15_000, "as with fewer"))

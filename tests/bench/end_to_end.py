@@ -87,10 +87,11 @@ async def _measure(workload: Workload) -> Measurement:
         await core_process.add_applications(
             stub, (core_process.application(f"app-{number}", f"root.q{number}") for number in range(workload.queues))
         )
-        return await _place(stub, workload, nodes_per_s, pid)
+        return await place(stub, workload, nodes_per_s, pid)
 
 
-async def _place(stub: si_pb2_grpc.SchedulerStub, workload: Workload, nodes_per_s: float, pid: int) -> Measurement:
+async def place(stub: si_pb2_grpc.SchedulerStub, workload: Workload, nodes_per_s: float, pid: int) -> Measurement:
+    """Send the asks of *workload* to a core that has its nodes and applications, until all are placed."""
     sent: dict[str, float] = {}
     requests = _ask_messages(workload)
     latencies: list[float] = []

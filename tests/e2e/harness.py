@@ -87,7 +87,7 @@ async def running_core(
     clock = ManualClock()
     server = KornelServer(
         Engine() if engine is None else engine,
-        ServerSettings(address="127.0.0.1:0", version="test", **settings),
+        ServerSettings(**{"address": "127.0.0.1:0", "version": "test", **settings}),
         clock=clock,
         metrics=metrics,
         logger=build_logger(LogFormat.CONSOLE, LogLevel.WARNING),

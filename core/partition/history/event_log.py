@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from core.domain.effects import Effect, EventRecorded
-from core.domain.events import EventChange, EventDetail, EventType
+from core.domain.events import MESSAGE_LIMIT, EventChange, EventDetail, EventType, shortened
 from core.domain.resources import Resources
 
 if TYPE_CHECKING:
@@ -38,4 +38,6 @@ class EventLog:
     ) -> None:
         """It happened now."""
         at_ns = self._callbacks.now_ns
+        if len(message) > MESSAGE_LIMIT:
+            message = shortened(message)
         self._effects.append(EventRecorded(kind, object_id, reference_id, change, detail, at_ns, resources, message))

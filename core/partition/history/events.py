@@ -125,6 +125,12 @@ class Recorder:
         for victim in victims:
             self._about(victim, message)
 
+    def preempted_for_share(self, victims: Iterable[Allocation], queue: Queue) -> None:
+        """*victims* were told to leave by the periodic policy, because their *queue* holds more than its share."""
+        message = f"Preempted because queue {queue.path} holds more than its share"
+        for victim in victims:
+            self._about(victim, message)
+
     def placeholders_too_small(self, found: Mapping[Allocation, Allocation]) -> None:
         """Placeholders were told to leave, each because the real ask found with it does not fit in its place."""
         for placeholder, ask in found.items():

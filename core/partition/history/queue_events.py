@@ -62,13 +62,13 @@ class QueueRecorder:
             known = before.get(path)
             if known is None:
                 self.created(queue)
-                self._limits_changed(queue, None)
+                self._limits_applied(queue, None)
                 continue
             if known.leaf is not queue.leaf:
                 message = IS_LEAF if queue.leaf else IS_PARENT
                 self._say(EventType.QUEUE, path, EventChange.SET, EventDetail.QUEUE_TYPE, message=message)
             self.amounts_changed(known, queue)
-            self._limits_changed(queue, known.limits)
+            self._limits_applied(queue, known.limits)
 
     def amounts_changed(self, before: QueueSettings, queue: Queue) -> None:
         """The max or the guaranteed amounts of *queue* may differ from what they were *before*."""
@@ -103,9 +103,8 @@ class QueueRecorder:
             message=message,
         )
 
-    def _limits_changed(self, queue: Queue, before: QueueLimits | None) -> None:
-        if queue.limits is before:
-            return
+    def _limits_applied(self, queue: Queue, before: QueueLimits | None) -> None:
+        """Each configuration applies its limits anew, the same ones too (rest.md E32)."""
         users, groups = before if before is not None else ({}, {})
         for detail, was, now in (
             (EventDetail.UG_USER_LIMIT, users, queue.limits.users),
@@ -114,9 +113,8 @@ class QueueRecorder:
             for name in was:
                 if name not in now:
                     self._say(EventType.USERGROUP, name, EventChange.REMOVE, detail, queue.path)
-            for name, limit in now.items():
-                if was.get(name) != limit:
-                    self._say(EventType.USERGROUP, name, EventChange.SET, detail, queue.path)
+            for name in now:
+                self._say(EventType.USERGROUP, name, EventChange.SET, detail, queue.path)
 
 
 def _kind(queue: Queue) -> EventDetail:

@@ -204,6 +204,8 @@ def _take(
                 victim.spec.instance,
             )
         )
+    if state.recording:
+        state.events.preempted_for_share(allocations, leaf)
     state.preemptions += 1
     target = state.types.resources(selection.targets.get(leaf, {}))
     _record(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")

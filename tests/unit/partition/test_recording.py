@@ -17,9 +17,12 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import EventRecorded
+from core.domain.effects import Effect, EventRecorded
+from core.domain.events import EventChange, EventType
 from core.domain.resources import Resources
+from core.model.callbacks import Callbacks
 from core.partition.engine import Engine
+from core.partition.history.event_log import EventLog
 
 CONFIG = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
 PARTITION = "[rm-1]default"
@@ -89,3 +92,15 @@ def test_nothing_is_kept_of_an_ask_while_nobody_listens(engine: Engine) -> None:
     state = engine.partition(PARTITION)
     assert state is not None
     assert [request.told for request in state.requests.values()] == [None, None]
+
+
+@pytest.mark.parametrize(("length", "end"), [(1_024, "ßßßß"), (1_025, "ß...")])
+def test_a_long_event_message_is_cut(length: int, end: str) -> None:
+    """14: more than 1024 characters, whatever their bytes, are cut to 1021 and three dots."""
+    effects: list[Effect] = []
+    log = EventLog(effects, Callbacks())
+    log.add(EventType.REQUEST, "k", EventChange.NONE, message="ß" * length)
+    (event,) = effects
+    assert isinstance(event, EventRecorded)
+    assert len(event.message) == 1_024
+    assert event.message.endswith(end)

@@ -111,15 +111,6 @@ def test_notices() -> None:
     )
 
 
-@pytest.mark.parametrize(("length", "end"), [(1_024, "ßßßß"), (1_025, "ß...")])
-def test_a_long_event_message_is_cut(length: int, end: str) -> None:
-    """14: more than 1024 characters, whatever their bytes, are cut to 1021 and three dots."""
-    event = EventRecorded(1, "k", "app", 0, 0, 0, None, "ß" * length)
-    (record,) = decoded(Outgoing(events=[event])).events
-    assert len(record.message) == 1_024
-    assert record.message.endswith(end)
-
-
 def test_answers_of_one_request_are_one_command() -> None:
     """Refusals keep their order; an index without success says nothing; an absent response is a no."""
     request = pb.AttachRequest(

@@ -1,0 +1,138 @@
+"""``kornel events``: what happened in a core, and what happens."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Annotated, Final
+
+import typer
+from google.protobuf.json_format import MessageToJson
+from kornel.v1 import events_pb2 as pb
+from si.v1.si_pb2 import EventRecord
+
+from core.cli.options import (
+    DEFAULT_ADDRESS,
+    DEFAULT_TIMEOUT_S,
+    EXIT_BAD_INPUT,
+    Address,
+    Timeout,
+    failed,
+)
+from core.service import client
+from core.service.event_client import StreamBroken, watch
+from core.service.event_text import render_event
+
+DEFAULT_NEWEST: Final = 50
+PAUSE_S: Final = 1.0
+"""Before a broken stream is taken up again."""
+
+_SINCE: Final = re.compile(r"(?:([0-9a-fA-F-]{1,64}):)?([0-9]{1,19})", re.ASCII)
+_TYPES: Final = tuple(name for name, number in EventRecord.Type.items() if number)
+
+
+def events(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with every new event until Ctrl-C.")] = False,
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since",
+            metavar="[INSTANCE:]ID",
+            help="Begin with this event, not the newest ones. With INSTANCE, as --json prints it, a restart of the"
+            " core in between is noticed.",
+        ),
+    ] = "",
+    newest: Annotated[
+        int, typer.Option("--newest", "-n", min=0, metavar="COUNT", help="Begin with so many of those the core keeps.")
+    ] = DEFAULT_NEWEST,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help=f"Only events of this type; repeatable. {', '.join(_TYPES)}."),
+    ] = None,
+    thing: Annotated[str, typer.Option("--object", metavar="PREFIX", help="Only what is about such objects.")] = "",
+    application: Annotated[str, typer.Option("--app", metavar="PREFIX", help="Only what is about such ones.")] = "",
+    queue: Annotated[str, typer.Option(metavar="PATH", help="Only what happens in this queue, or below.")] = "",
+    node: Annotated[str, typer.Option(metavar="PREFIX", help="Only events of such nodes.")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object a line: kornel.v1.Event, and the instance.")
+    ] = False,
+    grpc: Address = DEFAULT_ADDRESS,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show events that the core keeps, and with --follow what comes. Exits 1 when none answers, 2 for a bad option.
+
+    A stream that breaks is taken up where it ended. What was lost for good is told on standard error.
+    """
+    request = pb.WatchEventsRequest(stored_only=not follow)
+    if since:
+        request.resume.CopyFrom(_cursor(since))
+    else:
+        request.newest = newest
+    wanted = pb.EventFilter(
+        types=[_type(name) for name in kind or []],
+        object_prefix=thing,
+        application_prefix=application,
+        queue=queue,
+        node_prefix=node,
+    )
+    if wanted != pb.EventFilter():
+        request.filter.CopyFrom(wanted)
+    try:
+        _show(grpc, request, timeout, as_json=as_json)
+    except KeyboardInterrupt:
+        return
+    except client.CoreUnreachable as error:
+        raise failed(error) from error
+
+
+def _show(address: str, request: pb.WatchEventsRequest, timeout_s: float, *, as_json: bool) -> None:
+    """Print what comes; take the stream up again whenever it breaks after it began."""
+    while True:
+        try:
+            for response in watch(address, request, timeout_s):
+                _print(response, request, as_json=as_json)
+            return
+        except StreamBroken as broken:
+            typer.echo(f"{broken}; trying again", err=True)
+        time.sleep(PAUSE_S)
+        timeout_s = max(timeout_s, 60.0)
+
+
+def _print(response: pb.WatchEventsResponse, request: pb.WatchEventsRequest, *, as_json: bool) -> None:
+    """Print *response*, and have *request* go on after it."""
+    if response.HasField("opened"):
+        opened = response.opened
+        if opened.restarted:
+            typer.echo("the core was started anew: what happened last before is lost, IDs begin at 0", err=True)
+        request.resume.instance = opened.instance
+    if response.HasField("gap"):
+        gap = response.gap
+        typer.echo(f"events {gap.first_id} to {gap.end_id - 1} are lost: the core does not keep them", err=True)
+    for event in response.events:
+        typer.echo(_json(event, request.resume.instance) if as_json else render_event(event))
+    request.resume.next_id = response.next_id
+
+
+def _json(event: pb.Event, instance: str) -> str:
+    text: str = MessageToJson(
+        event, indent=None, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    return f'{{"instance": "{instance}", {text.removeprefix("{")}'
+
+
+def _cursor(since: str) -> pb.EventCursor:
+    found = _SINCE.fullmatch(since)
+    if found is None or int(found[2]) >= 2**63:
+        raise _bad(f"--since: {since!r} is not ID or INSTANCE:ID, for instance 4711")
+    return pb.EventCursor(instance=found[1] or "", next_id=int(found[2]))
+
+
+def _type(name: str) -> EventRecord.Type.ValueType:
+    if name.upper() not in _TYPES:
+        raise _bad(f"--type: {name!r} is not one of {', '.join(_TYPES)}")
+    return EventRecord.Type.Value(name.upper())
+
+
+def _bad(message: str) -> typer.Exit:
+    typer.echo(message, err=True)
+    return typer.Exit(EXIT_BAD_INPUT)

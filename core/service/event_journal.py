@@ -1,0 +1,125 @@
+"""What has happened lately, kept to be read later and followed live: events, and the decisions beside them.
+
+Events are those of the history, numbered as REST shows them (rest.md 4.2). Decisions are attempts to preempt that came
+to something, and configurations. They have a ring of their own: a busy core pushes an event out within seconds, and
+what was preempted should be seen for longer. Each decision remembers which event came next, so that both can be told in
+the order in which they happened.
+
+Whoever wants to follow: ``journal.events.subscribe(...)`` and, if it writes to a client, a place from
+``journal.places`` and a turn of a :class:`core.service.event_streams.Pace` before each writing. Whoever wants to store
+everything reads with ``journal.events.get`` from its last position on, and says so if it was overtaken.
+
+Tracking switched off: nothing more is kept of either, and what is kept stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from core.config.event_settings import EventSettings, event_settings
+from core.domain.effects import Effect, EventRecorded, PreemptionDecided
+from core.domain.events import EventDetail
+from core.domain.reasons import Outcome
+from core.service.configuration_history import Version
+from core.service.event_ring import Ring
+from core.service.event_streams import StreamPlaces
+
+DECISIONS_KEPT: Final = 10_000
+APPLICATIONS_KNOWN: Final = 100_000
+"""The latest ones whose queue is remembered, also after they left it."""
+
+ROUTINE: Final = frozenset(
+    {
+        Outcome.ATTEMPTS_EXHAUSTED,
+        Outcome.ASK_MAY_NOT_PREEMPT,
+        Outcome.ALREADY_TRIGGERED,
+        Outcome.REQUIRED_NODE,
+        Outcome.TOO_YOUNG,
+        Outcome.CHECKED_RECENTLY,
+        Outcome.NO_GUARANTEE,
+        Outcome.ASK_EXCEEDS_GUARANTEE,
+        Outcome.NOT_UNDER_GUARANTEE,
+        Outcome.FENCED_AT_LEAF,
+        Outcome.NO_CANDIDATES,
+        Outcome.NO_NODE,
+        Outcome.USER_QUOTA,
+        Outcome.NOTHING_TO_DO,
+    }
+)
+"""Attempts that end so come by the thousand and change nothing: they are not kept."""
+
+_QUEUE_APP: Final = int(EventDetail.QUEUE_APP)
+
+
+class Decision(NamedTuple):
+    """``next_event``: number of the first event that came after it."""
+
+    next_event: int
+    what: PreemptionDecided | Version
+
+
+class EventJournal:
+    """An ``EffectObserver``. ``instance``: names this life of the core; numbers of entries mean nothing in another."""
+
+    def __init__(self, instance: str, *, logger: FilteringBoundLogger) -> None:
+        self.instance: Final = instance
+        self.settings = EventSettings()
+        """As configured now."""
+        self.events: Final[Ring[EventRecorded]] = Ring(self.settings.ring_capacity)
+        self.decisions: Final[Ring[Decision]] = Ring(DECISIONS_KEPT)
+        self.places: Final = StreamPlaces(lambda: self.settings)
+        """Which clients follow events, over whatever protocol."""
+        self._logger = logger
+        self._problems: tuple[str, ...] = ()
+        self._queues: dict[str, str] = {}
+
+    def configure(self, extra_config: Mapping[str, str]) -> None:
+        """Follow *extra_config* from here on."""
+        self.settings, problems = event_settings(extra_config)
+        if problems and problems != self._problems:
+            self._logger.warning("event settings that cannot be used", problems=problems)
+        self._problems = problems
+        self.events.resize(self.settings.ring_capacity)
+
+    def observe(self, effects: Sequence[Effect]) -> None:
+        """Keep what *effects* say of the history."""
+        if not self.settings.tracking:
+            return
+        events = [effect for effect in effects if type(effect) is EventRecorded]
+        if len(events) < len(effects):
+            self._keep_decisions(effects)
+        for event in events:
+            if event.detail == _QUEUE_APP:
+                self._moved(event)
+        self.events.extend(events)
+
+    def version_added(self, version: Version) -> None:
+        """A configuration came into force or was refused."""
+        if self.settings.tracking:
+            self.decisions.extend([Decision(self.events.next_id, version)])
+
+    def queue_of(self, application_id: str) -> str:
+        """Full path of the queue an application is in, or was in last; empty: not known (any more)."""
+        return self._queues.get(application_id, "")
+
+    def _keep_decisions(self, effects: Sequence[Effect]) -> None:
+        if PreemptionDecided not in set(map(type, effects)):
+            return
+        next_event = self.events.next_id
+        found = []
+        for effect in effects:
+            if type(effect) is EventRecorded:
+                next_event += 1
+            elif type(effect) is PreemptionDecided and (effect.victims or effect.outcome not in ROUTINE):
+                found.append(Decision(next_event, effect))
+        self.decisions.extend(found)
+
+    def _moved(self, event: EventRecorded) -> None:
+        queues = self._queues
+        queues.pop(event.reference_id, None)
+        queues[event.reference_id] = event.object_id
+        if len(queues) > APPLICATIONS_KNOWN:
+            del queues[next(iter(queues))]

@@ -1,0 +1,179 @@
+"""``kornel.v1.EventService``: what happens in the core, as a stream that can be taken up again.
+
+A stream holds nothing but its place in the ring. An event is encoded once for all streams: a response is the
+concatenation of its fields, so the bytes of events are put together as they are. A response is written only when the
+client took the one before; one that takes none for a while is dropped, and so is one that was overtaken by the ring
+because it takes them slowly. One that was overtaken because the core was too busy to send is told what it missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack, suppress
+from typing import Final
+from urllib.parse import unquote
+
+from kornel.v1 import events_pb2 as pb
+from structlog.typing import FilteringBoundLogger
+
+from core.domain.effects import EventRecorded
+from core.service.clock import Clock
+from core.service.event_journal import EventJournal
+from core.service.event_ring import RingReader
+from core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace
+from core.service.event_wire import EventEncoder, decode_filter, encode_position
+from core.service.rpc import Context, Handler, end, parse, server_stream
+from core.service.status_codes import (
+    CursorOutOfRange,
+    ShuttingDown,
+    SlowReader,
+    TrackingDisabled,
+)
+
+SLOW_WRITE_S: Final = 1.0
+"""A client that took so long to read the last response is to blame itself if it is overtaken."""
+
+MOST_BYTES: Final = 1 << 20
+"""Of the events of one response: far below what clients accept, however long messages are."""
+
+SILENT_EVENTS: Final = 10_000
+"""After so many events without one for it a client is told where it stands, to resume there."""
+
+
+class EventService:
+    """Streams what *journal* keeps."""
+
+    def __init__(self, journal: EventJournal, *, clock: Clock, logger: FilteringBoundLogger) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._logger = logger
+        self._encodings: Encodings[EventRecorded] = Encodings(EventEncoder().encode)
+
+    def handlers(self) -> dict[str, Handler]:
+        """The calls by method name."""
+        return {"WatchEvents": server_stream(self._watch)}
+
+    async def _watch(self, raw: bytes, context: Context) -> None:
+        with ExitStack() as held:
+            try:
+                request = parse(pb.WatchEventsRequest, raw)
+                if not self._journal.settings.tracking:
+                    raise TrackingDisabled("Event tracking is disabled")
+                held.enter_context(self._journal.places.place(host_of(context.peer()), self._clock.now_ns()))
+                await _Watch(self._journal, self._encodings, request, context).run()
+            except SlowReader as error:
+                self._logger.info("event stream dropped", peer=context.peer(), cause=str(error))
+                # The status stands behind the response that was not read; whoever never reads must not keep its place.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(WRITE_PATIENCE_S):
+                        await end(context, error, self._logger)
+                raise asyncio.CancelledError from error  # gRPC takes no other exception without a complaint in the log.
+            except Exception as error:
+                await end(context, error, self._logger)
+                raise
+
+
+class _Watch:
+    """One stream."""
+
+    def __init__(
+        self,
+        journal: EventJournal,
+        encodings: Encodings[EventRecorded],
+        request: pb.WatchEventsRequest,
+        context: Context,
+    ) -> None:
+        self._journal = journal
+        self._ring = journal.events
+        self._encodings = encodings
+        self._request = request
+        self._context = context
+        self._pace = Pace(journal.places)
+        self._filter = decode_filter(request.filter) if request.HasField("filter") else None
+        self._end_id = self._ring.next_id if request.stored_only else None
+        self._told_id = 0
+        """Where the client knows it could resume."""
+        self._write_took_s = 0.0
+
+    async def run(self) -> None:
+        """Tell what the request asks for. Raises a ``ServiceError`` that ends the stream."""
+        start, opened = self._opened()
+        reader = self._ring.subscribe(start)
+        self._told_id = start
+        await self._write(pb.WatchEventsResponse(opened=opened, next_id=start).SerializeToString())
+        while True:
+            if self._end_id is not None and reader.position >= self._end_id:
+                return
+            await reader.news()
+            limit = await self._pace.turn()
+            if self._end_id is not None:
+                limit = min(limit, max(1, self._end_id - reader.position))
+            while reader.overtaken:
+                await self._overtaken(reader)
+            first_id = reader.position
+            events = reader.take(limit)
+            if events:
+                await self._tell(first_id, events)
+            elif self._ring.closed:
+                raise ShuttingDown("the core is shutting down")
+
+    def _opened(self) -> tuple[int, pb.EventsOpened]:
+        ring, request, instance = self._ring, self._request, self._journal.instance
+        start, restarted = ring.next_id, False
+        which = request.WhichOneof("start")
+        if which == "newest":
+            start = ring.newest(request.newest)
+        elif which == "resume":
+            restarted = request.resume.instance not in ("", instance)
+            start = ring.lowest_id if restarted else request.resume.next_id
+            if start > ring.next_id:
+                raise CursorOutOfRange(f"event {start} has not happened yet, the next one is {ring.next_id}")
+        opened = pb.EventsOpened(instance=instance, restarted=restarted, lowest_id=ring.lowest_id, end_id=ring.next_id)
+        return start, opened
+
+    async def _overtaken(self, reader: RingReader[EventRecorded]) -> None:
+        """Say what was missed, if it was not the client that is too slow."""
+        first_id = reader.position
+        if self._write_took_s >= SLOW_WRITE_S:
+            behind, kept = reader.behind, len(self._ring)
+            raise SlowReader(f"read too slowly: {behind} events behind, and only {kept} are kept; next is {first_id}")
+        reader.skip()
+        self._told_id = reader.position
+        gap = pb.EventGap(first_id=first_id, end_id=reader.position)
+        await self._write(pb.WatchEventsResponse(gap=gap, next_id=reader.position).SerializeToString())
+
+    async def _tell(self, first_id: int, events: list[EventRecorded]) -> None:
+        end_id = first_id + len(events)
+        if self._filter is None:
+            response = self._encodings.joined(first_id, events)
+        else:
+            matches, queue_of = self._filter.matches, self._journal.queue_of
+            wanted = [place for place, event in enumerate(events) if matches(event, queue_of)]
+            if not wanted and end_id - self._told_id < SILENT_EVENTS and end_id != self._end_id:
+                return
+            response = b"".join([self._encodings.one(first_id + place, events[place]) for place in wanted])
+        if len(response) > MOST_BYTES and len(events) > 1:
+            half = len(events) // 2
+            await self._tell(first_id, events[:half])
+            await self._tell(first_id + half, events[half:])
+            return
+        await self._write(response + encode_position(end_id))
+        self._told_id = end_id
+
+    async def _write(self, response: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            async with asyncio.timeout(WRITE_PATIENCE_S):
+                await self._context.write(response)
+        except TimeoutError as error:
+            raise SlowReader(f"read nothing for {WRITE_PATIENCE_S:g} s; resume from {self._told_id}") from error
+        self._write_took_s = loop.time() - began_s
+
+
+def host_of(peer: str) -> str:
+    """The address in gRPC's name of a peer, without its port: ``ipv4:10.0.0.1:4711`` gives ``10.0.0.1``."""
+    kind, _, address = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return kind
+    return unquote(address.rpartition(":")[0]).strip("[]")

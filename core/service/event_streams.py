@@ -1,0 +1,179 @@
+"""What all streams of events share, over REST and gRPC: how many there may be, their pace, and encoded events.
+
+A hundred clients that follow a busy core must not slow it down (5 % at most). So an event is encoded once for all of
+them, and each gets what came meanwhile in one piece after a pause that grows with their number. In one pause each gets
+so much that all together stay below a rate, a higher one while the core has little to do. One that falls behind because
+of that catches up when the core is less busy, or misses what the ring does not keep so long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+from core.config.event_settings import EventSettings
+from core.service.status_codes import EventStreamsFull
+
+T = TypeVar("T")
+
+LEAST_PAUSE_S: Final = 0.05
+PAUSE_PER_STREAM_S: Final = 0.01
+EVENTS_PER_S: Final = 100_000
+"""Events sent in a second, over all streams, while the core is busy."""
+
+EVENTS_PER_S_OF_ONE: Final = 20_000
+"""Events sent in a second to one client; what others do not share has to be encoded for it alone."""
+
+QUIET_FACTOR: Final = 10
+"""So much more may be sent while it is not."""
+
+BUSY: Final = 0.6
+"""From this part of one processor on."""
+
+LOOK_S: Final = 0.5
+"""Between two looks at how busy it is."""
+
+ENCODED_KEPT: Final = 65_536
+"""Events kept as bytes, at most, while somebody follows."""
+
+RUN: Final = 256
+"""Events that are kept in one piece, too."""
+
+WRITE_PATIENCE_S: Final = 5.0
+"""A client that takes nothing for so long is dropped (rest.md 4.2)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenStream:
+    """``host``: address of the client, without its port. ``opened_ns``: Unix nanoseconds."""
+
+    host: str
+    opened_ns: int
+
+
+class StreamPlaces:
+    """Which streams are open. The limits of *settings* hold for new ones only."""
+
+    def __init__(self, settings: Callable[[], EventSettings]) -> None:
+        self._settings = settings
+        self.budget = Budget()
+        """Of all streams together."""
+        self._open: dict[OpenStream, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def streams(self) -> tuple[OpenStream, ...]:
+        """The open ones, oldest first."""
+        return tuple(self._open)
+
+    @contextmanager
+    def place(self, host: str, now_ns: int) -> Iterator[OpenStream]:
+        """Count a stream of *host* as open. Raises :class:`EventStreamsFull`."""
+        settings = self._settings()
+        if len(self._open) >= settings.streams:
+            raise EventStreamsFull(f"{len(self._open)} event streams are open, the limit is {settings.streams}")
+        of_host = sum(stream.host == host for stream in self._open)
+        if of_host >= settings.streams_per_host:
+            most = settings.streams_per_host
+            raise EventStreamsFull(f"{of_host} event streams of {host} are open, the limit for one host is {most}")
+        stream = OpenStream(host, now_ns)
+        self._open[stream] = None
+        try:
+            yield stream
+        finally:
+            del self._open[stream]
+
+
+class Budget:
+    """How many events may be sent in a second, by how busy the process is. Times in seconds."""
+
+    def __init__(self, processor_s: Callable[[], float] = time.process_time) -> None:
+        """*processor_s*: processor time of the process so far, that of all its threads."""
+        self._processor_s = processor_s
+        self._looked_at_s: float | None = None
+        self._used_s = 0.0
+        self._factor = 1
+
+    def factor(self, now_s: float) -> int:
+        """How much more than under full load may be sent."""
+        if self._looked_at_s is not None and now_s - self._looked_at_s < LOOK_S:
+            return self._factor
+        used_s = self._processor_s()
+        if self._looked_at_s is not None:
+            busy = (used_s - self._used_s) / (now_s - self._looked_at_s)
+            self._factor = 1 if busy > BUSY else QUIET_FACTOR
+        self._looked_at_s, self._used_s = now_s, used_s
+        return self._factor
+
+
+class Pace:
+    """When one stream may send again, and how much. Waits on the event loop's own clock."""
+
+    def __init__(self, places: StreamPlaces) -> None:
+        self._places = places
+        self._next_s = 0.0
+
+    async def turn(self) -> int:
+        """Wait for the next turn, not at all after a rest. Most events to send in it."""
+        loop = asyncio.get_running_loop()
+        streams = max(1, len(self._places))
+        pause_s = max(LEAST_PAUSE_S, streams * PAUSE_PER_STREAM_S)
+        wait_s = self._next_s - loop.time()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        now_s = loop.time()
+        self._next_s = now_s + pause_s
+        rate = min(EVENTS_PER_S_OF_ONE, EVENTS_PER_S / streams) * self._places.budget.factor(now_s)
+        return max(1, int(rate * pause_s))
+
+
+class Encodings(Generic[T]):
+    """Entries of a ring as bytes, each encoded once however many streams send it."""
+
+    def __init__(self, encode: Callable[[int, T], bytes]) -> None:
+        """*encode* gets the number of an entry and the entry."""
+        self._encode = encode
+        self._encoded: dict[int, bytes] = {}
+        self._runs: dict[int, bytes] = {}
+
+    def of(self, first_id: int, entries: Sequence[T]) -> list[bytes]:
+        """*entries*, which are numbered from *first_id* on, as bytes."""
+        return [self.one(number, entry) for number, entry in enumerate(entries, first_id)]
+
+    def one(self, number: int, entry: T) -> bytes:
+        """*entry*, which is numbered so, as bytes."""
+        known = self._encoded
+        encoded = known.get(number)
+        if encoded is None:
+            encoded = known[number] = self._encode(number, entry)
+            if len(known) > ENCODED_KEPT:
+                for old in list(islice(known, ENCODED_KEPT // 2)):
+                    del known[old]
+        return encoded
+
+    def joined(self, first_id: int, entries: Sequence[T]) -> bytes:
+        """As :meth:`of`, in one piece."""
+        parts = []
+        at, end_id = first_id, first_id + len(entries)
+        while at < end_id:
+            stop = min(at - at % RUN + RUN, end_id)
+            if stop - at == RUN:
+                parts.append(self._run(at, entries[at - first_id : stop - first_id]))
+            else:
+                parts += self.of(at, entries[at - first_id : stop - first_id])
+            at = stop
+        return b"".join(parts)
+
+    def _run(self, first_id: int, entries: Sequence[T]) -> bytes:
+        known = self._runs.get(first_id)
+        if known is None:
+            if len(self._runs) >= ENCODED_KEPT // RUN:
+                del self._runs[next(iter(self._runs))]
+            known = self._runs[first_id] = b"".join(self.of(first_id, entries))
+        return known

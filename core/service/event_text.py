@@ -1,0 +1,50 @@
+"""Events as lines for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from google.protobuf.descriptor import EnumDescriptor
+from kornel.v1.events_pb2 import Event
+from si.v1.si_pb2 import EventRecord
+
+_MILLISECOND_NS: Final = 1_000_000
+
+
+def render_event(event: Event) -> str:
+    """*event* in one line: ID, time in UTC, what became of what, and what there is to say of it."""
+    record = event.record
+    words = [
+        f"{event.id:>7}",
+        _time(record.timestampNano),
+        f"{_name(EventRecord.Type.DESCRIPTOR, record.type):<9}",
+        record.objectID or "-",
+        _name(EventRecord.ChangeType.DESCRIPTOR, record.eventChangeType),
+    ]
+    if record.eventChangeDetail:
+        words.append(_name(EventRecord.ChangeDetail.DESCRIPTOR, record.eventChangeDetail))
+    if record.referenceID:
+        words.append(record.referenceID)
+    amounts = record.resource.resources
+    words += [f"{name}={amounts[name].value}" for name in sorted(amounts)]
+    if record.message:
+        words.append(f'"{_printable(record.message)}"')
+    return " ".join(_printable(word) for word in words)
+
+
+def _time(at_ns: int) -> str:
+    seconds, rest_ns = divmod(at_ns, 1_000 * _MILLISECOND_NS)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest_ns // _MILLISECOND_NS:03}Z"
+
+
+def _name(enum: EnumDescriptor, number: int) -> str:
+    """Its name, or the number where a newer core has one that is not known here."""
+    value = enum.values_by_number.get(number)
+    return value.name if value is not None else str(number)
+
+
+def _printable(text: str) -> str:
+    """*text* without characters that would move the cursor or break the line."""
+    return "".join(character if character.isprintable() else "?" for character in text)

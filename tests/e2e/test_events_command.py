@@ -1,0 +1,142 @@
+"""``kornel events`` as people and scripts use it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from kornel.v1 import events_pb2 as pb
+from si.v1 import si_pb2 as si
+from typer.testing import CliRunner
+
+from core.cli.app import app
+from core.domain.effects import EventRecorded
+from core.domain.resources import Resources
+from core.service.event_text import render_event
+from tests.e2e.harness import PATIENCE_S, Core, running_core, until
+
+ROOT = Path(__file__).parents[2]
+
+
+async def kornel(core: Core, *arguments: str) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, app, ["events", *arguments, "--grpc", core.address])
+
+
+def record(core: Core, *names: str) -> None:
+    resources = Resources({"vcore": 500, "memory": 7})
+    happened = [EventRecorded(2, name, "k", 2, 200, 1_790_000_000_123_456_789, resources, "so") for name in names]
+    core.server.events.observe(happened)
+
+
+async def test_the_newest_events_in_lines(reg: Core) -> None:
+    record(reg, "app-1", "app-2")
+    found = await kornel(reg, "--newest", "2")
+    assert found.exit_code == 0
+    assert found.stdout.splitlines() == [
+        f'      {number} 2026-09-21T14:13:20.123Z APP       {name} ADD APP_ALLOC k memory=7 vcore=500 "so"'
+        for number, name in ((2, "app-1"), (3, "app-2"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "objects"),
+    [
+        (["--since", "3"], ["app-2", "job-3"]),
+        (["--app", "app"], ["app-1", "app-2"]),
+        (["--type", "queue", "--queue", "root.a"], ["root.a"]),
+        (["--object", "job"], ["job-3"]),
+        (["--type", "QUEUE", "--type", "NODE"], ["root", "root.a"]),
+        (["--node", "n"], []),
+        (["--newest", "0"], []),
+    ],
+)
+async def test_what_is_left_out(reg: Core, arguments: list[str], objects: list[str]) -> None:
+    record(reg, "app-1", "app-2", "job-3")
+    found = await kornel(reg, "--json", *arguments)
+    assert found.exit_code == 0
+    lines = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [line["record"]["objectID"] for line in lines] == objects
+    assert all(line["instance"] == reg.server.events.instance for line in lines)
+
+
+async def test_a_restart_since_then_is_told_on_standard_error(reg: Core) -> None:
+    found = await kornel(reg, "--since", "0000-00:17", "--json")
+    assert found.exit_code == 0
+    assert found.stderr == "the core was started anew: what happened last before is lost, IDs begin at 0\n"
+    assert [json.loads(line)["id"] for line in found.stdout.splitlines()] == ["0", "1"]
+
+
+async def test_lost_events_are_told_on_standard_error(reg: Core) -> None:
+    reg.server.events.configure({"event.ringBufferCapacity": "1"})
+    record(reg, "a", "b")
+    found = await kornel(reg, "--since", "1")
+    assert found.stderr == "events 1 to 2 are lost: the core does not keep them\n"
+    assert len(found.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--since", "x"], 2, "--since: 'x' is not ID or INSTANCE:ID, for instance 4711"),
+        (["--type", "POD"], 2, "--type: 'POD' is not one of REQUEST, APP, NODE, QUEUE, USERGROUP"),
+        (["--since", "99"], 1, "OUT_OF_RANGE: event 99 has not happened yet, the next one is 2"),
+    ],
+)
+async def test_what_cannot_be_shown(reg: Core, arguments: list[str], code: int, said: str) -> None:
+    found = await kornel(reg, *arguments)
+    assert (found.exit_code, found.stdout) == (code, "")
+    assert found.stderr.strip().endswith(said)
+
+
+async def test_nobody_there(unused_tcp_port: int) -> None:
+    where = f"127.0.0.1:{unused_tcp_port}"
+    found = await asyncio.to_thread(CliRunner().invoke, app, ["events", "--grpc", where, "--timeout", "0.2"])
+    assert (found.exit_code, found.stderr) == (1, f"{where}: no answer within 0.2 s\n")
+
+
+async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> None:
+    """What the next life of the core records is shown too, and that it is another one is said."""
+    async with running_core() as first:
+        await first.register()
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")])}
+        follower = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "core", "events", "--follow", "--json", "--grpc", first.address),
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert follower.stdout is not None
+
+        async def shown() -> tuple[str, str]:
+            assert follower.stdout is not None
+            line = json.loads(await asyncio.wait_for(follower.stdout.readline(), PATIENCE_S))
+            return line["instance"], line["record"]["objectID"]
+
+        assert [await shown(), await shown()] == [(first.server.events.instance, name) for name in ("root", "root.a")]
+        record(first, "live")
+        assert await shown() == (first.server.events.instance, "live")
+        stopping = asyncio.ensure_future(first.server.stop())
+        await stopping
+    address = first.address
+    async with running_core(address=address) as second:
+        await second.register()
+        assert [await shown(), await shown()] == [(second.server.events.instance, name) for name in ("root", "root.a")]
+        follower.send_signal(signal.SIGINT)
+        _, said = await asyncio.wait_for(follower.communicate(), PATIENCE_S)
+        assert follower.returncode == 0
+        lines = said.decode().splitlines()
+        assert lines[0].endswith("UNAVAILABLE: the core is shutting down; trying again")
+        assert lines[-1].startswith("the core was started anew")
+        await until(lambda: not second.server.events.places, "the place of the follower to be free")
+
+
+def test_a_line_cannot_be_forged() -> None:
+    """What shims send may hold anything; a line stays a line, and numbers of newer cores are shown as such."""
+    event = pb.Event(id=1, record=si.EventRecord(type=77, objectID="a\nb", message="\x1b[2J"))  # type: ignore[arg-type]
+    assert render_event(event) == '      1 1970-01-01T00:00:00.000Z 77        a?b NONE "?[2J"'

@@ -1,0 +1,164 @@
+"""The ring of the newest entries and those who follow it (rest.md 4.2, 5; cases 42, 43, 45)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.service.event_ring import Missed, Ring
+
+
+def ring_of(capacity: int, count: int) -> Ring[int]:
+    """A ring in which *count* entries were stored, each its own number."""
+    ring: Ring[int] = Ring(capacity)
+    ring.extend(range(count))
+    return ring
+
+
+def test_an_empty_ring_has_range_zero_and_nothing_to_read() -> None:
+    """Case 42, first part."""
+    ring = ring_of(10, 0)
+    assert (ring.lowest_id, ring.highest_id) == (0, 0)
+    assert ring.get(0, 10) is None
+
+
+@pytest.mark.parametrize(
+    ("capacity", "stored", "start", "count", "found"),
+    [
+        pytest.param(100, 3, 0, 100, [0, 1, 2], id="42 all"),
+        pytest.param(100, 3, 0, 1, [0], id="42 the first"),
+        pytest.param(100, 3, 2, 100, [2], id="42 the last"),
+        pytest.param(100, 3, 3, 100, None, id="42 not yet"),
+        pytest.param(20, 25, 18, 100, [18, 19, 20, 21, 22, 23, 24], id="43 across the seam"),
+        pytest.param(20, 25, 18, 5, [18, 19, 20, 21, 22], id="43 part of it"),
+        pytest.param(20, 25, 4, 100, None, id="43 overwritten"),
+        pytest.param(20, 25, 24, 100, [24], id="43 newest"),
+        pytest.param(20, 25, 25, 100, None, id="43 not yet"),
+    ],
+)
+def test_ranges(capacity: int, stored: int, start: int, count: int, found: list[int] | None) -> None:
+    """Cases 42 and 43."""
+    assert ring_of(capacity, stored).get(start, count) == found
+
+
+def test_shrinking_keeps_the_newest_and_growing_all() -> None:
+    """Case 45: 100 to 10 with 50 entries, then 20."""
+    ring = ring_of(100, 50)
+    ring.resize(10)
+    assert (ring.lowest_id, ring.highest_id) == (40, 49)
+    ring.resize(20)
+    assert ring.get(40, 100) == list(range(40, 50))
+    ring.extend([50])
+    assert ring.highest_id == 50
+    assert ring.get(40, 100) == list(range(40, 51))
+
+
+def test_a_ring_keeps_at_least_one_entry() -> None:
+    with pytest.raises(ValueError, match="at least one entry, not 0"):
+        Ring(0)
+    ring = ring_of(1, 5)
+    assert ring.get(4, 9) == [4]
+    with pytest.raises(ValueError, match="at least one entry"):
+        ring.resize(0)
+
+
+@given(
+    st.integers(1, 12),
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("extend"), st.integers(0, 40)),
+            st.tuples(st.just("resize"), st.integers(1, 15)),
+        ),
+        max_size=25,
+    ),
+    st.data(),
+)
+def test_it_is_the_end_of_a_plain_list(capacity: int, steps: list[tuple[str, int]], data: st.DataObject) -> None:
+    """Whatever is stored and however often it is resized, a list of everything and one number tell what it keeps."""
+    ring: Ring[int] = Ring(capacity)
+    stored: list[int] = []
+    lowest = 0
+    for step, number in steps:
+        if step == "extend":
+            fresh = list(range(len(stored), len(stored) + number))
+            stored += fresh
+            ring.extend(fresh)
+        else:
+            capacity = number
+            ring.resize(capacity)
+        lowest = max(lowest, len(stored) - capacity)
+        assert (ring.lowest_id, ring.next_id, len(ring)) == (lowest, len(stored), len(stored) - lowest)
+        start, count = data.draw(st.integers(-2, len(stored) + 2)), data.draw(st.integers(0, 50))
+        kept = lowest <= start < len(stored)
+        assert ring.get(start, count) == (stored[start : start + count] if kept else None)
+        assert stored[ring.newest(count) :] == stored[lowest:][max(0, len(stored) - lowest - count) :]
+
+
+@given(st.integers(1, 20), st.integers(0, 30), st.lists(st.tuples(st.integers(0, 15), st.integers(1, 20)), max_size=30))
+def test_a_reader_sees_everything_once_or_is_told_what_it_missed(
+    capacity: int, before: int, steps: list[tuple[int, int]]
+) -> None:
+    """What was read and what was left out, together, is everything, in order."""
+    ring = ring_of(capacity, before)
+    reader = ring.subscribe(0)
+    seen: list[int] = []
+    overwritten: list[tuple[int, int]] = []
+    for stored, limit in steps:
+        ring.extend(range(ring.next_id, ring.next_id + stored))
+        position = reader.position
+        try:
+            taken = reader.take(limit)
+            assert taken == list(range(position, position + len(taken)))
+            assert len(taken) <= limit
+            assert taken or position == ring.next_id
+            seen += taken
+        except Missed as missed:
+            overwritten.append((missed.next_id, position))
+            seen += range(position, position + reader.skip())
+    assert all(told == position for told, position in overwritten)
+    assert seen == list(range(reader.position))
+
+
+def test_a_reader_further_behind_than_its_bound_is_told_so() -> None:
+    """The reason names both numbers; entries are still kept, so it may go on from where it was."""
+    ring = ring_of(100, 0)
+    reader = ring.subscribe(bound=5)
+    ring.extend(range(5))
+    assert reader.take(1) == [0]
+    ring.extend(range(5, 7))
+    with pytest.raises(Missed, match="6 events behind, and 5 are allowed") as caught:
+        reader.take(1)
+    assert caught.value.next_id == 1
+    assert reader.skip() == 0
+
+
+async def test_news_comes_with_the_next_entry_and_not_before() -> None:
+    ring = ring_of(10, 3)
+    readers = [ring.subscribe() for _ in range(3)]
+    waiting = [asyncio.ensure_future(reader.news()) for reader in readers]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    await asyncio.gather(waiting[1], return_exceptions=True)
+    ring.extend([])
+    await asyncio.sleep(0)
+    assert [task.done() for task in waiting] == [False, True, False]
+    ring.extend([3])
+    await asyncio.wait_for(asyncio.gather(waiting[0], waiting[2]), 5)
+    assert [reader.take(9) for reader in readers] == [[3], [3], [3]]
+    assert readers[0].behind == 0
+
+
+async def test_one_that_starts_after_the_end_waits_for_its_entry() -> None:
+    ring = ring_of(10, 3)
+    reader = ring.subscribe(5)
+    waiting = asyncio.ensure_future(reader.news())
+    ring.extend([3])
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert reader.take(9) == []
+    ring.extend([4, 5])
+    await asyncio.wait_for(waiting, 5)
+    assert reader.take(9) == [5]
