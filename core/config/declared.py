@@ -13,9 +13,10 @@ from core.config import properties
 from core.config.access import parse_access
 from core.config.fields import Field
 from core.config.governor import read_governor
-from core.config.model import POLICIES, NodeSortConfig, PreemptionConfig
+from core.config.model import POLICIES, ChildTemplate, NodeSortConfig, PreemptionConfig, QueueConfig
+from core.config.problems import ProblemLog, Remark
 from core.config.quantities import parse_duration, parse_quantity
-from core.config.yaml_reader import shortened
+from core.config.yaml_reader import FoldedNode, shortened
 from core.domain.access import NOBODY, AccessList
 from core.domain.settings import FilterConfig, GuaranteeMode, MonitorContract, NodeSortPolicy
 from core.policies.preemption.registry import COSTS
@@ -49,6 +50,8 @@ class Amounts:
 
 @dataclass(slots=True)
 class DeclaredLimit:
+    """``complete`` is false when one of its keys could not be read."""
+
     at: Field
     description: str
     users: list[tuple[str, Field]]
@@ -56,6 +59,7 @@ class DeclaredLimit:
     max_applications: int
     max_applications_field: Field
     max_resources: Amounts | None
+    complete: bool
 
     @property
     def values(self) -> object:
@@ -82,7 +86,9 @@ class DeclaredTemplate:
 class DeclaredQueue:
     """``written_name`` keeps the case of the text.
 
-    ``path`` and ``effective`` are settled once the tree stands (:mod:`core.config.tree`).
+    ``path`` and ``effective`` are settled once the tree stands (:mod:`core.config.tree`). ``remarks`` are the warnings
+    given while it was read, those of its children aside. ``made`` is what it last came to, with what that follows
+    from: the effective properties and the template above.
     """
 
     at: Field
@@ -102,8 +108,11 @@ class DeclaredQueue:
     limits: list[DeclaredLimit] = field(default_factory=list)
     limits_field: Field | None = None
     children: list[DeclaredQueue] = field(default_factory=list)
+    children_field: Field | None = None
+    remarks: list[Remark] = field(default_factory=list)
     path: str = ""
     effective: dict[str, str] = field(default_factory=dict)
+    made: tuple[dict[str, str], ChildTemplate | None, QueueConfig] | None = None
 
     @property
     def is_root(self) -> bool:
@@ -151,11 +160,13 @@ def read_partitions(top: Field, unavailable_resolvers: Mapping[str, str]) -> lis
     """The partitions of a document; problems go to the log of *top*."""
     keys = top.mapping(("partitions", "checksum"))
     keys["checksum"].text()
-    return [_Reader(unavailable_resolvers).partition(item) for item in keys["partitions"].items()]
+    reader = _Reader(top.log, unavailable_resolvers)
+    return [reader.partition(item) for item in keys["partitions"].items()]
 
 
 class _Reader:
-    def __init__(self, unavailable_resolvers: Mapping[str, str]) -> None:
+    def __init__(self, log: ProblemLog, unavailable_resolvers: Mapping[str, str]) -> None:
+        self._log = log
         self._unavailable_resolvers = unavailable_resolvers
 
     def partition(self, at: Field) -> DeclaredPartition:
@@ -179,14 +190,15 @@ class _Reader:
         if not at.given:
             at.error("an empty entry", "a queue")
         keys = at.mapping(_QUEUE_KEYS)
-        children = [self.queue(item) for item in keys["queues"].items()]
+        children = [self.child(item) for item in keys["queues"].items()]
+        remarks_before = len(self._log.remarks)
         resources = keys["resources"].mapping(("guaranteed", "max", properties.QUOTA_DELAY))
         own = keys["properties"].text_map()
         self.quota_delay(own, resources[properties.QUOTA_DELAY])
         properties.check(own)
         name = keys["name"].text()
         max_applications = keys["maxapplications"].unsigned()
-        return DeclaredQueue(
+        queue = DeclaredQueue(
             at=at,
             name=name.lower(),
             written_name=name,
@@ -204,7 +216,27 @@ class _Reader:
             limits=self.limits(keys["limits"]),
             limits_field=keys["limits"],
             children=children,
+            children_field=keys["queues"],
         )
+        queue.remarks = self._log.remarks[remarks_before:]
+        return queue
+
+    def child(self, at: Field) -> DeclaredQueue:
+        """A queue in another one: the only kind that may have been left out, because it is known already."""
+        if not isinstance(at.node, FoldedNode) or not isinstance(at.node.content, DeclaredQueue):
+            return self.queue(at)
+        queue = at.node.content
+        queue.at.above, queue.at.key = at.above, at.key
+        queue.at.moved = at.row - queue.at.row
+        self.repeat(queue)
+        return queue
+
+    def repeat(self, queue: DeclaredQueue) -> None:
+        """Give the warnings of *queue* again, at the place where it stands now, in the order of the first reading."""
+        for child in queue.children:
+            self.repeat(child)
+        for remark in queue.remarks:
+            self._log.remark(remark)
 
     def quota_delay(self, own: dict[str, tuple[str, Field]], resource: Field) -> None:
         """A delay under ``resources`` becomes the property, unless that is given too (V35)."""
@@ -257,6 +289,7 @@ class _Reader:
             max_applications=keys["maxapplications"].unsigned(),
             max_applications_field=keys["maxapplications"],
             max_resources=_amounts(keys["maxresources"]),
+            complete=not any(found.unreadable for found in keys.values()),
         )
 
     def rule(self, at: Field) -> DeclaredRule:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from core.config.problems import Problem, ProblemLog, Severity
+from core.config.problems import Problem, ProblemLog, Remark, Severity
 from core.config.yaml_reader import MappingNode, Node, ScalarNode, SequenceNode, shortened
 
 UINT64_MAX: Final = 2**64 - 1
@@ -23,26 +23,49 @@ _NUMBER: Final = re.compile(r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40
 _BARE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Not frozen, for the same reason as nodes.
+@dataclass(slots=True, eq=False)
 class Field:
     """A value in the text with the way to it. ``node`` is ``None`` for a key that was not given.
 
-    ``key`` is a name in a mapping or an index in a list, and ``above`` what holds it; the document itself has neither.
+    row    its line in the text that it was read from
+    above  what holds it; the document itself is held by a log
+    key    a name in a mapping or an index in a list; the document has none
+    moved  by how many lines it is off, with all that it holds, where ``above`` was read from another text
+    unreadable  an error said so; further problems of the value would only follow from that one, and are left out
     """
 
     node: Node | None
-    line: int
+    row: int
     column: int
-    log: ProblemLog
-    above: Field | None = None
+    above: Field | ProblemLog
     key: str | int = ""
+    moved: int = 0
+    unreadable: bool = False
+
+    @property
+    def log(self) -> ProblemLog:
+        here: Field | ProblemLog = self
+        while isinstance(here, Field):
+            here = here.above
+        return here
+
+    @property
+    def line(self) -> int:
+        """In the text that is being read."""
+        line = self.row
+        here: Field | ProblemLog = self
+        while isinstance(here, Field):
+            line += here.moved
+            here = here.above
+        return line
 
     @property
     def path(self) -> str:
         """The keys that lead here, e.g. ``partitions[0].queues[0]``; put together only when a problem needs it."""
         steps: list[str | int] = []
         here = self
-        while here.above is not None:
+        while isinstance(here.above, Field):
             steps.append(here.key)
             here = here.above
         path = ""
@@ -61,15 +84,16 @@ class Field:
         return self.node is not None and not (isinstance(self.node, ScalarNode) and self.node.is_null)
 
     def error(self, message: str, expected: str = "") -> None:
-        self.log.add(Problem(Severity.ERROR, self.line, self.column, self.path, message, expected))
+        if not self.unreadable:
+            self.log.add(Problem(Severity.ERROR, self.line, self.column, self.path, message, expected))
 
     def warning(self, message: str, expected: str = "") -> None:
-        if not self.log.drops_warning():
-            self.log.add(Problem(Severity.WARNING, self.line, self.column, self.path, message, expected))
+        if not self.unreadable:
+            self.log.remark(Remark(self, message, expected))
 
     def mapping(self, keys: Iterable[str]) -> dict[str, Field]:
         """A field for each of *keys*, absent ones included. Other keys in the text are errors."""
-        known = {key: Field(None, self.line, self.column, self.log, self, key) for key in keys}
+        known = {key: Field(None, self.row, self.column, self, key) for key in keys}
         for key, found in self.entries().items():
             if key in known:
                 known[key] = found
@@ -83,30 +107,25 @@ class Field:
         if not self.given:
             return {}
         if not isinstance(self.node, MappingNode):
-            self.error(f"{self._kind()} found", "a mapping")
+            self._refuse(f"{self._kind()} found", "a mapping")
             return {}
-        return {
-            entry.key: Field(entry.value, entry.line, entry.column, self.log, self, entry.key)
-            for entry in self.node.entries
-        }
+        return {entry.key: Field(entry.value, entry.line, entry.column, self, entry.key) for entry in self.node.entries}
 
     def items(self) -> list[Field]:
         """The entries of a list; empty when absent."""
         if not self.given:
             return []
         if not isinstance(self.node, SequenceNode):
-            self.error(f"{self._kind()} found", "a list")
+            self._refuse(f"{self._kind()} found", "a list")
             return []
-        return [
-            Field(item, item.line, item.column, self.log, self, index) for index, item in enumerate(self.node.items)
-        ]
+        return [Field(item, item.line, item.column, self, index) for index, item in enumerate(self.node.items)]
 
     def text(self, default: str = "") -> str:
         """The scalar as it was written, ``10`` and ``true`` included."""
         if not self.given:
             return default
         if not isinstance(self.node, ScalarNode):
-            self.error(f"{self._kind()} found", "text")
+            self._refuse(f"{self._kind()} found", "text")
             return default
         return self.node.text
 
@@ -127,7 +146,7 @@ class Field:
                 return True
             if self.node.text in _FALSE:
                 return False
-        self.error(f"{self._kind()} found", "true or false, without quotes")
+        self._refuse(f"{self._kind()} found", "true or false, without quotes")
         return default
 
     def unsigned(self, default: int = 0, *, least: int = 0) -> int:
@@ -138,7 +157,7 @@ class Field:
             value = int(self.node.text)
             if least <= value <= UINT64_MAX:
                 return value
-        self.error(f"{self._kind()} found", f"a whole number from {least} to 2^64-1, without quotes or leading zeros")
+        self._refuse(f"{self._kind()} found", f"a whole number from {least} to 2^64-1, without quotes or leading zeros")
         return default
 
     def number(self, default: float = 0.0, *, most: float = math.inf) -> float:
@@ -151,7 +170,7 @@ class Field:
                 # An exact -0.0 would pass the comparison and print oddly.
                 return abs(value)
         bounds = "of 0 or more" if most == math.inf else f"from 0 to {most:g}"
-        self.error(f"{self._kind()} found", f"a number {bounds}, without quotes")
+        self._refuse(f"{self._kind()} found", f"a number {bounds}, without quotes")
         return default
 
     def choice(self, choices: Iterable[str], default: str) -> str:
@@ -161,9 +180,13 @@ class Field:
         if not written:
             return default
         if written not in allowed:
-            self.error(f"{shortened(written)} is not known", f"one of {', '.join(allowed)}")
+            self._refuse(f"{shortened(written)} is not known", f"one of {', '.join(allowed)}")
             return default
         return written
+
+    def _refuse(self, message: str, expected: str) -> None:
+        self.error(message, expected)
+        self.unreadable = True
 
     def _kind(self) -> str:
         if isinstance(self.node, ScalarNode):

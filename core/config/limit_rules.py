@@ -58,11 +58,11 @@ def _check_names(queue: DeclaredQueue, kind: str) -> None:
 
 
 def _check_values(queue: DeclaredQueue, limit: DeclaredLimit) -> None:
-    if not limit.users and not limit.groups:
+    if limit.complete and not limit.users and not limit.groups:
         limit.at.error(f"{limit.label} names neither a user nor a group", "at least one")
     resources = limit.max_resources
     if resources is None or (resources.complete and not resources.values):
-        if not limit.max_applications:
+        if limit.complete and not limit.max_applications:
             limit.at.error(f"{limit.label} limits nothing", "maxapplications, maxresources or both")
     elif resources.complete and not any(resources.values.values()):
         resources.at.error(f"{limit.label}: all resources are 0", "at least one above 0")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -32,7 +32,7 @@ from core.config.problems import ProblemLog
 from core.config.resource_rules import check_resources
 from core.config.tree import build_tree
 from core.config.upstream import warn_of_differences
-from core.config.yaml_reader import collections_of, read, shortened
+from core.config.yaml_reader import Document, collections_of, read, shortened
 from core.domain.settings import PlacementRuleConfig
 
 DEFAULT_CONFIGURATION: Final = """\
@@ -63,17 +63,53 @@ def load(text: str, *, unavailable_resolvers: Mapping[str, str] = MappingProxyTy
     Raises ConfigError, and nothing else, whatever the text: it carries every problem found. Warnings alone do not
     refuse a text; they are in the result.
     """
-    configuration, pieces = _load(text or DEFAULT_CONFIGURATION, unavailable_resolvers)
-    # Let go of at once, a large tree would keep every other thread waiting until all of it is gone.
+    text = text or DEFAULT_CONFIGURATION
+    log = ProblemLog()
+    reading = interpret(text, read(text, log), log, unavailable_resolvers)
+    let_go(reading)
+    return reading.configuration
+
+
+@dataclass(slots=True)
+class Reading:
+    """A configuration, and everything it was made from."""
+
+    configuration: Configuration
+    top: Field
+    roots: list[DeclaredQueue]
+
+
+def let_go(reading: Reading, queues: list[DeclaredQueue] | None = None) -> None:
+    """Forget what a configuration was made from; *queues*: those that nobody else knows, if that is not all.
+
+    Parents come before their children. Let go of at once, a large tree would keep every other thread waiting until all
+    of it is gone.
+    """
+    pieces: list[object] = []
+    if queues is None:
+        pieces += [queue for root in reading.roots for queue in root.walk()]
+        pieces += collections_of(reading.top.node)
+    else:
+        pieces += queues
+        pieces += [queue.at.node for queue in queues]
+        queues.clear()
+    reading.roots.clear()
+    reading.top.node = None
     for at in range(len(pieces)):
         pieces[at] = None
-    return configuration
 
 
-def _load(text: str, unavailable_resolvers: Mapping[str, str]) -> tuple[Configuration, list[object]]:
-    """The configuration, and everything it was made from, parents before what they hold."""
-    log = ProblemLog()
-    top = Field(read(text, log), 1, 1, log)
+def interpret(text: str, document: Document, log: ProblemLog, unavailable_resolvers: Mapping[str, str]) -> Reading:
+    """What *document*, read from *text* with *log*, says. Raises ConfigError."""
+    top = Field(document.root, 1, 1, log)
+    try:
+        return _interpret(text, top, log, unavailable_resolvers)
+    finally:
+        # They know their places, and those the log: nobody would ever find such a circle (core/service/garbage.py).
+        log.remarks.clear()
+
+
+def _interpret(text: str, top: Field, log: ProblemLog, unavailable_resolvers: Mapping[str, str]) -> Reading:
     declared = read_partitions(top, unavailable_resolvers)
     if not declared and not log.has_errors:
         top.error("no partition is configured", "partitions: a list of at least one partition")
@@ -86,9 +122,8 @@ def _load(text: str, unavailable_resolvers: Mapping[str, str]) -> tuple[Configur
         warn_of_differences(partition, root)
     log.raise_if_errors()
     partitions = tuple(_partition(partition, root) for partition, root in trees)
-    pieces: list[object] = [queue for _, root in trees for queue in root.walk()]
-    pieces += collections_of(top.node)
-    return Configuration(partitions, checksum(text), log.in_order()), pieces
+    configuration = Configuration(partitions, checksum(text), log.in_order())
+    return Reading(configuration, top, [root for _, root in trees])
 
 
 def checksum(text: str) -> str:
@@ -122,7 +157,7 @@ def _partition(declared: DeclaredPartition, root: DeclaredQueue) -> PartitionCon
     preemption, node_sort = declared.preemption, declared.node_sort
     return PartitionConfig(
         name=declared.name,
-        root=_queue(root, None),
+        root=_queue(root, None, properties.Resolver()),
         placement_rules=tuple(_rule(rule) for rule in declared.rules),
         preemption=replace(preemption, monitor=_frozen(preemption.monitor)),
         node_sort=replace(node_sort, weights=MappingProxyType(dict(node_sort.weights))),
@@ -130,7 +165,19 @@ def _partition(declared: DeclaredPartition, root: DeclaredQueue) -> PartitionCon
     )
 
 
-def _queue(declared: DeclaredQueue, template_above: ChildTemplate | None) -> QueueConfig:
+def _queue(declared: DeclaredQueue, template_above: ChildTemplate | None, resolve: properties.Resolver) -> QueueConfig:
+    if declared.made is not None:
+        effective, template, queue = declared.made
+        if effective == declared.effective and template == template_above:
+            return queue
+    queue = _new_queue(declared, template_above, resolve)
+    declared.made = declared.effective, template_above, queue
+    return queue
+
+
+def _new_queue(
+    declared: DeclaredQueue, template_above: ChildTemplate | None, resolve: properties.Resolver
+) -> QueueConfig:
     own_template = _template(declared.template) if declared.template is not None and declared.parent else None
     template = own_template or template_above
     passed_on = properties.inherited(declared.effective)
@@ -144,16 +191,16 @@ def _queue(declared: DeclaredQueue, template_above: ChildTemplate | None) -> Que
         max=_max(declared.max),
         max_applications=declared.max_applications,
         properties=MappingProxyType(declared.properties),
-        effective=properties.resolve(declared.effective, leaf=not declared.parent),
+        effective=resolve(declared.effective, leaf=not declared.parent),
         effective_raw=MappingProxyType(declared.effective),
-        dynamic_parent=properties.resolve(passed_on, leaf=False),
-        dynamic_leaf=properties.resolve(made_with, leaf=True),
+        dynamic_parent=resolve(passed_on, leaf=False),
+        dynamic_leaf=resolve(made_with, leaf=True),
         submit_acl=declared.submit_acl,
         admin_acl=declared.admin_acl,
         child_template=own_template,
         dynamic_template=template,
         limits=tuple(_limit(limit) for limit in declared.limits),
-        children=tuple(_queue(child, template) for child in declared.children),
+        children=tuple(_queue(child, template, resolve) for child in declared.children),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 MOST_ERRORS: Final = 500
 """A text that is wrong in more places than this is given up on: nobody reads further, and a hostile one costs less."""
@@ -55,6 +55,26 @@ class ConfigError(ValueError):
         return "\n".join([f"invalid configuration, {len(errors)} errors:", *(f"  {error}" for error in errors)])
 
 
+class Place(Protocol):
+    """Where in a text something stands."""
+
+    @property
+    def line(self) -> int: ...
+    @property
+    def column(self) -> int: ...
+    @property
+    def path(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A warning at a place that may move before it is given again."""
+
+    place: Place
+    message: str
+    expected: str
+
+
 class ProblemLog:
     """Gathers problems while a text is read. Bounded: past ``MOST_ERRORS`` the reading ends with ConfigError."""
 
@@ -62,25 +82,31 @@ class ProblemLog:
         self._problems: list[Problem] = []
         self._errors = 0
         self._warnings = 0
+        self.remarks: list[Remark] = []
+        """The warnings kept so far, in the order in which they were given."""
 
     @property
     def has_errors(self) -> bool:
         return self._errors > 0
 
-    def drops_warning(self) -> bool:
-        """Whether a warning would only be counted now; if so, this counts it and it need not be put into words."""
-        if self._warnings < MOST_WARNINGS:
-            return False
+    @property
+    def kept_all(self) -> bool:
+        """Whether no warning was left out."""
+        return self._warnings <= MOST_WARNINGS
+
+    def remark(self, remark: Remark) -> None:
+        """Keep a warning, put into words only if it is not one too many."""
         self._warnings += 1
-        return True
+        if not self.kept_all:
+            return
+        place = remark.place
+        self.remarks.append(remark)
+        self._problems.append(
+            Problem(Severity.WARNING, place.line, place.column, place.path, remark.message, remark.expected)
+        )
 
     def add(self, problem: Problem) -> None:
-        """Keep *problem*. Raises ConfigError when it is one error too many."""
-        if problem.severity is Severity.WARNING:
-            self._warnings += 1
-            if self._warnings <= MOST_WARNINGS:
-                self._problems.append(problem)
-            return
+        """Keep the error *problem*. Raises ConfigError when it is one too many."""
         self._errors += 1
         self._problems.append(problem)
         if self._errors >= MOST_ERRORS:

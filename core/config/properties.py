@@ -85,6 +85,20 @@ def resolve(effective: Mapping[str, str], *, leaf: bool) -> QueueProperties:
     )
 
 
+class Resolver:
+    """:func:`resolve` for many queues, most of which say the same: those get the same object."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bool, tuple[tuple[str, str], ...]], QueueProperties] = {}
+
+    def __call__(self, effective: Mapping[str, str], *, leaf: bool) -> QueueProperties:
+        key = leaf, tuple(effective.items())
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = resolve(effective, leaf=leaf)
+        return found
+
+
 def check(properties: Mapping[str, tuple[str, Field]]) -> None:
     """Warn of every one of a queue's own *properties* that will not do what it says.
 

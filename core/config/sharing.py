@@ -30,9 +30,12 @@ def _partition(new: PartitionConfig, old: PartitionConfig | None) -> PartitionCo
 
 
 def _queue(new: QueueConfig, old: QueueConfig) -> QueueConfig:
+    if new is old:
+        return old
     before = {child.name: child for child in old.children}
     children = tuple(_queue(child, before[child.name]) if child.name in before else child for child in new.children)
     same = len(children) == len(old.children) and all(a is b for a, b in zip(children, old.children, strict=True))
     if same and own_settings(new) == own_settings(old):
         return old
-    return replace(new, children=children)
+    as_it_is = all(a is b for a, b in zip(children, new.children, strict=True))
+    return new if as_it_is else replace(new, children=children)

@@ -10,6 +10,7 @@ from typing import Final
 
 from core.config import properties
 from core.config.declared import Amounts, DeclaredPartition, DeclaredQueue, DeclaredRule
+from core.config.fields import Field
 from core.config.yaml_reader import shortened
 
 _QUOTA_KEYS: Final = (properties.QUOTA_DELAY, properties.QUOTA_TIMER, properties.QUOTA_MISS)
@@ -94,7 +95,7 @@ def _warn_of_zeros(most: Amounts | None, what: str) -> None:
 def _warn_of_properties(queue: DeclaredQueue) -> None:
     for key, at in queue.property_fields.items():
         text = queue.properties[key]
-        in_resources = at.above is not None and at.above.key == "resources"
+        in_resources = isinstance(at.above, Field) and at.above.key == "resources"
         if key == properties.QUOTA_DELAY and properties.is_bare_delay(text) and not in_resources:
             at.warning(f"YuniKorn takes {shortened(text)} without a unit for 0 (off); here it is seconds", f"{text}s")
         elif queue.is_root and key == properties.PRIORITY_OFFSET and _has_effect(key, text):

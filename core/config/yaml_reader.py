@@ -8,8 +8,9 @@ the tree larger than the bounds, whatever the text says. Rules: config.md 1.1.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 import yaml
@@ -33,8 +34,13 @@ _PLAIN_TAGS: Final = frozenset(_CORE_TAG + kind for kind in ("int", "float", "bo
 _TEXT_TAGS: Final = frozenset({"!", _CORE_TAG + "str"})
 _MERGE_TAG: Final = _CORE_TAG + "merge"
 
+FOLD_MARK: Final = '"..."'
+"""What stands in the text for a part that was left out, and what it reads as."""
+_FOLD_TEXT: Final = "..."
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+# Nodes are never changed, but not frozen either: a third of the time of reading would go into that.
+@dataclass(slots=True, eq=False)
 class ScalarNode:
     """Raw text; ``plain`` when it was neither quoted nor a block, so that it may stand for null, bool or number."""
 
@@ -48,14 +54,24 @@ class ScalarNode:
         return self.plain and self.text in _NULLS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class SequenceNode:
+    """``size`` and ``levels``: nodes and nesting at and below, aliases counted as often as they are used.
+
+    ``block``: written with a dash for each item, the first of them at the column of the list; such a list ends at
+    ``end``, the place of whatever follows it.
+    """
+
     line: int
     column: int
     items: tuple[Node, ...]
+    size: int
+    levels: int
+    block: bool
+    end: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Entry:
     """One key of a mapping, the place being that of the key."""
 
@@ -65,20 +81,53 @@ class Entry:
     value: Node
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class MappingNode:
     """Keys are unique; entries stand in the order of the text, merged ones (``<<``) after the mapping's own."""
 
     line: int
     column: int
     entries: tuple[Entry, ...]
+    size: int
+    levels: int
 
 
-Node = ScalarNode | SequenceNode | MappingNode
+@dataclass(slots=True, eq=False)
+class FoldedNode:
+    """An item of a block list that was left out of the text; ``content`` is what is known of it already.
+
+    It is neither text nor list nor mapping: whoever does not expect it takes it for an error.
+    """
+
+    line: int
+    column: int
+    content: object
+    size: int
+    levels: int
 
 
-def read(text: str, log: ProblemLog) -> Node | None:
-    """The first and only document of *text*; ``None`` when it holds none.
+Node = ScalarNode | SequenceNode | MappingNode | FoldedNode
+
+Folds = Mapping[tuple[int, int], FoldedNode]
+"""By the place of their ``FOLD_MARK``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """``root`` is ``None`` for a text without a document.
+
+    self_contained  nothing refers to another place (anchors, aliases, tags, directives, merges): an item of a list
+                    means the same whatever stands around it
+    folds           how many marks were found in the place of an item of a block list
+    """
+
+    root: Node | None
+    self_contained: bool
+    folds: int
+
+
+def read(text: str, log: ProblemLog, folds: Folds = MappingProxyType({})) -> Document:
+    """The first and only document of *text*, with *folds* in the place of their marks.
 
     Problems go to *log*. Raises ConfigError at once for text that is too large or no YAML: nothing after that place
     can be trusted.
@@ -91,7 +140,7 @@ def read(text: str, log: ProblemLog) -> Node | None:
         message = f"character U+{ord(unprintable.group()):04X} is not allowed"
         _fail(log, before.count("\n") + 1, len(before) - before.rfind("\n"), message, "printable text")
     try:
-        return _Composer(log).compose(yaml.parse(text, Loader=_LOADER))
+        return _Composer(log, folds).compose(yaml.parse(text, Loader=_LOADER))
     except ConfigError:
         # A ValueError itself, and already complete.
         raise
@@ -108,7 +157,7 @@ def collections_of(root: Node | None) -> list[Node]:
     found = [root] if isinstance(root, (MappingNode, SequenceNode)) else []
     for node in found:
         below = node.items if isinstance(node, SequenceNode) else [entry.value for entry in node.entries]
-        found += [child for child in below if not isinstance(child, ScalarNode)]
+        found += [child for child in below if isinstance(child, (MappingNode, SequenceNode))]
     return list(found)
 
 
@@ -128,30 +177,36 @@ class _Open:
 class _Composer:
     """Events into nodes, with a stack of its own: nesting costs no recursion, and bounds hold while reading."""
 
-    def __init__(self, log: ProblemLog) -> None:
+    def __init__(self, log: ProblemLog, folds: Folds) -> None:
         self._log = log
+        self._folds = folds
+        self._folds_found = 0
         self._anchors: dict[str, Node | None] = {}
         """``None`` while the anchored collection is still open."""
-        self._extent: dict[Node, tuple[int, int]] = {}
-        """Nodes and levels of each collection, aliases counted in full."""
+        self._self_contained = True
         self._count = 0
 
-    def compose(self, events: Iterator[Any]) -> Node | None:
+    def compose(self, events: Iterator[Any]) -> Document:
         stack: list[_Open] = []
         root: Node | None = None
         documents = 0
         for event in events:
             if isinstance(event, yaml.ScalarEvent):
-                node: Node = self._scalar(event)
+                scalar = self._scalar(event)
+                node: Node = scalar
+                if self._folds and scalar.text == _FOLD_TEXT:
+                    node = self._unfolded(scalar, stack)
             elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
                 self._open(event, stack)
                 continue
             elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-                node = self._close(stack.pop())
+                node = self._close(stack.pop(), event)
             elif isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     self._fail(event, "a second document follows", "one document")
+                if event.version or event.tags:
+                    self._self_contained = False
                 continue
             elif isinstance(event, yaml.AliasEvent):
                 node = self._alias(event, depth=len(stack))
@@ -161,46 +216,64 @@ class _Composer:
                 stack[-1].nodes.append(node)
             else:
                 root = node
-        return root
+        return Document(root, self._self_contained, self._folds_found)
 
     def _open(self, event: Any, stack: list[_Open]) -> None:
         if len(stack) >= MOST_DEPTH:
             self._fail(event, "nested too deeply", f"at most {MOST_DEPTH} levels")
-        kind = "map" if isinstance(event, yaml.MappingStartEvent) else "seq"
-        if event.tag not in (None, "!", _CORE_TAG + kind):
-            self._refuse_tag(event)
+        if event.tag is not None:
+            self._self_contained = False
+            kind = "map" if isinstance(event, yaml.MappingStartEvent) else "seq"
+            if event.tag not in ("!", _CORE_TAG + kind):
+                self._refuse_tag(event)
         self._spend(event, 1)
         if event.anchor is not None:
+            self._self_contained = False
             self._anchors[event.anchor] = None
         stack.append(_Open(event, []))
 
-    def _close(self, opened: _Open) -> Node:
-        line, column = _place(opened.event)
+    def _close(self, opened: _Open, end: Any) -> Node:
+        event, children = opened.event, opened.nodes
+        line, column = _place(event)
         node: Node
-        children: list[Node]
-        if isinstance(opened.event, yaml.MappingStartEvent):
-            entries = self._entries(opened.nodes)
-            node, children = MappingNode(line, column, entries), [entry.value for entry in entries]
+        if isinstance(event, yaml.MappingStartEvent):
+            entries = self._entries(children)
+            size, levels = _extent_around([entry.value for entry in entries])
+            node = MappingNode(line, column, entries, size, levels)
         else:
-            node, children = SequenceNode(line, column, tuple(opened.nodes)), opened.nodes
-        extents = [self._extent_of(child) for child in children]
-        self._extent[node] = (1 + sum(n for n, _ in extents), 1 + max((d for _, d in extents), default=0))
-        if opened.event.anchor is not None:
-            self._anchors[opened.event.anchor] = node
+            size, levels = _extent_around(children)
+            node = SequenceNode(line, column, tuple(children), size, levels, not event.flow_style, _place(end))
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
         return node
+
+    def _unfolded(self, node: ScalarNode, stack: list[_Open]) -> Node:
+        """What the mark *node* stands for; itself if it is no mark but says the same."""
+        fold = self._folds.get((node.line, node.column))
+        around = stack[-1].event if stack else None
+        if fold is None or not isinstance(around, yaml.SequenceStartEvent) or around.flow_style:
+            return node
+        self._folds_found += 1
+        self._spend(node, fold.size - 1)
+        if len(stack) + fold.levels > MOST_DEPTH:
+            self._fail(node, "nested too deeply", f"at most {MOST_DEPTH} levels")
+        return fold
 
     def _scalar(self, event: Any) -> ScalarNode:
         line, column = _place(event)
         plain = event.style is None or event.style == ""
-        if event.tag in _PLAIN_TAGS or event.tag == _MERGE_TAG:
-            plain = True
-        elif event.tag in _TEXT_TAGS:
-            plain = False
-        elif event.tag is not None:
-            self._refuse_tag(event)
+        if event.tag is not None:
+            self._self_contained = False
+            if event.tag in _PLAIN_TAGS or event.tag == _MERGE_TAG:
+                plain = True
+            elif event.tag in _TEXT_TAGS:
+                plain = False
+            else:
+                self._refuse_tag(event)
         self._spend(event, 1)
         node = ScalarNode(line, column, event.value, plain)
         if event.anchor is not None:
+            self._self_contained = False
             self._anchors[event.anchor] = node
         return node
 
@@ -210,7 +283,7 @@ class _Composer:
         node = self._anchors[event.anchor]
         if node is None:
             self._fail(event, f"alias *{event.anchor} contains itself")
-        size, levels = self._extent_of(node)
+        size, levels = _extent(node)
         self._spend(event, size)
         if depth + levels > MOST_DEPTH:
             self._fail(event, "nested too deeply", f"at most {MOST_DEPTH} levels")
@@ -233,6 +306,7 @@ class _Composer:
                 self._error(key, f"key {shortened(name)} is too long", f"at most {MOST_KEY_LENGTH} characters")
             elif is_merge:
                 saw_merge = True
+                self._self_contained = False
                 merged.append(value)
             else:
                 entries[name] = Entry(key.line, key.column, name, value)
@@ -247,11 +321,8 @@ class _Composer:
             return
         for entry in source.entries:
             if entry.key not in entries:
-                self._spend(source, self._extent_of(entry.value)[0])
+                self._spend(source, _extent(entry.value)[0])
                 entries[entry.key] = entry
-
-    def _extent_of(self, node: Node) -> tuple[int, int]:
-        return (1, 0) if isinstance(node, ScalarNode) else self._extent[node]
 
     def _spend(self, where: Any, nodes: int) -> None:
         self._count += nodes
@@ -269,10 +340,28 @@ class _Composer:
         _fail(self._log, *_place(where), message, expected)
 
 
+def _extent(node: Node) -> tuple[int, int]:
+    """Nodes and levels of *node*, aliases counted in full."""
+    return (1, 0) if isinstance(node, ScalarNode) else (node.size, node.levels)
+
+
+def _extent_around(children: list[Node]) -> tuple[int, int]:
+    """Those of a collection of *children*."""
+    size, levels = 1, 0
+    for child in children:
+        if isinstance(child, ScalarNode):
+            size += 1
+            continue
+        size += child.size
+        levels = max(levels, child.levels)
+    return size, levels + 1
+
+
 def _place(where: Any) -> tuple[int, int]:
-    if isinstance(where, (ScalarNode, SequenceNode, MappingNode)):
+    if isinstance(where, (ScalarNode, SequenceNode, MappingNode, FoldedNode)):
         return where.line, where.column
-    return where.start_mark.line + 1, where.start_mark.column + 1
+    mark = where.start_mark
+    return mark.line + 1, mark.column + 1
 
 
 def shortened(text: str, most: int = 64) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 from core.domain.commands import AllocationSpec
 from core.domain.reasons import Outcome
@@ -23,13 +23,58 @@ SEPARATOR: Final = "\uffff"
 """Stands in no key that is taken: a noncharacter, which no text that is exchanged contains."""
 
 
+NO_VICTIMS: Final[dict[str, Allocation]] = {}
 NONE_STUCK: Final[dict[str, str]] = {}
 """Shared by all asks without; never changed."""
+
+_NOT_DUE: Final[dict[Allocation, None]] = {}
+"""Shared by all groups of which no ask is; never changed."""
+
+V = TypeVar("V")
 
 
 def identity(key: str, instance: int) -> str:
     """Under which name a request is kept: its key, unless it shares that with others (protocol.md 3.4)."""
     return f"{key}{SEPARATOR}{instance}" if instance else key
+
+
+class _Extra(Generic[V]):
+    """A field of an :class:`Allocation` that differs from its default for a few of them, and for these not for long.
+
+    A cluster has a million asks and allocations, and what most of them do not have should cost them nothing: such
+    fields live in one dict, made when the first of them is set and dropped when the last is back at its default.
+    """
+
+    __slots__ = ("_default", "_name")
+
+    def __init__(self, default: V) -> None:
+        self._default = default
+        self._name = ""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, ask: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, ask: Allocation, owner: type) -> V: ...
+    def __get__(self, ask: Allocation | None, owner: type) -> V | Self:
+        if ask is None:
+            return self
+        extras = ask.extras
+        if extras is None:
+            return self._default
+        value: V = extras.get(self._name, self._default)
+        return value
+
+    def __set__(self, ask: Allocation, value: V) -> None:
+        extras = ask.extras
+        if value is not self._default:
+            if extras is None:
+                extras = ask.extras = {}
+            extras[self._name] = value
+        elif extras is not None and extras.pop(self._name, self) is not self and not extras:
+            ask.extras = None
 
 
 class Allocation:
@@ -44,30 +89,64 @@ class Allocation:
     """
 
     __slots__ = (
-        "application", "arrival", "attempt_due", "bound_ns", "courted_by", "courts", "created_ns", "dialogue",
-        "failures", "group", "held_on", "inquiry", "key", "last_attempt_ns", "missed", "node", "outcome",
-        "pause_until_ns", "pool", "preempted", "preemptor", "rearm_ns", "rearms", "refusals", "refused",
-        "refused_on", "released", "replaced_by", "replaces", "reservation", "reserve_after_ns", "scale_up",
-        "shape", "spec", "stuck", "told", "triggered", "victims",
+        "application", "arrival", "bound_ns", "created_ns", "extras", "group", "key", "missed", "node", "preempted",
+        "refused", "released", "replaced_by", "replaces", "reservation", "scale_up", "shape", "spec", "triggered",
     )  # fmt: skip
+
+    refused_on: _Extra[frozenset[str] | None] = _Extra(None)
+    """The nodes on which it was refused, while it waits for another one with room."""
+    pool: _Extra[TaskGroup | None] = _Extra(None)
+    """Set while it waits for a placeholder of its task group."""
+    preemptor: _Extra[Allocation | None] = _Extra(None)
+    """For a marked victim: the ask it makes room for."""
+    victims: _Extra[dict[str, Allocation]] = _Extra(NO_VICTIMS)
+    """As a triggered ask: victims not yet confirmed gone."""
+    stuck: _Extra[dict[str, str]] = _Extra(NONE_STUCK)
+    """As an ask: victims that did not leave in time, by key, with the node that it looks past because of them."""
+    rearm_ns: _Extra[int] = _Extra(0)
+    """As a triggered ask: when it may preempt again; 0 while victims remain."""
+    rearms: _Extra[int] = _Extra(0)
+    last_attempt_ns: _Extra[int | None] = _Extra(None)
+    attempt_due: _Extra[bool] = _Extra(False)
+    """Its next attempt to preempt is due, and it waits in no group, which would know."""
+    outcome: _Extra[Outcome | None] = _Extra(None)
+    """How the last attempt to preempt for this ask ended."""
+    held_on: _Extra[Node | None] = _Extra(None)
+    """Where its amount is charged while the shim is asked whether it may run there; still pending to everybody."""
+    inquiry: _Extra[Inquiry | None] = _Extra(None)
+    """The open question whether and where it may run."""
+    courts: _Extra[Allocation | None] = _Extra(None)
+    """As a real ask: the placeholder whose place it takes if the shim agrees."""
+    courted_by: _Extra[Allocation | None] = _Extra(None)
+    """As a placeholder: the ask that it waits for in the same way."""
+    refusals: _Extra[int] = _Extra(0)
+    """How often in a row it was refused everywhere: the pause before the next try grows with it."""
+    pause_until_ns: _Extra[int] = _Extra(0)
+    """Refused everywhere, it is not tried before then unless another node gains room."""
+    reserve_after_ns: _Extra[int] = _Extra(0)
+    """No node is reserved for it because of its age before then: the shim is being asked, or has refused one."""
+    dialogue: _Extra[Any] = _Extra(None)
+    """As an ask that looks for victims: what the shim has said about them so far."""
+    failures: _Extra[FailureLog | None] = _Extra(None)
+    """Why it has not been placed."""
+    told: _Extra[Told | None] = _Extra(None)
+    """What the event history says of it at present."""
 
     def __init__(
         self, spec: AllocationSpec, application: Application, shape: Shape, created_ns: int, arrival: int
     ) -> None:
         self.spec = spec
-        self.key: Final = identity(spec.key, spec.instance)
+        self.key: Final = identity(spec.key, spec.instance) if spec.instance else spec.key
         self.application: Final = application
         self.shape = shape
         self.created_ns: Final = created_ns
         self.arrival: Final = arrival
         self.node: Node | None = None
         self.bound_ns = 0
-        self.refused_on: frozenset[str] | None = None
-        """The nodes on which it was refused, while it waits for another one with room."""
+        self.extras: dict[str, Any] | None = None
+        """The values of the fields above, except those that have their defaults."""
         self.group: AskGroup | None = None
         """Where it waits with its equals; ``None`` once placed, reserved, withdrawn, or while in a ``pool``."""
-        self.pool: TaskGroup | None = None
-        """Set while it waits for a placeholder of its task group."""
         self.replaces: Allocation | None = None
         """As a real ask: the placeholder whose place it takes once the shim confirms."""
         self.replaced_by: Allocation | None = None
@@ -77,48 +156,23 @@ class Allocation:
         """Its release was announced to the shim for another reason than preemption."""
         self.preempted = False
         """Marked as a victim; stays booked until its exit is confirmed."""
-        self.preemptor: Allocation | None = None
-        """For a marked victim: the ask it makes room for."""
         self.triggered = False
         """As an ask: it has preempted and waits for its victims to leave."""
-        self.victims: dict[str, Allocation] = {}
-        """As a triggered ask: victims not yet confirmed gone."""
-        self.stuck: dict[str, str] = NONE_STUCK
-        """As an ask: victims that did not leave in time, by key, with the node that it looks past because of them."""
-        self.rearm_ns = 0
-        """As a triggered ask: when it may preempt again; 0 while victims remain."""
-        self.rearms = 0
-        self.last_attempt_ns: int | None = None
-        self.attempt_due = False
-        """Its next attempt to preempt is due, and it waits in no group, which would know."""
-        self.outcome: Outcome | None = None
-        """How the last attempt to preempt for this ask ended."""
-        self.held_on: Node | None = None
-        """Where its amount is charged while the shim is asked whether it may run there; still pending to everybody."""
-        self.inquiry: Inquiry | None = None
-        """The open question whether and where it may run."""
-        self.courts: Allocation | None = None
-        """As a real ask: the placeholder whose place it takes if the shim agrees."""
-        self.courted_by: Allocation | None = None
-        """As a placeholder: the ask that it waits for in the same way."""
         self.refused: dict[str, str] | None = None
         """Nodes the shim refused for it lately, with the reason."""
-        self.refusals = 0
-        """How often in a row it was refused everywhere: the pause before the next try grows with it."""
-        self.pause_until_ns = 0
-        """Refused everywhere, it is not tried before then unless another node gains room."""
-        self.reserve_after_ns = 0
-        """No node is reserved for it because of its age before then: the shim is being asked, or has refused one."""
-        self.dialogue: Any = None
-        """As an ask that looks for victims: what the shim has said about them so far."""
         self.scale_up = False
         """The shim was told that no node has room for it."""
-        self.failures: FailureLog | None = None
-        """Why it has not been placed."""
-        self.told: Told | None = None
-        """What the event history says of it at present."""
         self.missed = 0
         """How often in a row it was a candidate and was not placed (preemption.md F8)."""
+
+    def placed(self) -> None:
+        """It runs: what was noted on the way there is over."""
+        self.missed = 0
+        self.refused = None
+        if self.extras is not None:
+            self.dialogue = None
+            self.attempt_due = False
+            self.refusals = 0
 
     @property
     def priority(self) -> int:
@@ -170,7 +224,8 @@ class AskGroup:
         self.shape: Final = shape
         self.required_node: Final = required_node
         self.number: Final = number
-        self._heap: list[tuple[tuple[int, int, int], Allocation]] = []
+        self._heap: list[tuple[int, int, int, Allocation]] = []
+        """(negative priority, creation, arrival, ask): no two are equal up to the ask."""
         self.size = 0
         self.scale_ups = 0
         """How many of the asks the shim was told about as reasons to add nodes."""
@@ -178,48 +233,67 @@ class AskGroup:
         """The waiting room this group sits in while nothing that could make it fit has changed; else ``None``."""
         self.kept_back = False
         """It sits in a waiting room that no preemption can open: a limit of its user, group or of applications."""
-        self.due: dict[Allocation, None] = {}
+        self.due: dict[Allocation, None] = _NOT_DUE
         """Asks whose next attempt to preempt is due."""
 
     def add(self, ask: Allocation) -> None:
-        heappush(self._heap, (ask.order, ask))
+        heappush(self._heap, (-ask.spec.priority, ask.created_ns, ask.arrival, ask))
         ask.group = self
         self.size += 1
         if ask.scale_up:
             self.scale_ups += 1
-        if ask.attempt_due:
+        if ask.extras is not None and ask.attempt_due:
             ask.attempt_due = False
-            self.due[ask] = None
+            self.attempt_is_due(ask)
 
     def remove(self, ask: Allocation) -> None:
         """Take out *ask*; its heap entry is dropped when it surfaces, or when most entries are such."""
         ask.group = None
-        if ask in self.due:
-            del self.due[ask]
+        if self.due and self.attempt_is_over(ask):
             ask.attempt_due = True
         self.size -= 1
         if ask.scale_up:
             self.scale_ups -= 1
+        heap = self._heap
         if not self.size:
-            self._heap.clear()
-        elif len(self._heap) > 64 and len(self._heap) > 4 * self.size:
-            self._heap = [(waiting.order, waiting) for waiting in self.asks()]
+            heap.clear()
+        elif heap[0][3] is ask:
+            heappop(heap)
+        elif len(heap) > 64 and len(heap) > 4 * self.size:
+            self._heap = [(*waiting.order, waiting) for waiting in self.asks()]
+
+    def attempt_is_due(self, ask: Allocation) -> None:
+        """Its next attempt to preempt may be made."""
+        if self.due is _NOT_DUE:
+            self.due = {}
+        self.due[ask] = None
+
+    def attempt_is_over(self, ask: Allocation) -> bool:
+        """No attempt of *ask* is due any more. Whether one was."""
+        if ask not in self.due:
+            return False
+        del self.due[ask]
+        return True
+
+    def no_attempt_is_due(self) -> None:
+        self.due = _NOT_DUE
 
     def head(self) -> Allocation:
         """The ask whose turn is first; the group must not be empty."""
         heap = self._heap
-        while heap[0][1].group is not self:
+        while heap[0][3].group is not self:
             heappop(heap)
-        return heap[0][1]
+        return heap[0][3]
 
     def head_order(self) -> tuple[int, int, int]:
         """The ``order`` of :meth:`head`."""
-        self.head()
-        return self._heap[0][0]
+        return self.head().order
 
     def asks(self) -> list[Allocation]:
         """All asks, in order. For reports; the hot path asks for :meth:`head` only."""
-        return list(dict.fromkeys(ask for _, ask in sorted(self._heap, key=lambda e: e[0]) if ask.group is self))
+        return list(
+            dict.fromkeys(entry[3] for entry in sorted(self._heap, key=lambda e: e[:3]) if entry[3].group is self)
+        )
 
 
 Room = dict[AskGroup | Reservation, None]

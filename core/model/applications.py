@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from core.domain.application_states import AppState
 from core.domain.commands import ApplicationSpec
 from core.domain.priorities import PRIORITY_MIN
-from core.model.keyed_heap import KeyedHeap
+from core.model.group_order import GroupOrder
 from core.model.shapes import Shape, Vector, widen
 
 if TYPE_CHECKING:
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from core.model.queues import Queue
     from core.model.task_groups import TaskGroup
     from core.model.users import Account
-
-
-def _group_key(group: AskGroup) -> tuple[tuple[int, int, int], int]:
-    return (group.head_order(), group.number)
 
 
 class Application:
@@ -51,7 +47,7 @@ class Application:
         """How many of ``allocations`` are placeholders."""
         self.task_groups: dict[str, TaskGroup] = {}
         self.groups: dict[tuple[Shape, str], AskGroup] = {}
-        self.order: KeyedHeap[AskGroup] = KeyedHeap(_group_key)
+        self.order = GroupOrder()
         """Groups worth trying."""
         self.pending: Vector = [0] * width
         self.real: Vector = [0] * width

@@ -15,17 +15,21 @@ T = TypeVar("T")
 
 
 class KeyedHeap(Generic[T]):
-    """Members ordered by ``key_of(member)``, smallest first. Keys must be total: no two members share one."""
+    """Members ordered by ``key_of(member)``, smallest first.
+
+    Keys are tuples of one length (until :meth:`rekey`) and total: no two members share one.
+    """
 
     __slots__ = ("_entries", "_key_of", "_keys", "_marked", "_pushes")
 
-    def __init__(self, key_of: Callable[[T], Any]) -> None:
+    def __init__(self, key_of: Callable[[T], tuple[Any, ...]]) -> None:
         self._key_of = key_of
-        self._entries: list[tuple[Any, int, T]] = []
-        """(key, push number, member): a member that left may share its key with one that came, so numbers tell them
-        apart where members themselves cannot be compared."""
+        self._entries: list[tuple[Any, ...]] = []
+        """(*key, push number, member, key): flat, because the heap compares entries all the time. A member that left
+        may share its key with one that came, so numbers tell them apart where members cannot be compared. An entry
+        holds while its key is the very object in ``_keys``."""
         self._pushes = 0
-        self._keys: dict[T, Any] = {}
+        self._keys: dict[T, tuple[Any, ...] | None] = {}
         self._marked: dict[T, None] = {}
 
     def __len__(self) -> int:
@@ -70,26 +74,31 @@ class KeyedHeap(Generic[T]):
     def first(self) -> T | None:
         """The member with the smallest key, or ``None`` when empty."""
         keys, entries = self._keys, self._entries
+        if len(keys) <= 1:
+            # Nothing to compare with; what is marked stays so until there is.
+            return next(iter(keys), None)
         if self._marked:
             key_of = self._key_of
+            pushes = self._pushes
             for member in self._marked:
                 key = key_of(member)
                 if keys[member] != key:
                     keys[member] = key
-                    self._pushes += 1
-                    entry = (key, self._pushes, member)
-                    if entries and entries[0][2] is member:
+                    pushes += 1
+                    if entries and entries[0][-2] is member:
                         # Mostly it is the first that changed, because it was served.
-                        heapreplace(entries, entry)
+                        heapreplace(entries, (*key, pushes, member, key))
                     else:
-                        heappush(entries, entry)
+                        heappush(entries, (*key, pushes, member, key))
+            self._pushes = pushes
             self._marked.clear()
             if len(entries) > 64 and len(entries) > 4 * len(keys):
-                self._entries = entries = [(key, at, member) for at, (member, key) in enumerate(keys.items())]
+                self._entries = entries = [(*key, at, m, key) for at, (m, key) in enumerate(keys.items()) if key]
                 heapify(entries)
         while entries:
-            key, _, member = entries[0]
-            if keys.get(member) == key:
+            entry = entries[0]
+            member = entry[-2]
+            if keys.get(member) is entry[-1]:
                 return member
             heappop(entries)
         return None

@@ -108,10 +108,10 @@ class NodeOrder:
         group.places.insert(index, place)
         group.nodes.insert(index, node)
         self._home[node] = group
-        bound, free = group.bound, node.free
-        for t in range(len(free)):
-            if free[t] > bound[t]:
-                bound[t] = free[t]
+        bound = group.bound
+        for t, free in enumerate(node.free):
+            if free > bound[t]:
+                bound[t] = free
         lasts[at] = group.places[-1]
         if len(group.nodes) > 2 * GROUP_SIZE:
             self._split(at)

@@ -131,8 +131,7 @@ class Queue:
         if self.ceilings:
             ceilings, used = self.max, self.used
             for t, amount in pairs:
-                most = ceilings.get(t)
-                if most is not None and used[t] + amount > most:
+                if t in ceilings and used[t] + amount > ceilings[t]:
                     return False
         return True
 

@@ -11,6 +11,7 @@ Rules: protocol.md 5.4, config.md 1.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from structlog.typing import FilteringBoundLogger
 from core.config.loader import load
 from core.config.model import Configuration
 from core.config.problems import ConfigError, Problem
+from core.config.rereading import ConfigurationReader
 from core.config.sharing import share
 from core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
 from core.domain.impact import Impact
@@ -76,7 +78,9 @@ class Configurator:
         self._default = default
         self._on_problem = on_problem
         self._on_version = on_version
-        self._unavailable_resolvers = unavailable_resolvers
+        self._reader = ConfigurationReader(unavailable_resolvers)
+        self._one_reads = threading.Lock()
+        """A thread goes on reading when whoever waited for it is gone, so this is not for tasks but for threads."""
         self._one_at_a_time = asyncio.Lock()
         self._under_way: set[asyncio.Task[Outcome]] = set()
         self._file_holds = True
@@ -241,7 +245,8 @@ class Configurator:
         in_force = self._runner.configuration
 
         def read() -> Configuration:
-            return share(load(text, unavailable_resolvers=self._unavailable_resolvers), in_force)
+            with self._one_reads:
+                return share(self._reader.load(text), in_force)
 
         with self._garbage.building():
             return await asyncio.to_thread(read)

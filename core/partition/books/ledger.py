@@ -49,13 +49,17 @@ def ask_placed(state: PartitionState, ask: Allocation, node: Node, now_ns: int) 
 def _wait(ask: Allocation) -> None:
     application = ask.application
     pairs = ask.shape.pairs
-    _book(application.pending, pairs)
+    pending = application.pending
+    for t, amount in pairs:
+        pending[t] += amount
     for queue in application.queue.lineage():
-        _book(queue.pending, pairs)
+        pending = queue.pending
+        for t, amount in pairs:
+            pending[t] += amount
         queue.waiting += 1
         if queue.parent is not None:
             queue.parent.order.mark(queue)
-    application.ask_appears(ask.priority)
+    application.ask_appears(ask.spec.priority)
 
 
 def _wait_no_more(ask: Allocation) -> None:
@@ -139,7 +143,9 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
     """:func:`_wait_no_more` and :func:`_use` in one walk up the queues: every placement takes it."""
     application = ask.application
     pairs = ask.shape.pairs
-    _unbook(application.pending, pairs)
+    pending = application.pending
+    for t, amount in pairs:
+        pending[t] -= amount
     if application.accounts:
         user_accounting.charge(application, pairs)
     leaf = application.queue
@@ -152,7 +158,7 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
         queue.waiting -= 1
         if queue.parent is not None:
             queue.parent.order.mark(queue)
-    application.ask_leaves(ask.priority)
+    application.ask_leaves(ask.spec.priority)
 
 
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
@@ -176,16 +182,19 @@ def charge(state: PartitionState, allocation: Allocation, node: Node, now_ns: in
 def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     application = allocation.application
     pairs = allocation.shape.pairs
+    key = allocation.key
     allocation.node = node
     allocation.bound_ns = now_ns
-    node.allocations[allocation.key] = allocation
+    node.allocations[key] = allocation
     node.charge(pairs)
     state.node_order.refresh(node)
-    application.allocations[allocation.key] = allocation
+    application.allocations[key] = allocation
     if allocation.spec.placeholder:
         _hold_placeholder(state, allocation)
     else:
-        _book(application.real, pairs)
+        real = application.real
+        for t, amount in pairs:
+            real[t] += amount
     state.allocation_count += 1
 
 

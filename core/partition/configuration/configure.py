@@ -201,7 +201,7 @@ def _watch_again(state: PartitionState) -> None:
     state.attempts_due.clear()
     for application in state.applications.values():
         for group in application.groups.values():
-            group.due.clear()
+            group.no_attempt_is_due()
         for ask in application.asks.values():
             preempting.watch(state, ask)
         for group in application.groups.values():

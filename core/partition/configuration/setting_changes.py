@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
-from typing import Any, NamedTuple
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, NamedTuple
 
+from core.config import properties
 from core.config.model import LimitConfig, PartitionConfig, QueueConfig
 from core.domain.access import AccessList
 from core.domain.impact import QueueChange, QueueChangeKind, SettingChange
 from core.domain.settings import PlacementRuleConfig, QueueProperties
 from core.model.queues import DynamicTerms, Queue
 from core.partition.state import PartitionState
+
+_PROPERTIES: Final[Mapping[str, str]] = {
+    "sort_policy": properties.SORT_POLICY,
+    "sort_by_priority": properties.SORT_BY_PRIORITY,
+    "priority_policy": properties.PRIORITY_POLICY,
+    "priority_offset": properties.PRIORITY_OFFSET,
+    "preemption_policy": properties.PREEMPTION_POLICY,
+    "preemption_delay": properties.PREEMPTION_DELAY,
+    "quota_preemption_delay": properties.QUOTA_DELAY,
+    "quota_preemption_timer": properties.QUOTA_TIMER,
+    "quota_preemption_miss": properties.QUOTA_MISS,
+    "unschedulable_backoff": properties.BACKOFF,
+    "unschedulable_backoff_delay": properties.BACKOFF_DELAY,
+}
+_PREEMPTION: Final[Mapping[str, str]] = {
+    "quota_enabled": "quotapreemptionenabled",
+    "guarantee_mode": "guaranteemode",
+    "cycle_interval": "cycle.interval",
+    "cycle_limit": "cycle.limit",
+    "cycle_batch": "cycle.batch",
+    "victim_timeout": "victim.timeout",
+}
+"""Keys as they are written, where that is not the name of the field."""
 
 
 class Terms(NamedTuple):
@@ -74,12 +98,7 @@ def queue_changes(
 
 def partition_settings(old: PartitionConfig, new: PartitionConfig) -> tuple[SettingChange, ...]:
     """What differs outside the queues."""
-    found = [
-        SettingChange(f"preemption.{item.name}", _text(before), _text(after))
-        for item in fields(new.preemption)
-        for before, after in [(getattr(old.preemption, item.name), getattr(new.preemption, item.name))]
-        if before != after
-    ]
+    found = list(_fields("preemption", old.preemption, new.preemption, _PREEMPTION))
     if old.placement_rules != new.placement_rules:
         before_, after_ = (" ".join(_rule(rule) for rule in config.placement_rules) for config in (old, new))
         found.append(SettingChange("placementrules", before_, after_))
@@ -122,12 +141,25 @@ def _differences(state: PartitionState, was: Terms, now: Terms) -> Iterator[Sett
         yield SettingChange("submitacl", was.submit_acl.text, now.submit_acl.text)
     if was.admin_acl != now.admin_acl:
         yield SettingChange("adminacl", was.admin_acl.text, now.admin_acl.text)
-    for item in fields(QueueProperties):
-        before_, after_ = getattr(was.properties, item.name), getattr(now.properties, item.name)
-        if before_ != after_:
-            yield SettingChange(f"properties.{item.name}", _text(before_), _text(after_))
+    yield from _fields("properties", was.properties, now.properties, _PROPERTIES)
     if was.dynamic_terms != now.dynamic_terms:
         yield SettingChange("childtemplate", _template(state, was.dynamic_terms), _template(state, now.dynamic_terms))
+
+
+def _fields(label: str, was: Any, now: Any, keys: Mapping[str, str]) -> Iterator[SettingChange]:
+    """What differs between two objects of the same dataclass; times, which are in nanoseconds, as seconds."""
+    for item in fields(now):
+        before, after = getattr(was, item.name), getattr(now, item.name)
+        name = item.name.removesuffix("_ns")
+        path = f"{label}.{keys.get(name, name)}"
+        if before == after:
+            continue
+        if is_dataclass(after):
+            yield from _fields(path, before, after, {})
+        elif name != item.name:
+            yield SettingChange(path, _seconds(before), _seconds(after))
+        else:
+            yield SettingChange(path, _text(before), _text(after))
 
 
 def _limit_differences(old: QueueConfig | None, new: QueueConfig | None) -> Iterator[SettingChange]:
@@ -160,9 +192,16 @@ def _template(state: PartitionState, found: DynamicTerms | None) -> str:
     )
 
 
+def _seconds(nanoseconds: int) -> str:
+    whole, part = divmod(nanoseconds, 10**9)
+    return f"{whole}.{part:09}".rstrip("0").rstrip(".") + "s"
+
+
 def _text(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value))
     if isinstance(value, Mapping):
         return " ".join(f"{name}={value[name]}" for name in sorted(value))
     if isinstance(value, tuple):

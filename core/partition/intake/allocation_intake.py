@@ -136,7 +136,7 @@ def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int
     if spec.legacy:
         _take_older(state, application, spec, shape, now_ns)
         return
-    request = state.requests.get(identity(spec.key, spec.instance))
+    request = state.requests.get(identity(spec.key, spec.instance) if spec.instance else spec.key)
     if request is None:
         if spec.node_id:
             request = _record(state, application, spec, shape, _created_ns(spec, now_ns))
@@ -175,7 +175,8 @@ def _record(
     instances.remember(state, request)
     if spec.placeholder:
         pools.placeholder_appears(state, request)
-    application.submitted_ns = min(application.submitted_ns, created_ns)
+    if created_ns < application.submitted_ns:
+        application.submitted_ns = created_ns
     return request
 
 

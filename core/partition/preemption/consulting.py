@@ -91,7 +91,7 @@ class Dialogue:
         if ask.dialogue is not self:
             return
         if ask.group is not None:
-            ask.group.due[ask] = None
+            ask.group.attempt_is_due(ask)
             activate(ask.group)
         elif ask.reservation is not None:
             ask.attempt_due = True

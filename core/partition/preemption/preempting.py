@@ -15,7 +15,7 @@ from core import laws
 from core.domain.commands import TerminationType
 from core.domain.effects import PreemptionDecided, Released, VictimRecord
 from core.domain.reasons import Outcome
-from core.model.allocations import Allocation, AskGroup
+from core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation, AskGroup
 from core.model.nodes import Node
 from core.model.users import Account
 from core.partition.books import ledger
@@ -62,7 +62,7 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
         if not known or ask.triggered or ask.replaces is not None:
             continue
         if ask.group is not None:
-            ask.group.due[ask] = None
+            ask.group.attempt_is_due(ask)
             activate(ask.group)
         elif ask.reservation is not None:
             ask.attempt_due = True
@@ -85,7 +85,7 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
     """
     before = state.preemption_attempts
     for ask in sorted(group.due, key=lambda waiting: waiting.order):
-        group.due.pop(ask, None)
+        group.attempt_is_over(ask)
         if attempt(state, ask, now_ns):
             return True
         if state.preemption_attempts != before:
@@ -254,8 +254,7 @@ def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     """Mark the victims, claim what the ask will use, tell the shim (B.7)."""
     ask = plan.ask
     evict(state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}")
-    for victim in plan.victims:
-        ask.victims[victim.key] = victim
+    ask.victims = {**ask.victims, **{victim.key: victim for victim in plan.victims}}
     if state.recording:
         state.events.preempted(plan.victims, ask)
     ledger.claim(ask)
@@ -288,7 +287,7 @@ def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int) -
     for victim in plan.victims:
         victim.preemptor = None
         state.stuck[victim] = ask
-    ask.victims.clear()
+    ask.victims = NO_VICTIMS
     rearm(state, ask, now_ns)
 
 
@@ -313,10 +312,13 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
     """A marked victim is gone: once the last one of its preemptor is, the wait until re-arming begins (K3)."""
     waited_for = state.stuck.pop(victim, None)
     if waited_for is not None:
-        waited_for.stuck = {key: node for key, node in waited_for.stuck.items() if key != victim.key}
+        waited_for.stuck = {key: node for key, node in waited_for.stuck.items() if key != victim.key} or NONE_STUCK
     ask = victim.preemptor
     victim.preemptor = None
-    if ask is None or ask.victims.pop(victim.key, None) is None or ask.victims or not ask.triggered:
+    if ask is None or ask.victims.pop(victim.key, None) is None or ask.victims:
+        return
+    ask.victims = NO_VICTIMS
+    if not ask.triggered:
         return
     ask.rearm_ns = now_ns + min(RETRY_NS << ask.rearms, REARM_MAX_NS)
     due_ns = ask.rearm_ns
@@ -367,7 +369,7 @@ def forget(state: PartitionState, ask: Allocation) -> None:
     ask.attempt_due = False
     for victim in ask.victims.values():
         victim.preemptor = None
-    ask.victims.clear()
+    ask.victims = NO_VICTIMS
     if ask.reservation is not None:
         placement.unreserve(state, ask.reservation)
 

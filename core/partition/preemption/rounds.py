@@ -55,7 +55,7 @@ class PartitionRound:
         found = placement.find_node(self._state, ask)
         if not isinstance(found, placement.NotPlaced) or not found.preemption_may_help:
             return False
-        group.due.pop(ask, None)
+        group.attempt_is_over(ask)
         if not preempting.attempt(self._state, ask, self._now_ns):
             ask.missed += 1
             return False

@@ -121,11 +121,7 @@ def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: 
         state.events.node_charged(allocation, node)
     application, spec = allocation.application, allocation.spec
     application.unschedulable = 0
-    allocation.missed = 0
-    allocation.dialogue = None
-    allocation.attempt_due = False
-    allocation.refused = None
-    allocation.refusals = 0
+    allocation.placed()
     lifecycle.allocation_added(state, application, placeholder=spec.placeholder, now_ns=now_ns)
     if application.state is _ACCEPTED:
         admission.allocating(state, application)

@@ -80,9 +80,6 @@ def dequeue(state: PartitionState, ask: Allocation) -> None:
         _offer_slot(application.offered_by, application.queue)
     group.remove(ask)
     if group.size:
-        if group.parked_at is None:
-            application.order.mark(group)
-            application.queue.order.mark(application)
         return
     del application.groups[(group.shape, group.required_node)]
     room = _leave_waiting_room(group)
@@ -96,7 +93,7 @@ def activate(group: AskGroup) -> None:
     """Offer *group* to the next cycle."""
     application = group.application
     if group in application.order:
-        application.order.mark(group)
+        application.order.offer(group)
         application.queue.order.mark(application)
         return
     _leave_waiting_room(group)
@@ -105,7 +102,7 @@ def activate(group: AskGroup) -> None:
     if application.backoff_until_ns:
         _park(group, application.backoff_room)
         return
-    application.order.add(group)
+    application.order.offer(group)
     queue: Queue = application.queue
     queue.order.add(application)
     parent = queue.parent

@@ -62,6 +62,8 @@ class World:
         self.now_ns = 1_000_000 * SECOND
         self.calls: list[Call] = []
         self.seen: dict[str, int] = {}
+        self._in_vain = 0.0
+        """Above 0: something was left to do after the last slice. Above 1: there have been too many such slices."""
         self.effects: list[str] | None = None
         """Answers as text, for whoever wants to compare them; ``None``: they are not kept."""
 
@@ -80,18 +82,16 @@ class World:
 
     def settle(self, budget: int = 1000) -> None:
         """Slices until there is nothing left to decide now, and then nobody may be waiting for nothing."""
-        slices = 20 + MOST_DECISIONS // budget
-        for _ in range(slices):
-            more = self.cycle(budget)
-            wakeup = self.engine.next_wakeup_ns()
-            if not more and (wakeup is None or wakeup > self.now_ns):
-                break
-        else:
-            raise ContractBroken("endless", f"{slices} slices of {budget} came to no end")
+        unsettled = True
+        while unsettled:
+            self.cycle(budget)
+            unsettled = self._in_vain > 0
 
     def play(self, call: Call) -> bool:
         """Do *call*, judge the answers and compare the books. Whether a slice left something to do."""
         self.calls.append(call)
+        if call.kind != CYCLE or call.now_ns > self.now_ns:
+            self._in_vain = 0
         self.now_ns = max(self.now_ns, call.now_ns)
         more = False
         if call.kind == END:
@@ -101,7 +101,19 @@ class World:
         else:
             more = self._decide(call)
         self._check(settled=call.kind == CYCLE and call.budget > 0 and not more)
+        if call.kind == CYCLE and call.budget > 0:
+            self._lose_patience(call.budget, more)
         return more
+
+    def _lose_patience(self, budget: int, more: bool) -> None:
+        """Slices in a row come to an end; judged here, so that a replay finds it too."""
+        wakeup = self.engine.next_wakeup_ns()
+        if not more and (wakeup is None or wakeup > self.now_ns):
+            self._in_vain = 0
+            return
+        self._in_vain += 1 / (20 + MOST_DECISIONS // budget)
+        if self._in_vain > 1:
+            raise ContractBroken("endless", f"the last slices, of {budget} decisions, came to no end")
 
     def states(self) -> list[PartitionState]:
         """All partitions the shim knows of."""

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from core.config.loader import load
+from core.config.problems import ConfigError
 from tests.unit.config.reading import errors, warnings
 
 MANY_FAULTS = """\
@@ -51,3 +57,25 @@ def test_b8_values_without_effect_are_warned_of_by_place() -> None:
         "partitions:\n  - queues:\n      - name: a\n        properties:\n          preemption.delay: soon\n"
     )
     assert message.startswith("line 5, column 11: partitions[0].queues[0].properties['preemption.delay']: ")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"queues": [{"name": "root", "queues": [{"name": ["a"]}]}]},
+        {"queues": [{"name": "root", "queues": [{"name": {"a": "b"}}]}]},
+        {"queues": [{"name": "root", "properties": {"priority.offset": []}}]},
+        {"queues": [{"name": "root"}], "placementrules": [{"name": ["user"]}]},
+        {"queues": [{"name": "root"}], "placementrules": [{"name": "tag", "value": {}}]},
+        {"queues": [{"name": "root"}], "limits": [{"users": "bob", "maxapplications": 1}]},
+        {"queues": [{"name": "root"}], "limits": [{"users": [["bob"]], "maxapplications": 1}]},
+        {"queues": [{"name": "root"}], "limits": [{"users": ["bob"], "maxapplications": "one"}]},
+        {"queues": [{"name": "root"}], "limits": [{"users": ["bob"], "maxresources": []}]},
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_one_problem(wrong: dict[str, object]) -> None:
+    """What would follow from it (no name, nothing limited) is not reported as well."""
+    with pytest.raises(ConfigError) as caught:
+        load(json.dumps({"partitions": [{"name": "default", **wrong}]}))
+    assert len(caught.value.problems) == 1
+    assert "found" in str(caught.value)

@@ -41,7 +41,7 @@ def test_first_is_the_minimum_after_any_history(history: list[tuple[str, int, in
 def test_entries_do_not_pile_up() -> None:
     """Re-keying one member for ever keeps the heap small."""
     value = {0: 0, 1: 10**9}
-    heap: KeyedHeap[int] = KeyedHeap(lambda member: value[member])
+    heap: KeyedHeap[int] = KeyedHeap(lambda member: (value[member],))
     heap.add(0)
     heap.add(1)
     for number in range(10_000):
@@ -53,7 +53,7 @@ def test_entries_do_not_pile_up() -> None:
 
 def test_a_newcomer_may_take_over_the_key_of_one_that_left() -> None:
     """Members that cannot be compared are told apart even when their keys are equal (an application ID used again)."""
-    heap: KeyedHeap[object] = KeyedHeap(lambda member: 7)
+    heap: KeyedHeap[object] = KeyedHeap(lambda member: (7,))
     left, newcomer, third = object(), object(), object()
     heap.add(left)
     assert heap.first() is left
@@ -67,7 +67,7 @@ def test_a_newcomer_may_take_over_the_key_of_one_that_left() -> None:
 
 def test_an_order_that_became_empty_keeps_nobody() -> None:
     """Nobody asks an empty order for its first, so it must let go of members by itself."""
-    heap: KeyedHeap[str] = KeyedHeap(lambda member: member)
+    heap: KeyedHeap[str] = KeyedHeap(lambda member: (member,))
     heap.add("gone")
     assert heap.first() == "gone"
     heap.discard("gone")

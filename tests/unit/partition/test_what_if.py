@@ -149,6 +149,39 @@ def test_queues_that_come_go_drain_and_change() -> None:
     assert core.queues().keys() == after.keys() - {"root.empty"}, "only the empty one is removed"
 
 
+def test_settings_are_called_as_they_are_written() -> None:
+    """Properties and switches have their keys from the file, times are in seconds, and only what differs is told."""
+    core = Core()
+    own = {"quota.preemption.delay": "90s", "application.sort.policy": "fair", "preemption.delay": "1500ms"}
+    impact = core.preview(
+        text(
+            *OLD[:2],
+            queue("empty", properties=own),
+            preemption={
+                "quotapreemptionenabled": True,
+                "cycle": {"interval_ms": 250},
+                "victim": {"timeout": "10m"},
+                "governor": {"window_ms": 5000, "queue": {"victims": 7}, "shadow": ["quota", "guarantee"]},
+            },
+        )
+    )
+    (empty,) = impact.queues
+    assert {(change.name, change.before, change.after) for change in empty.settings} == {
+        ("properties.application.sort.policy", "fifo", "fair"),
+        ("properties.preemption.delay", "30s", "1.5s"),
+        ("properties.quota.preemption.delay", "0s", "90s"),
+    }
+    (partition,) = impact.partitions
+    assert [(change.name, change.before, change.after) for change in partition.settings] == [
+        ("preemption.quotapreemptionenabled", "false", "true"),
+        ("preemption.cycle.interval", "1s", "0.25s"),
+        ("preemption.governor.window", "600s", "5s"),
+        ("preemption.governor.queue.victims", "50000", "7"),
+        ("preemption.governor.shadow", "", "guarantee,quota"),
+        ("preemption.victim.timeout", "300s", "600s"),
+    ]
+
+
 def test_a_queue_that_drains_is_listed_again() -> None:
     """It is active again."""
     core = Core()

@@ -1,0 +1,113 @@
+"""A text with everything left out that stands unchanged in one that was read before.
+
+Left out are whole items of block lists: queues below queues. Such an item ends where a line starts that is indented no
+deeper than its dash, whatever it holds. So when the parser finds a mark in the place of the item, as an item of a list
+at the same column, then it would have found the item there; and behind it the two texts go on alike. Two things must
+not be: references between places (anchors, tags, merges), and line ends that are counted in another way than here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from operator import eq, ne
+from typing import Final
+
+from core.config.declared import DeclaredQueue
+from core.config.yaml_reader import FOLD_MARK, FoldedNode, Folds, MappingNode, SequenceNode
+
+_OTHER_LINE_ENDS: Final = ("\r", "\x85", "\u2028", "\u2029", "\ufeff")
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """``text`` has as many lines as before the folding: what is still in it stands where it stood.
+
+    ``left``: queues of the old text that are not among the ``folds`` or below them, parents before their children.
+    """
+
+    text: str
+    folds: Folds
+    left: list[DeclaredQueue]
+
+
+def can_be_counted(text: str) -> bool:
+    """Whether lines are what lies between newlines, to the parser as well."""
+    return not any(end in text for end in _OTHER_LINE_ENDS)
+
+
+def fold(new: str, old: str, roots: list[DeclaredQueue]) -> Folded:
+    """*new* without the queues that stand alike in *old*, which was read to *roots*."""
+    before, lines = old.split("\n"), new.split("\n")
+    moved = _moved(before, lines)
+    breaks = list(accumulate(map(ne, moved, moved[1:]), initial=0))
+    folds: dict[tuple[int, int], FoldedNode] = {}
+    left = list(roots)
+    for parent in left:
+        for item in _items(parent, before):
+            down = moved[item.start]
+            # The line behind an item tells where it ends, so that has to be the old one, too.
+            if not item.apart or down is None or breaks[item.start] != breaks[item.end]:
+                left.append(item.queue)
+                continue
+            start, length = item.start + down, item.end - item.start
+            lines[start : start + length] = [f"{' ' * item.indent}- {FOLD_MARK}"] + [""] * (length - 1)
+            line, column = start + 1, item.indent + 3
+            node = item.node
+            folds[line, column] = FoldedNode(line, column, item.queue, node.size, node.levels)
+    return Folded("\n".join(lines), folds, left)
+
+
+def _moved(before: list[str], lines: list[str]) -> list[int | None]:
+    """How far down each line of *before* is found in *lines*; ``None``: it is not. None goes past another.
+
+    Without lines more or less, each is compared with the one in its place; otherwise, all from the first change to the
+    last one count as changed.
+    """
+    down = len(lines) - len(before)
+    if not down:
+        return [0 if same else None for same in map(eq, before, lines)]
+    head = _alike(map(eq, before, lines))
+    most = min(len(before), len(lines)) - head
+    tail = min(most, _alike(map(eq, reversed(before), reversed(lines))))
+    return [0] * head + [None] * (len(before) - head - tail) + [down] * tail
+
+
+def _alike(pairs: Iterator[bool]) -> int:
+    return sum(1 for _ in takewhile(bool, pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A queue in the list of its parent: lines ``start`` to ``end``, from 0, the second not included.
+
+    ``apart``: no other item or key has a part in these lines.
+    """
+
+    queue: DeclaredQueue
+    node: MappingNode
+    start: int
+    end: int
+    indent: int
+    apart: bool
+
+
+def _items(parent: DeclaredQueue, lines: list[str]) -> Iterator[_Item]:
+    listed = parent.children_field
+    if listed is None or not isinstance(listed.node, SequenceNode) or not listed.node.block:
+        return
+    indent = listed.node.column - 1
+    starts = [child.at.line - 1 for child in parent.children]
+    clean = [
+        lines[start][: child.at.column - 1].rstrip(" ") == " " * indent + "-"
+        for start, child in zip(starts, parent.children, strict=True)
+    ]
+    end_line, end_column = listed.node.end
+    end = end_line + listed.line - listed.row - 1
+    starts.append(end)
+    clean.append(end < len(lines) and not lines[end][: end_column - 1].strip(" "))
+    for number, child in enumerate(parent.children):
+        if isinstance(child.at.node, MappingNode):
+            apart = clean[number] and clean[number + 1]
+            yield _Item(child, child.at.node, starts[number], starts[number + 1], indent, apart)

@@ -1,0 +1,104 @@
+"""Reading one text after another, where most say what the last one said but for a few lines.
+
+What comes out is always what :func:`core.config.loader.load` makes of the text. Queues that stand in lines that did
+not change are not read again (:mod:`core.config.folding`); everything that is computed or checked over the whole tree
+is computed and checked over the whole tree. A text in which anything is wrong, or unusual, is read in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from core.config.declared import DeclaredQueue
+from core.config.folding import can_be_counted, fold
+from core.config.loader import DEFAULT_CONFIGURATION, Reading, interpret, let_go
+from core.config.model import Configuration
+from core.config.problems import ConfigError, ProblemLog
+from core.config.yaml_reader import MOST_BYTES, read
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    text: str
+    reading: Reading
+
+
+class ConfigurationReader:
+    """Remembers the last good text. Not for two threads at a time.
+
+    *unavailable_resolvers*: as for :func:`~core.config.loader.load`.
+    """
+
+    def __init__(self, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._unavailable_resolvers = unavailable_resolvers
+        self._last: _Last | None = None
+        self.spared = 0
+        """Queues, with those below them, that the last reading took over; -1: it read everything."""
+
+    def load(self, text: str) -> Configuration:
+        """What *text* says. Raises ConfigError, as :func:`~core.config.loader.load` does."""
+        text = text or DEFAULT_CONFIGURATION
+        last = self._last
+        if last is not None:
+            if last.text == text:
+                return last.reading.configuration
+            configuration = self._again(text, last)
+            if configuration is not None:
+                return configuration
+        return self._in_full(text)
+
+    def _in_full(self, text: str) -> Configuration:
+        self.spared = -1
+        log = ProblemLog()
+        document = read(text, log)
+        reading = interpret(text, document, log, self._unavailable_resolvers)
+        configuration = reading.configuration
+        forgotten, self._last = self._last, None
+        if document.self_contained and log.kept_all and can_be_counted(text):
+            self._last = _Last(text, reading)
+        else:
+            let_go(reading)
+        if forgotten is not None:
+            let_go(forgotten.reading)
+        return configuration
+
+    def _again(self, text: str, last: _Last) -> Configuration | None:
+        """What *text* says, if it differs little from the *last*; ``None``: it has to be read in full."""
+        if not can_be_counted(text) or len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
+            return None
+        folded = fold(text, last.text, last.reading.roots)
+        if not folded.folds:
+            return None
+        places = [_Place(node.content) for node in folded.folds.values() if isinstance(node.content, DeclaredQueue)]
+        log = ProblemLog()
+        reading: Reading | None = None
+        try:
+            document = read(folded.text, log, folded.folds)
+            if document.self_contained and document.folds == len(folded.folds):
+                reading = interpret(text, document, log, self._unavailable_resolvers)
+        except ConfigError:
+            pass  # Some rules stop at the first error, and folds may be in its way: what to say is for a full reading.
+        finally:
+            for node in folded.folds.values():
+                node.content = None  # The queue knows the list it stands in, and that the fold: a circle.
+        if reading is None or not log.kept_all:
+            for place in places:
+                place.restore()
+            return None
+        self._last = _Last(text, reading)
+        let_go(last.reading, folded.left)
+        self.spared = len(places)
+        return reading.configuration
+
+
+class _Place:
+    """Where a queue stood, in case it has to go back."""
+
+    def __init__(self, queue: DeclaredQueue) -> None:
+        self._at = queue.at
+        self._above, self._key, self._moved = queue.at.above, queue.at.key, queue.at.moved
+
+    def restore(self) -> None:
+        self._at.above, self._at.key, self._at.moved = self._above, self._key, self._moved
