@@ -115,7 +115,7 @@ class Database:
         batches: list[list[tuple[Any, ...]]] = [[] for _ in TABLES]
         for frame in frames:
             run = frame.run
-            for seq, (table, *values) in enumerate(decoded(frame.payload), frame.first):
+            for seq, (table, values) in enumerate(decoded(frame.payload), frame.first):
                 batches[table].append((run, seq, *values))
         try:
             with self._engine.begin() as connection:

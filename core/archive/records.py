@@ -5,8 +5,9 @@ Laws of a decision: those that its kind has to obey (preemption.md A.0). Times: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -15,6 +16,7 @@ from core.archive.tables import TABLES
 from core.domain.effects import (
     ApplicationAccepted,
     ApplicationRejected,
+    ApplicationRemoved,
     ApplicationUpdated,
     Effect,
     EventRecorded,
@@ -26,10 +28,16 @@ from core.domain.resources import Resources, clamp
 from core.service.configuration_history import Version
 
 Kept: TypeAlias = (
-    ApplicationAccepted | ApplicationRejected | ApplicationUpdated | EventRecorded | PreemptionDecided | Version
+    ApplicationAccepted
+    | ApplicationRejected
+    | ApplicationUpdated
+    | ApplicationRemoved
+    | EventRecorded
+    | PreemptionDecided
+    | Version
 )
 Row: TypeAlias = tuple[Any, ...]
-"""Number of the table, then its columns from ``at_ns`` on."""
+"""Columns of a record from ``at_ns`` on. Of events, the amounts are still to be told as text."""
 
 _APPLICATIONS, _PREEMPTIONS, _EVENTS, _CONFIGURATIONS = range(len(TABLES))
 
@@ -56,34 +64,62 @@ _UNTOLD: Final = frozenset(Outcome) - {
 """How attempts end that nobody felt: an ask that waits makes one every few seconds, and Explain tells of them."""
 
 
-def worth_keeping(effects: Iterable[Effect]) -> list[Kept]:
-    """Those of *effects* that belong to the history, in order."""
-    kept: list[Kept] = []
-    for effect in effects:
-        if type(effect) not in _ROWS:
-            continue
-        if type(effect) is PreemptionDecided and not effect.victims and effect.outcome in _UNTOLD:
-            continue
-        kept.append(effect)  # type: ignore[arg-type]  # _ROWS has exactly these types
-    return kept
+def worth_keeping(effects: Iterable[Effect], *, events: bool = True) -> list[Kept]:
+    """Those of *effects* that belong to the history, in order. *events*: false leaves out the events."""
+    kinds = _KINDS if events else _KINDS_BUT_EVENTS
+    return [
+        effect  # type: ignore[misc]  # the kinds are exactly these types
+        for effect in effects
+        if type(effect) in kinds and (type(effect) is not PreemptionDecided or _is_told(effect))
+    ]
 
 
-def rows_of(kept: Kept, at_ns: int, seq: int) -> list[Row]:
-    """*kept* as rows, at least one. *at_ns*: when it was seen; *seq*: number that the first row will have."""
-    return _ROWS[type(kept)](kept, at_ns, seq)
+def encoded(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[int, bytes]:
+    """How many records *batch* is, numbered from *first* on, and what the spool gets for them.
+
+    *batch*: what was seen, with when. Raises ``orjson.JSONEncodeError`` for text that is no Unicode, and whatever a
+    record raises that is none. Nearly all are events, and the engine waits meanwhile: they are told without a step of
+    Python for each.
+    """
+    groups: list[tuple[int, list[Row]]] = []
+    records = 0
+    for at_ns, kept in batch:
+        for kind, group in groupby(kept, type):
+            rows: list[Row] = []
+            if kind is EventRecorded:
+                rows.extend(map(_EVENT_COLUMNS, group))
+            else:
+                for each in group:
+                    rows += _ROWS[kind](each, at_ns, first + records + len(rows))
+            records += len(rows)
+            groups.append((_TABLE_OF[kind], rows))
+    return records, orjson.dumps(groups, default=_plain)
 
 
-def encoded(rows: list[Row]) -> bytes:
-    """*rows* for the spool. Raises ``orjson.JSONEncodeError`` for text that is no Unicode."""
-    return orjson.dumps(rows)
+def decoded(payload: bytes) -> Iterator[tuple[int, list[Any]]]:
+    """Number of the table and columns from ``at_ns`` on of each record of :func:`encoded`, as databases take them."""
+    zeros = b"\\u0000" in payload
+    for table, rows in orjson.loads(payload):
+        for row in rows:
+            if table == _EVENTS:
+                row[_EVENT_RESOURCES] = _told_amounts(row[_EVENT_RESOURCES])
+            yield table, [_clean(value) for value in row] if zeros else row
 
 
-def decoded(payload: bytes) -> list[list[Any]]:
-    """What :func:`encoded` was given, without the zero characters that databases do not take."""
-    rows: list[list[Any]] = orjson.loads(payload)
-    if b"\\u0000" in payload:
-        return [[_clean(value) for value in row] for row in rows]
-    return rows
+def _is_told(decision: PreemptionDecided) -> bool:
+    return bool(decision.victims) or decision.outcome not in _UNTOLD
+
+
+def _plain(value: object) -> dict[str, int]:
+    if isinstance(value, Resources):
+        return value.amounts()
+    raise TypeError
+
+
+def _told_amounts(amounts: dict[str, int] | None) -> str:
+    if amounts is None:
+        return ""
+    return orjson.dumps({name: clamp(amount) for name, amount in amounts.items()}, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _clean(value: Any) -> Any:
@@ -93,7 +129,7 @@ def _clean(value: Any) -> Any:
 def _accepted(effect: ApplicationAccepted, at_ns: int, _seq: int) -> list[Row]:
     return [
         (
-            _APPLICATIONS, at_ns, effect.partition, effect.application_id, effect.queue, effect.user, "New", at_ns, "",
+            at_ns, effect.partition, effect.application_id, effect.queue, effect.user, "New", at_ns, "",
         )
     ]  # fmt: skip
 
@@ -101,7 +137,7 @@ def _accepted(effect: ApplicationAccepted, at_ns: int, _seq: int) -> list[Row]:
 def _rejected(effect: ApplicationRejected, at_ns: int, _seq: int) -> list[Row]:
     return [
         (
-            _APPLICATIONS, at_ns, effect.partition, effect.application_id, effect.queue, effect.user, "Rejected", at_ns,
+            at_ns, effect.partition, effect.application_id, effect.queue, effect.user, "Rejected", at_ns,
             effect.reason,
         )
     ]  # fmt: skip
@@ -110,15 +146,24 @@ def _rejected(effect: ApplicationRejected, at_ns: int, _seq: int) -> list[Row]:
 def _updated(effect: ApplicationUpdated, _at_ns: int, _seq: int) -> list[Row]:
     return [
         (
-            _APPLICATIONS, effect.at_ns, effect.partition, effect.application_id, effect.queue, effect.user,
+            effect.at_ns, effect.partition, effect.application_id, effect.queue, effect.user,
             str(effect.state), effect.submitted_ns, effect.message,
+        )
+    ]  # fmt: skip
+
+
+def _removed(effect: ApplicationRemoved, _at_ns: int, _seq: int) -> list[Row]:
+    return [
+        (
+            effect.at_ns, effect.partition, effect.application_id, effect.queue, effect.user, "Removed",
+            effect.submitted_ns, f"removed by its resource manager while {effect.state}",
         )
     ]  # fmt: skip
 
 
 def _decided(effect: PreemptionDecided, _at_ns: int, seq: int) -> list[Row]:
     shared = (
-        _PREEMPTIONS, effect.at_ns, effect.partition, seq, effect.kind, LAWS.get(effect.kind, ""), str(effect.outcome),
+        effect.at_ns, effect.partition, seq, effect.kind, LAWS.get(effect.kind, ""), str(effect.outcome),
         effect.detail, effect.key, effect.application_id, effect.queue, effect.node_id,
     )  # fmt: skip
     if not effect.victims:
@@ -132,18 +177,9 @@ def _victim(victim: VictimRecord) -> tuple[str, str, str, str, str, int]:
         victim.application_id,
         victim.queue,
         victim.node_id,
-        _amounts(victim.resources),
+        _told_amounts(victim.resources.amounts()),
         clamp(victim.adjusted_priority),
     )
-
-
-def _recorded(effect: EventRecorded, _at_ns: int, _seq: int) -> list[Row]:
-    return [
-        (
-            _EVENTS, effect.at_ns, int(effect.type), int(effect.change), int(effect.detail), effect.object_id,
-            effect.reference_id, "" if effect.resources is None else _amounts(effect.resources), effect.message,
-        )
-    ]  # fmt: skip
 
 
 def _configured(version: Version, _at_ns: int, _seq: int) -> list[Row]:
@@ -160,24 +196,33 @@ def _configured(version: Version, _at_ns: int, _seq: int) -> list[Row]:
     ]
     return [
         (
-            _CONFIGURATIONS, version.at_ns, version.number, str(version.origin), version.rm_id, version.checksum,
+            version.at_ns, version.number, str(version.origin), version.rm_id, version.checksum,
             version.applied, version.reason, orjson.dumps(problems).decode(), version.text,
         )
     ]  # fmt: skip
-
-
-@lru_cache(4_096)
-def _amounts(resources: Resources) -> str:
-    return orjson.dumps(
-        {name: clamp(amount) for name, amount in resources.items()}, option=orjson.OPT_SORT_KEYS
-    ).decode()
 
 
 _ROWS: Final[dict[type, Callable[[Any, int, int], list[Row]]]] = {
     ApplicationAccepted: _accepted,
     ApplicationRejected: _rejected,
     ApplicationUpdated: _updated,
+    ApplicationRemoved: _removed,
     PreemptionDecided: _decided,
-    EventRecorded: _recorded,
     Version: _configured,
 }
+_TABLE_OF: Final[dict[type, int]] = {
+    ApplicationAccepted: _APPLICATIONS,
+    ApplicationRejected: _APPLICATIONS,
+    ApplicationUpdated: _APPLICATIONS,
+    ApplicationRemoved: _APPLICATIONS,
+    EventRecorded: _EVENTS,
+    PreemptionDecided: _PREEMPTIONS,
+    Version: _CONFIGURATIONS,
+}
+_EVENT_COLUMNS: Final[Callable[[Any], Row]] = itemgetter(
+    *map(EventRecorded._fields.index, ("at_ns", "type", "change", "detail", "object_id", "reference_id")),
+    *map(EventRecorded._fields.index, ("resources", "message")),
+)
+_EVENT_RESOURCES: Final = 6
+_KINDS: Final = frozenset(_TABLE_OF)
+_KINDS_BUT_EVENTS: Final = _KINDS - {EventRecorded}

@@ -1,11 +1,12 @@
 """What the database has not taken yet, in files that survive the process and the machine.
 
 A spool is a directory of segments, numbered, written only at their end. A segment is a row of frames: a header with
-length, checksum, run, number of the first record and number of records, then the records. What :meth:`Spool.append`
-has returned for is on the disk. A frame that was cut short when the process died was never promised to anybody; it and
-what follows in its segment are left out.
+length, checksum, run, number of the first record and number of records, then the records. What
+:meth:`SpoolWriter.append` has returned for is on the disk. A frame that was cut short when the process died was never
+promised to anybody; it and what follows in its segment are left out.
 
-One process at a time: the directory is locked. One thread appends, one reads.
+Two processes share it without a word about each frame: the core appends, the committing process reads and removes. A
+segment gets nothing more once there is a later one. Either side has one process at a time: it holds a lock.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ import os
 import struct
 import threading
 import zlib
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 SEGMENT_BYTES: Final = 4 * 2**20
 
 _HEADER: Final = struct.Struct("<4sIIQQI")
 """Magic, length of the payload, checksum of everything else, run, first record, records."""
+_SUMMED: Final = struct.Struct("<IQQI")
 _MAGIC: Final = b"KSP1"
 _SUFFIX: Final = ".spool"
 
@@ -33,22 +35,28 @@ class SpoolUnusable(Exception):
     """The directory cannot be a spool: somebody else's, or out of reach."""
 
 
+class Place(NamedTuple):
+    """A place in the spool: so many bytes into a segment. Places compare as they follow each other."""
+
+    segment: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Records *first* to *first* + *records* - 1 of *run*. ``end``: where it ends in segment ``segment``."""
+    """Records *first* to *first* + *records* - 1 of *run*. ``end``: the place behind it."""
 
     run: int
     first: int
     records: int
     payload: bytes
-    segment: int
-    end: int
+    end: Place
 
 
-class Spool:
-    """Frames, first in first out. Raises :class:`SpoolUnusable` if *directory* is none.
+class SpoolWriter:
+    """The core's side. Raises :class:`SpoolUnusable` if *directory* is no spool, or has a writer.
 
-    *limit*: bytes of frames that wait at most; the last one may reach past it.
+    *limit*: bytes that wait at most; the last frame may reach past it. One thread appends, any may ask.
     """
 
     def __init__(self, directory: Path, limit: int, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -56,42 +64,40 @@ class Spool:
         self._limit = limit
         self._segment_bytes = segment_bytes
         self._guard = threading.Lock()
-        self.damaged = 0
-        """Segments of which a part could not be read."""
-        self._sizes: dict[int, int] = {}
-        """Good bytes of each segment, the oldest first."""
-        self._read = 0
-        """Bytes of the oldest segment that were done with."""
+        self._done = Place(0, 0)
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = (directory / "lock").open("wb")
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+            if not _locked(self._lock, wait=False):
                 self._lock.close()
-                raise SpoolUnusable(f"{directory}: another core writes its history there") from error
-            self._find_segments()
+                raise SpoolUnusable(f"{directory}: another core writes its history there")
+            self._sizes = _sizes(directory)
         except OSError as error:
             raise SpoolUnusable(f"{directory}: {error.strerror or error}") from error
-        self._next = max(self._sizes, default=0) + 1
+        self.first_segment: Final = max(self._sizes, default=0) + 1
+        """The first one of this writer: those before it get nothing more."""
+        self._next = self.first_segment
         self._file: int | None = None
         self._writing = 0
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of frames that are not done with."""
+        """Bytes that are not done with."""
         with self._guard:
-            return sum(self._sizes.values()) - self._read
+            done = self._done
+            return sum(size for number, size in self._sizes.items() if number >= done.segment) - min(
+                done.offset, self._sizes.get(done.segment, 0)
+            )
 
     @property
     def full(self) -> bool:
-        """No more is taken."""
+        """No more is to be appended."""
         return self.waiting_bytes >= self._limit
 
     def append(self, run: int, first: int, records: int, payload: bytes) -> None:
         """Put a frame on the disk. Raises ``OSError``; then it is not there, and the next one is not affected."""
-        head = struct.pack("<IQQI", len(payload), run, first, records)
-        header = _HEADER.pack(_MAGIC, len(payload), zlib.crc32(payload, zlib.crc32(head)), run, first, records)
+        checksum = zlib.crc32(payload, zlib.crc32(_SUMMED.pack(len(payload), run, first, records)))
+        header = _HEADER.pack(_MAGIC, len(payload), checksum, run, first, records)
         file = self._begin_segment() if self._file is None else self._file
         try:
             _write_all(file, header + payload)
@@ -106,99 +112,30 @@ class Spool:
         if grown >= self._segment_bytes:
             self._end_segment()
 
-    def read(self, most_records: int, *, after: Frame | None = None) -> list[Frame]:
-        """The oldest frames that are not done with, those behind *after*, of *most_records* or a single one."""
-        frames: list[Frame] = []
-        room = most_records
+    def done(self, place: Place) -> None:
+        """All before *place* is stored elsewhere."""
         with self._guard:
-            segments = deque(self._sizes.items())
-            start = self._read
-        if after is not None:
-            while segments and segments[0][0] < after.segment:
-                segments.popleft()
-            start = after.end
-        while segments and room > 0:
-            number, size = segments.popleft()
-            for frame in self._frames(number, start, size):
-                frames.append(frame)
-                room -= frame.records
-                if room <= 0:
-                    break
-            start = 0
-        return frames
+            if place > self._done:
+                self._done = place
+                for number in list(self._sizes):
+                    if number < place.segment and number != self._writing:
+                        del self._sizes[number]
 
-    def done(self, frame: Frame) -> None:
-        """*frame* and all before it are stored elsewhere."""
-        with self._guard:
-            gone = [number for number in self._sizes if number < frame.segment]
-            self._read = frame.end
-            if frame.end >= self._sizes[frame.segment] and frame.segment != self._writing:
-                gone.append(frame.segment)
-                self._read = 0
-            for number in gone:
-                del self._sizes[number]
-        for number in gone:
-            self._path(number).unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """Leave the directory to somebody else. A segment that was done with to its end goes."""
+    def end(self) -> None:
+        """Append no more. The directory stays ours until :meth:`close`."""
         if self._file is not None:
             self._end_segment()
-        with self._guard:
-            empty = [number for number, size in self._sizes.items() if size == self._read and len(self._sizes) == 1]
-        for number in empty:
-            self._path(number).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Leave the directory to somebody else."""
+        self.end()
         self._lock.close()
-
-    def _find_segments(self) -> None:
-        for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
-            if not path.stem.isdecimal():
-                continue
-            size, good = path.stat().st_size, 0
-            number = int(path.stem)
-            for frame in self._frames(number, 0, size):
-                good = frame.end
-            if good:
-                self._sizes[number] = good
-            else:
-                path.unlink()
-            if good < size and not self._cut_short(path, good, size):
-                self.damaged += 1
-
-    def _cut_short(self, path: Path, good: int, size: int) -> bool:
-        """Whether what follows *good* bytes is the beginning of one frame, as a process leaves it that was killed."""
-        with path.open("rb") as file:
-            file.seek(good)
-            header = file.read(_HEADER.size)
-        if len(header) < _HEADER.size:
-            return _MAGIC.startswith(header[:4])
-        magic, length, *_ = _HEADER.unpack(header)
-        return bool(magic == _MAGIC and good + _HEADER.size + length > size)
-
-    def _frames(self, number: int, start: int, size: int) -> Iterator[Frame]:
-        """Whole frames of a segment from *start* up to *size* bytes, up to the first that is not whole."""
-        if start >= size:
-            return
-        with self._path(number).open("rb") as file:
-            file.seek(start)
-            at = start
-            while at < size:
-                header = file.read(_HEADER.size)
-                if len(header) < _HEADER.size:
-                    return
-                magic, length, checksum, run, first, records = _HEADER.unpack(header)
-                if magic != _MAGIC or at + _HEADER.size + length > size:
-                    return
-                payload = file.read(length)
-                head = struct.pack("<IQQI", length, run, first, records)
-                if len(payload) < length or zlib.crc32(payload, zlib.crc32(head)) != checksum:
-                    return
-                at += _HEADER.size + length
-                yield Frame(run, first, records, payload, number, at)
 
     def _begin_segment(self) -> int:
         number = self._next
-        file = os.open(self._path(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        file = os.open(
+            _path(self._directory, number), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
         self._next += 1
         directory = os.open(self._directory, os.O_RDONLY)
         try:
@@ -217,16 +154,126 @@ class Spool:
         self._file = None
         with self._guard:
             ended, self._writing = self._writing, 0
-            done = self._sizes[ended] == (self._read if len(self._sizes) == 1 else 0)
-            if done:
+            empty = not self._sizes[ended]
+            if empty or ended < self._done.segment:
                 del self._sizes[ended]
-                if not self._sizes:
-                    self._read = 0
-        if done:
-            self._path(ended).unlink(missing_ok=True)
+        if empty:
+            # A disk without room must not fill with names of files.
+            _path(self._directory, ended).unlink(missing_ok=True)
 
-    def _path(self, number: int) -> Path:
-        return self._directory / f"{number:016d}{_SUFFIX}"
+
+class SpoolReader:
+    """The committing side: frames, first in first out, from the oldest segment on; what is done with is removed.
+
+    *sealed_before*: segments with lower numbers get nothing more. Waits for a reader that is still there.
+    """
+
+    def __init__(self, directory: Path, sealed_before: int = 0) -> None:
+        self._directory = directory
+        self._sealed_before = sealed_before
+        self._lock = (directory / "reader.lock").open("wb")
+        _locked(self._lock, wait=True)
+        self.place = Place(0, 0)
+        """All before it is done with."""
+        self.damaged: set[int] = set()
+        """Segments of which a part could not be read."""
+
+    def read(self, most_records: int, *, ended: bool = False) -> list[Frame]:
+        """The oldest frames that are not done with, of *most_records* or a single one.
+
+        *ended*: the writer appends no more.
+        """
+        frames: list[Frame] = []
+        records = 0
+        # Listed before any is read: what has a later one now is whole, however little of it was there a moment ago.
+        numbers = sorted(number for number in _sizes(self._directory) if number >= self.place.segment)
+        for number in numbers:
+            start = self.place.offset if number == self.place.segment else 0
+            try:
+                with _path(self._directory, number).open("rb") as file:
+                    for frame in _frames(file, number, start):
+                        frames.append(frame)
+                        records += frame.records
+                        if records >= most_records:
+                            return frames
+                    good = frames[-1].end.offset if frames and frames[-1].end.segment == number else start
+                    if not (ended or number < self._sealed_before or number != numbers[-1]):
+                        return frames
+                    if _damaged(file, good):
+                        self.damaged.add(number)
+            except FileNotFoundError:
+                continue  # The disk was full, and the writer took it back.
+            if not frames:
+                self._move(Place(number + 1, 0))
+        return frames
+
+    def done(self, frame: Frame) -> None:
+        """*frame* and all before it are stored elsewhere."""
+        self._move(frame.end)
+
+    def close(self) -> None:
+        """Leave the rest to somebody else."""
+        self._lock.close()
+
+    def _move(self, place: Place) -> None:
+        self.place = place
+        for number in _sizes(self._directory):
+            if number < place.segment:
+                _path(self._directory, number).unlink(missing_ok=True)
+
+
+def _locked(file: BufferedWriter, *, wait: bool) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sizes(directory: Path) -> dict[int, int]:
+    """Bytes of each segment by its number."""
+    sizes = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            stem, dot, suffix = entry.name.partition(".")
+            if dot + suffix == _SUFFIX and stem.isdecimal():
+                try:
+                    sizes[int(stem)] = entry.stat().st_size
+                except FileNotFoundError:
+                    continue
+    return sizes
+
+
+def _frames(file: BufferedReader, number: int, start: int) -> Iterator[Frame]:
+    """Whole frames of a segment from *start*, up to the first that is not whole."""
+    file.seek(start)
+    at = start
+    while len(header := file.read(_HEADER.size)) == _HEADER.size:
+        magic, length, checksum, run, first, records = _HEADER.unpack(header)
+        if magic != _MAGIC:
+            return
+        payload = file.read(length)
+        summed = _SUMMED.pack(length, run, first, records)
+        if len(payload) < length or zlib.crc32(payload, zlib.crc32(summed)) != checksum:
+            return
+        at += _HEADER.size + length
+        yield Frame(run, first, records, payload, Place(number, at))
+
+
+def _damaged(file: BufferedReader, good: int) -> bool:
+    """Whether what follows *good* bytes is more than the beginning of one frame, as a process leaves it that died."""
+    file.seek(0, os.SEEK_END)
+    size = file.tell()
+    file.seek(good)
+    header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return not _MAGIC.startswith(header[:4])
+    magic, length, *_ = _HEADER.unpack(header)
+    return bool(magic != _MAGIC or good + _HEADER.size + length <= size)
+
+
+def _path(directory: Path, number: int) -> Path:
+    return directory / f"{number:016d}{_SUFFIX}"
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -64,6 +64,21 @@ class ApplicationUpdated(NamedTuple):
     submitted_ns: int = 0
 
 
+class ApplicationRemoved(NamedTuple):
+    """The shim removed an application that had not finished; told to nobody, and only while events are recorded.
+
+    ``state``: of :class:`core.domain.application_states.AppState`, as it was before.
+    """
+
+    application_id: str
+    state: str
+    at_ns: int
+    partition: str
+    queue: str
+    user: str
+    submitted_ns: int
+
+
 class Allocated(NamedTuple):
     """An ask was placed, or a recovered allocation confirmed. ``resources`` differ from the spec's after a resize."""
 
@@ -209,4 +224,4 @@ CallbackEffect = PredicatesAsked | PreemptionPredicatesAsked | SchedulingFailed 
 AllocationEffect = Allocated | Released | AskReleased | AllocationRejected
 ApplicationEffect = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
 NodeEffect = NodeAccepted | NodeRejected
-Effect = AllocationEffect | ApplicationEffect | NodeEffect | CallbackEffect | PreemptionDecided
+Effect = AllocationEffect | ApplicationEffect | NodeEffect | CallbackEffect | PreemptionDecided | ApplicationRemoved

@@ -61,6 +61,10 @@ class Resources(Mapping[str, int]):
         inner = ", ".join(f"{name}={amount}" for name, amount in sorted(self._amounts.items()))
         return f"Resources({inner})"
 
+    def amounts(self) -> dict[str, int]:
+        """A copy that is the caller's, as cheap as one can be."""
+        return self._amounts.copy()
+
     def is_zero(self) -> bool:
         """Whether every amount is 0, or there is none."""
         return not any(self._amounts.values())

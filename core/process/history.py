@@ -63,13 +63,20 @@ def chosen_history(
 class History:
     """Raises :class:`HistoryUnusable` if there is none and there has to be."""
 
-    def __init__(self, choice: HistoryChoice, *, clock: Clock, logger: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        choice: HistoryChoice,
+        *,
+        clock: Clock,
+        logger: FilteringBoundLogger,
+        keeps_events: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._archive: Archive | None = None
         reader: HistoryReader | None = None
         if choice.settings is not None:
             try:
-                self._archive = Archive(choice.settings, now_ns=clock.now_ns, logger=logger)
                 reader = HistoryReader(choice.settings)
+                self._archive = Archive(choice.settings, now_ns=clock.now_ns, logger=logger, keeps_events=keeps_events)
             except ImportError as error:
                 raise HistoryUnusable(
                     f"{choice.settings.shown}: {error}; PostgreSQL needs the extra: pip install 'kornel[postgres]'"
@@ -77,6 +84,7 @@ class History:
             except SpoolUnusable as error:
                 if choice.required:
                     raise HistoryUnusable(f"history: {error}") from error
+                reader = None
                 logger.warning("no history is kept, the place for it cannot be used", reason=str(error))
         self.service = HistoryService(self._archive, reader, logger=logger)
 

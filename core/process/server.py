@@ -160,10 +160,12 @@ class KornelServer:
         self._garbage = garbage
         self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit)
         self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger)
-        self.history = History(settings.history, clock=clock, logger=logger)
-        """What has happened, for good."""
-        self.events = EventJournal(str(uuid4()), logger=logger)
+        self.events = events = EventJournal(str(uuid4()), logger=logger)
         """What has happened lately."""
+        self.history = History(
+            settings.history, clock=clock, logger=logger, keeps_events=lambda: events.settings.tracking
+        )
+        """What has happened, for good."""
         engine.record_events()
         self._runner = PartitionRunner(
             engine,
