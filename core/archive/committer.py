@@ -24,8 +24,17 @@ from core.archive.link import CLOSE, Assignment, Report
 from core.archive.spool import SpoolReader
 
 BATCH_RECORDS: Final = 5_000
-NICE: Final = 10
+NICE: Final = 15
 FIRST_PAUSE_S: Final = 0.2
+
+MOST_REST: Final = 9.0
+"""So many times as long as it has computed it rests while the core is busy, which may need every processor there is.
+
+Less and less as the spool fills, and not at all once it is half full.
+"""
+
+QUIET_S: Final = 0.3
+"""A core that has stored nothing for that long is not busy."""
 
 
 class Core:
@@ -84,6 +93,7 @@ class Committer:
         while True:
             self._core.something.clear()
             closing = self._core.closing.is_set()
+            began_s = time.process_time()
             try:
                 self._database.prepare()
                 moved = self._commit(closing)
@@ -101,13 +111,24 @@ class Committer:
                 pause_s = min(2 * pause_s, self._settings.longest_pause_s)
                 continue
             pause_s = FIRST_PAUSE_S
-            if moved:
+            if moved or pruning is not None:
+                self._rest(time.process_time() - began_s)
                 continue
             self._tell()
             if closing:
                 return
-            if pruning is None and self._core.something.wait(max(0.0, prune_at - time.monotonic())):
+            if self._core.something.wait(max(0.0, prune_at - time.monotonic())):
                 self._core.closing.wait(self._settings.commit_wait_s)
+
+    def _rest(self, computed_s: float) -> None:
+        """Leave the processors to a core that is busy."""
+        fill = self._spool.waiting_bytes / self._settings.spool_bytes
+        until = time.monotonic() + max(0.0, 1 - 2 * fill) * MOST_REST * computed_s
+        while not self._core.closing.is_set() and (left_s := until - time.monotonic()) > 0:
+            if not self._core.something.wait(min(QUIET_S, left_s)):
+                return
+            self._core.something.clear()
+            self._core.closing.wait(min(0.05, left_s))
 
     def _commit(self, closing: bool) -> bool:
         """Take one batch from the spool to the database. False: there was none."""

@@ -207,6 +207,12 @@ class SpoolReader:
                 self._move(Place(number + 1, 0))
         return frames
 
+    @property
+    def waiting_bytes(self) -> int:
+        """About so many bytes are not done with."""
+        sizes = _sizes(self._directory)
+        return sum(sizes.values()) - min(self.place.offset, sizes.get(self.place.segment, 0))
+
     def done(self, frame: Frame) -> None:
         """*frame* and all before it are stored elsewhere."""
         self._move(frame.end)

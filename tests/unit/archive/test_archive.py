@@ -21,6 +21,7 @@ from structlog.testing import CapturingLogger
 from core.archive.archive import Archive
 from core.archive.database import Database, connect
 from core.archive.reader import HistoryReader, Page
+from core.archive.records import encoded
 from core.archive.settings import DAY_S, HistorySettings, Retention, history_settings
 from core.archive.spool import SpoolWriter
 from core.archive.tables import METADATA, TABLES
@@ -244,9 +245,7 @@ def test_spool_is_replayed_and_twice_is_once(database: str, tmp_path: Path) -> N
         archive.observe(events(5))
     (left,) = {row.run for row in everything(settings, "events")}
     spool = SpoolWriter(settings.spool, 2**20)
-    record = b'[%d,1,2,101,"ask-%d","app",null,""]'
-    rows = b",".join(record % (NOW_NS + number, number) for number in range(8))
-    spool.append(left, 1, 8, b"[[2,[" + rows + b"]]]")
+    spool.append(left, 1, 8, encoded([(NOW_NS, events(8))], 1)[1])  # type: ignore[list-item]  # they are of the kind
     spool.close()
     with writing(settings) as archive:
         until(lambda: archive.status().committed == 8, "the spool to be replayed")
