@@ -100,9 +100,9 @@ def below(table: str, path: str, *names: str) -> list[ColumnElement[bool]]:
     """That one of the columns is the queue *path* or one below; an empty one does not restrict."""
     if not path:
         return []
-    prefix = f"{path}."
     columns = [TABLES[table].c[name] for name in names]
-    return [sa.or_(*(sa.or_(c == path, sa.func.substr(c, 1, len(prefix)) == prefix) for c in columns))]
+    # What begins with "path." is what lies between it and "path/", the next character: an index finds that.
+    return [sa.or_(*(sa.or_(c == path, sa.and_(c > f"{path}.", c < f"{path}/")) for c in columns))]
 
 
 def _place(token: str) -> tuple[int, int, int]:

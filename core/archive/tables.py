@@ -29,6 +29,11 @@ def _text(name: str) -> Column[str]:
     return Column(name, Text, nullable=False)
 
 
+def _path(name: str) -> Column[str]:
+    """In the order of its characters, whatever the database thinks of languages: what is below a queue is a range."""
+    return Column(name, Text().with_variant(Text(collation="C"), "postgresql"), nullable=False)
+
+
 def _number(name: str) -> Column[int]:
     return Column(name, BigInteger, nullable=False)
 
@@ -37,7 +42,7 @@ APPLICATIONS: Final = _table(
     "applications",
     _text("partition"),
     _text("application_id"),
-    _text("queue"),
+    _path("queue"),
     _text("user_name"),
     _text("state"),
     _number("submitted_ns"),
@@ -55,11 +60,11 @@ PREEMPTIONS: Final = _table(
     _text("detail"),
     _text("for_key"),
     _text("for_application"),
-    _text("for_queue"),
+    _path("for_queue"),
     _text("node_id"),
     _text("victim_key"),
     _text("victim_application"),
-    _text("victim_queue"),
+    _path("victim_queue"),
     _text("victim_node"),
     _text("victim_resources"),
     _number("victim_priority"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sqlite3
 import threading
 import time
@@ -10,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,7 +23,7 @@ from structlog.testing import CapturingLogger
 
 from core.archive.archive import Archive
 from core.archive.database import Database, connect
-from core.archive.reader import HistoryReader, Page
+from core.archive.reader import HistoryReader, Page, any_of, below, same
 from core.archive.records import encoded
 from core.archive.settings import DAY_S, HistorySettings, Retention, history_settings
 from core.archive.spool import SpoolWriter
@@ -30,6 +33,7 @@ from core.domain.effects import (
     Allocated,
     ApplicationAccepted,
     ApplicationRejected,
+    ApplicationRemoved,
     ApplicationUpdated,
     Effect,
     EventRecorded,
@@ -118,6 +122,7 @@ def test_every_kind_comes_back_as_it_was(database: str, tmp_path: Path) -> None:
         ApplicationAccepted("app", PARTITION, "root.a", "ann"),
         ApplicationRejected("bad", "no-queue: root.x", "default", "root.x", "bob"),
         ApplicationUpdated("app", "Running", NOW_NS + 5, "runApplication", PARTITION, "root.a", "ann", NOW_NS),
+        ApplicationRemoved("app", "Running", NOW_NS + 6, PARTITION, "root.a", "ann", NOW_NS),
         Allocated(None, "node-1", Resources()),  # type: ignore[arg-type]  # it is not looked at
         PreemptionDecided(
             NOW_NS, PARTITION, "guarantee", "k", "app", "root.a", Outcome.TRIGGERED, "why", "node-1", victims
@@ -139,23 +144,24 @@ def test_every_kind_comes_back_as_it_was(database: str, tmp_path: Path) -> None:
         (PARTITION, "app", "root.a", "ann", "New", NOW_NS, ""),
         ("default", "bad", "root.x", "bob", "Rejected", NOW_NS, "no-queue: root.x"),
         (PARTITION, "app", "root.a", "ann", "Running", NOW_NS, "runApplication"),
+        (PARTITION, "app", "root.a", "ann", "Removed", NOW_NS, "removed by its resource manager while Running"),
     ]
     found = everything(settings, "preemptions")
     assert [(row.seq, row.decision, row.victim_key, row.outcome) for row in found] == [
-        (4, 4, "v0", "TRIGGERED"),
-        (5, 4, "v1", "TRIGGERED"),
-        (6, 6, "", "BUDGET_SPENT"),
+        (5, 5, "v0", "TRIGGERED"),
+        (6, 5, "v1", "TRIGGERED"),
+        (7, 7, "", "BUDGET_SPENT"),
     ]
     assert found[1].laws == "1 2 3 4 5 6 7"
     assert found[1][9:] == (
         "k", "app", "root.a", "node-1", "v1", "app-1", "root.b1", "node-1", f'{{"memory":{2**62},"vcore":1}}', -1,
     )  # fmt: skip
     assert [row[1:] for row in everything(settings, "events")] == [
-        (7, NOW_NS + 3, 1, 2, 101, "ask-3", "app", '{"vcore":3}', "placed"),
-        (8, NOW_NS + 4, 1, 2, 101, "ask-4", "app", "", ""),
+        (8, NOW_NS + 3, 1, 2, 101, "ask-3", "app", '{"vcore":3}', "placed"),
+        (9, NOW_NS + 4, 1, 2, 101, "ask-4", "app", "", ""),
     ]
     (configuration,) = everything(settings, "configurations")
-    assert configuration[:2] == (run, 9)
+    assert configuration[:2] == (run, 10)
     assert (configuration.origin, configuration.applied, configuration.config) == ("file", False, version.text)
     assert '"line":3' in configuration.problems
 
@@ -383,6 +389,81 @@ def test_two_writers_make_the_tables_once(database: str, tmp_path: Path) -> None
     assert not failures
     for writer in writers:
         writer.forget_connections()
+
+
+def test_queues_below_a_queue(database: str, tmp_path: Path) -> None:
+    """Its own records and those of all below it; not of queues whose names begin alike, whatever the characters."""
+    inside = ["root.a", "root.a.b", "root.a.B-1.c", "root.a._"]
+    outside = ["root.ab", "root.a-b", "root.A.b", "root", "root.a/b", "root.a@dot@b"]
+    settings = settings_for(database, tmp_path)
+    with writing(settings) as archive:
+        archive.observe([ApplicationAccepted(f"app {queue}", PARTITION, queue, "ann") for queue in inside + outside])
+    reader = HistoryReader(settings)
+    rows, _ = reader.rows("applications", Page(), below("applications", "root.a", "queue"))
+    reader.close()
+    assert sorted(row.queue for row in rows) == sorted(inside)
+
+
+def test_filters_have_an_index(tmp_path: Path) -> None:
+    """Nothing that is asked for by application, queue or object is looked for row by row."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path)
+    writer = Database(settings.url, settings.patience_s)
+    writer.prepare()
+    asked = [
+        ("applications", below("applications", "root.a", "queue")),
+        ("applications", same("applications", application_id="app")),
+        ("events", same("events", object_id="ask")),
+        ("events", same("events", reference_id="app")),
+        ("preemptions", any_of("preemptions", "app", "for_application", "victim_application")),
+        ("preemptions", below("preemptions", "root.a", "for_queue", "victim_queue")),
+    ]
+    with writer._engine.connect() as connection:
+        for table, conditions in asked:
+            query = sa.select(TABLES[table]).where(*conditions)
+            text = str(query.compile(connection, compile_kwargs={"literal_binds": True}))
+            plan = " ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}"))
+            assert "SCAN" not in plan, (text, plan)
+    writer.forget_connections()
+
+
+def test_committing_process_that_is_killed_is_started_again(database: str, tmp_path: Path) -> None:
+    """At any moment: nothing that was stored is missing, nothing is there twice, and health says so meanwhile."""
+    settings = settings_for(database, tmp_path)
+    told: list[str] = []
+    random = Random(7)
+    with writing(settings) as archive:
+        archive.on_problem = told.append
+        for turn in range(5):
+            archive.observe(events(2_000, 2_000 * turn))
+            until(lambda: archive.committer.pid is not None, "a process")
+            time.sleep(random.uniform(0.0, 1.2))
+            pid = archive.committer.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: archive.committer.pid != pid, "its death to be noticed")  # noqa: B023
+        until(lambda: archive.committer.pid is not None, "the last process")
+        until(lambda: archive.status().stored == 10_000, "records to be spooled")
+        until(lambda: not (archive.status().spool_bytes or archive.status().problem), "the database to catch up")
+        assert archive.status().dropped == 0
+    assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(10_000)]
+    assert "ended by signal 9" in told[0]
+    assert told[-1] == ""
+
+
+def test_switched_off_events_are_not_kept(tmp_path: Path) -> None:
+    """The rest of the history is."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path)
+    tracking = False
+    logger = build_logger(LogFormat.CONSOLE, LogLevel.ERROR, io.StringIO())
+    archive = Archive(settings, now_ns=lambda: NOW_NS, logger=logger, keeps_events=lambda: tracking)
+    archive.start()
+    told: list[Effect] = [event(1), ApplicationAccepted("app", PARTITION, "root.a", "ann")]
+    archive.observe(told)
+    tracking = True
+    archive.observe([event(2)])
+    archive.close(PATIENCE_S)
+    assert objects(everything(settings, "events")) == ["ask-2"]
+    assert len(everything(settings, "applications")) == 1
 
 
 def test_record_of_a_bug_is_left_out_and_the_writer_lives(tmp_path: Path) -> None:
