@@ -3,5 +3,5 @@
 ::
 
     effects ─► records ─► bounded queue ─► spool on disk (fsync) ─► database ─► queries, retention
-               event loop                  spooling thread          committing thread
+               event loop                  spooling thread          a process of its own
 """

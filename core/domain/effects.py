@@ -65,7 +65,7 @@ class ApplicationUpdated(NamedTuple):
 
 
 class ApplicationRemoved(NamedTuple):
-    """The shim removed an application that had not finished; told to nobody, and only while events are recorded.
+    """The shim removed an application that had not finished. For histories: no shim is told (protocol.md 6.5).
 
     ``state``: of :class:`core.domain.application_states.AppState`, as it was before.
     """

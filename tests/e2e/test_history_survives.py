@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import signal
 import sqlite3
 import subprocess
@@ -147,6 +148,17 @@ def sequences(database: str) -> dict[int, set[int]]:
     return found
 
 
+def children(pid: int) -> list[int]:
+    """Processes that *pid* has started and not waited for."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
 def opens_clean(database: str) -> None:
     """What a file that was left in the middle of something says of itself; PostgreSQL is not ours to be killed."""
     if "://" not in database and Path(database).exists():
@@ -177,6 +189,32 @@ async def test_nothing_stored_is_lost_when_the_core_is_killed(database: str, tmp
     assert status.dropped == 0
     assert len(promises.stored) == ROUNDS
     assert sum(promises.stored.values()) > 500
+    kept(database, promises)
+
+
+async def test_nor_when_the_committing_process_is(database: str, tmp_path: Path) -> None:
+    """The core does not notice but for its health, has a new one, and takes its process along when it dies itself."""
+    random = Random(SEED)
+    promises = Promises()
+    async with core_process(database, tmp_path) as (process, address):
+        busy = asyncio.create_task(run_until_killed(address, process, promises, 6.0))
+        killed: list[int] = []
+        while len(killed) < 3:
+            await asyncio.sleep(random.uniform(0.05, 1.0))
+            for pid in children(process.pid):
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+            await asyncio.sleep(0.3)
+        left = children(process.pid)
+        await busy
+        async with asyncio.timeout(START_S):
+            while any(alive(pid) for pid in left):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.02)
+    opens_clean(database)
+    async with core_process(database, tmp_path) as (_, address):
+        status = await caught_up(address)
+    assert status.dropped == 0
+    assert sum(promises.stored.values()) > 100
     kept(database, promises)
 
 

@@ -107,7 +107,7 @@ def remove_application(state: PartitionState, application: Application, now_ns: 
     elif application.state is AppState.COMPLETING:
         lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
     application.timer_ns = None
-    if state.recording and application.state not in (AppState.COMPLETED, AppState.FAILED):
+    if application.state not in (AppState.COMPLETED, AppState.FAILED):
         state.effects.append(
             ApplicationRemoved(
                 application.application_id,

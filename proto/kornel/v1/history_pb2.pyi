@@ -177,7 +177,7 @@ class ApplicationRecord(_message.Message):
     user: _builtins.str
     """User that submitted it."""
     state: _builtins.str
-    """State it entered."""
+    """State it entered. "Removed": its manager removed it before it had finished."""
     submitted_ns: _builtins.int
     """When it was submitted, Unix nanoseconds. 0: not known any more."""
     message: _builtins.str
