@@ -102,6 +102,8 @@ class Supervisor:
                 self._write(CLOSE)
         worked = False
         for line in process.stdout:
+            if not line.endswith(b"\n"):
+                break  # It died in the middle of a word.
             report = Report.of(line)
             worked = worked or not report.problem
             self._on_report(report)

@@ -70,6 +70,9 @@ async def core_process(database: str, tmp_path: Path) -> AsyncIterator[tuple[sub
                 assert process.poll() is None, (tmp_path / "core.log").read_text()
                 await asyncio.sleep(0.02)
         yield process, ready.read_text().strip()
+    except BaseException:
+        print((tmp_path / "core.log").read_text())  # noqa: T201 - shown with the failure
+        raise
     finally:
         process.kill()
         process.wait()
