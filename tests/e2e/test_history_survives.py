@@ -71,7 +71,7 @@ async def core_process(database: str, tmp_path: Path) -> AsyncIterator[tuple[sub
                 await asyncio.sleep(0.02)
         yield process, ready.read_text().strip()
     except BaseException:
-        print((tmp_path / "core.log").read_text())  # noqa: T201 - shown with the failure
+        print((tmp_path / "core.log").read_text())
         raise
     finally:
         process.kill()
