@@ -18,7 +18,9 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /dist . 
 
 FROM python:${PYTHON_VERSION}-slim
 COPY --from=build /opt/kornel /opt/kornel
-ENV PATH=/opt/kornel/bin:$PATH PYTHONUNBUFFERED=1
+ENV PATH=/opt/kornel/bin:$PATH PYTHONUNBUFFERED=1 STATE_DIRECTORY=/var/lib/kornel
+# Where the history is unless --history says otherwise; mount a volume here to keep it.
+RUN install -d -o 10001 -g 10001 -m 0750 /var/lib/kornel
 
 # Numeric, so that Kubernetes can tell that it is not root (runAsNonRoot).
 USER 10001:10001

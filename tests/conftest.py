@@ -1,4 +1,6 @@
-"""How Hypothesis works here: a failure is reported as it was found, and shrunk only on demand.
+"""How Hypothesis works here, and where cores that tests start keep their history.
+
+A failure is reported as it was found, and shrunk only on demand.
 
 Shrinking a failure of a long history takes minutes, which a test does not have. What was found is kept, so that
 ``pytest --hypothesis-profile=shrink --timeout=0 -k <test>`` begins where the failing run ended.
@@ -10,9 +12,16 @@ import os
 
 from hypothesis import Phase, settings
 
+from tests.history_databases import database, postgres, postgres_server
+
+__all__ = ["database", "postgres", "postgres_server"]
+
 # Cores that tests start as processes serve HTTP only where they are told to: many run at once.
 os.environ["KORNEL_REST_ADDRESS"] = "off"
 
 settings.register_profile("brief", phases=(Phase.explicit, Phase.reuse, Phase.generate))
 settings.register_profile("shrink", phases=tuple(Phase))
 settings.load_profile("brief")
+
+# Tests share a machine with each other and with whoever develops on it; those that are about the history say where.
+os.environ["KORNEL_HISTORY"] = "off"

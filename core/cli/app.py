@@ -14,6 +14,7 @@ from core.cli.config import checked, config_app, read_file
 from core.cli.events import events
 from core.cli.explain import explain, what_if_app
 from core.cli.health import health
+from core.cli.history import history_app
 from core.cli.lists import apps, drain_app, nodes, queues, undrain_app
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
 from core.cli.quota import queue_app, user_app
@@ -22,6 +23,7 @@ from core.cli.top import top
 from core.partition.engine import Engine
 from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.process import entry
+from core.process.history import DEFAULT_SPOOL_BYTES, HistorySettingsError, HistoryUnusable, chosen_history
 from core.process.server import AddressTooOpen, AddressUnavailable, ServerSettings
 from core.security.errors import SecurityError
 from core.security.security import Security, SecurityOptions
@@ -41,6 +43,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config_app, name="config")
+app.add_typer(history_app, name="history")
 app.add_typer(queue_app, name="queue")
 app.add_typer(user_app, name="user")
 app.add_typer(what_if_app, name="what-if")
@@ -146,6 +149,38 @@ def serve(
             " and for those that must run there.",
         ),
     ] = False,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history",
+            metavar="FILE|URL|off",
+            envvar="KORNEL_HISTORY",
+            help="Where applications, preemptions, events and configurations are kept: an SQLite file, or the URL of a"
+            " PostgreSQL database such as postgresql+psycopg://user@host/kornel. By default kornel/history.db in the"
+            " state directory.",
+        ),
+    ] = None,
+    history_keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--history-keep",
+            metavar="TABLE=AGE[,ROWS]",
+            help="How long records stay and how many of them: applications, preemptions, events or configurations, for"
+            " instance events=7d,2000000; 0 for any. May be given several times.",
+        ),
+    ] = None,
+    history_spool: Annotated[
+        Path | None,
+        typer.Option(
+            "--history-spool",
+            metavar="DIR",
+            help="Where records wait for the database. By default beside the SQLite file, else in the state directory.",
+        ),
+    ] = None,
+    history_spool_mb: Annotated[
+        int,
+        typer.Option("--history-spool-mb", metavar="MIB", min=1, help="Most that may wait there, in MiB."),
+    ] = DEFAULT_SPOOL_BYTES // 2**20,
     test_clock: Annotated[
         bool,
         typer.Option(
@@ -217,7 +252,7 @@ def serve(
     """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
 
     Exits 2 when a file it was given or the combination of options cannot be used, 1 when the address cannot be
-    listened on.
+    listened on or the history cannot be begun where --history says.
     """
     if watch and config is None:
         typer.echo("--watch takes a file to watch: --config FILE", err=True)
@@ -234,6 +269,11 @@ def serve(
         text = read_file(config)
         checked(config, text, sources.unavailable)
     try:
+        kept = chosen_history(history, history_keep or [], history_spool, history_spool_mb * 2**20)
+    except HistorySettingsError as error:
+        typer.echo(f"--history: {error}", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    try:
         settings = ServerSettings(
             address=grpc,
             version=entry.core_version(),
@@ -242,6 +282,7 @@ def serve(
             watch=watch,
             ready_file=ready_file,
             callback_timeout_ns=int(callback_timeout * SECOND_NS),
+            history=kept,
             test_clock=test_clock,
             rest_address="" if rest_address.lower() == "off" else rest_address,
             metric_aliases=metric_aliases,
@@ -266,7 +307,7 @@ def serve(
     engine = Engine(reservation_delay_ns=delay_ns, reservation_percent=reserved_nodes)
     try:
         well = entry.run(engine, settings, sources, logger, levels, guarded, tracing)
-    except AddressUnavailable as error:
+    except (AddressUnavailable, HistoryUnusable) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error
     if not well:

@@ -27,9 +27,12 @@ class NodeRejected(NamedTuple):
 
 
 class ApplicationAccepted(NamedTuple):
-    """An application was placed in a queue; its state is New."""
+    """An application was placed in a queue; its state is New. ``partition``: full name; ``queue``: its leaf."""
 
     application_id: str
+    partition: str = ""
+    queue: str = ""
+    user: str = ""
 
 
 class ApplicationRejected(NamedTuple):
@@ -37,15 +40,43 @@ class ApplicationRejected(NamedTuple):
 
     application_id: str
     reason: str
+    partition: str = ""
+    """As the shim named it."""
+    queue: str = ""
+    """As the shim named it."""
+    user: str = ""
 
 
 class ApplicationUpdated(NamedTuple):
-    """An application changed its state at ``at_ns`` (Unix nanoseconds)."""
+    """An application changed its state at ``at_ns`` (Unix nanoseconds).
+
+    ``partition``: full name; ``queue``: its leaf, empty for one that never got into a queue; ``submitted_ns``: when it
+    was added, 0 if that is not known any more.
+    """
 
     application_id: str
     state: str
     at_ns: int
     message: str
+    partition: str = ""
+    queue: str = ""
+    user: str = ""
+    submitted_ns: int = 0
+
+
+class ApplicationRemoved(NamedTuple):
+    """The shim removed an application that had not finished. For histories: no shim is told (protocol.md 6.5).
+
+    ``state``: of :class:`core.domain.application_states.AppState`, as it was before.
+    """
+
+    application_id: str
+    state: str
+    at_ns: int
+    partition: str
+    queue: str
+    user: str
+    submitted_ns: int
 
 
 class Allocated(NamedTuple):
@@ -193,4 +224,4 @@ CallbackEffect = PredicatesAsked | PreemptionPredicatesAsked | SchedulingFailed 
 AllocationEffect = Allocated | Released | AskReleased | AllocationRejected
 ApplicationEffect = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
 NodeEffect = NodeAccepted | NodeRejected
-Effect = AllocationEffect | ApplicationEffect | NodeEffect | CallbackEffect | PreemptionDecided
+Effect = AllocationEffect | ApplicationEffect | NodeEffect | CallbackEffect | PreemptionDecided | ApplicationRemoved

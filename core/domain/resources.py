@@ -64,7 +64,7 @@ class Resources(Mapping[str, int]):
         return f"Resources({inner})"
 
     def as_dict(self) -> dict[str, int]:
-        """A copy to change."""
+        """A copy that is the caller's, as cheap as one can be."""
         return self._amounts.copy()
 
     def is_zero(self) -> bool:

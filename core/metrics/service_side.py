@@ -20,8 +20,9 @@ def families(sources: Sources) -> Iterable[Metric]:
     yield from _events(sources)
     yield from _configuration(sources)
     yield from _health(sources)
-    if sources.history is not None:
-        yield from _history(sources.history())
+    history = sources.history()
+    if history is not None:
+        yield from _history(history)
 
 
 def _streams(sources: Sources) -> Iterable[Metric]:

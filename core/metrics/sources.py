@@ -42,7 +42,7 @@ class HistoryGauges(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """``history``: how the durable history is doing; absent: there is none. ``queue_limit``: of response queues."""
+    """``history``: how the durable history is doing; ``None``: there is none. ``queue_limit``: of response queues."""
 
     measures: Measures
     runner: PartitionRunner
@@ -54,7 +54,7 @@ class Sources:
     clock: Clock
     version: str
     queue_limit: int
-    history: Callable[[], HistoryGauges] | None = None
+    history: Callable[[], HistoryGauges | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -414,7 +414,8 @@ class Engine:
             if state is not None:
                 application_intake.add(state, spec, now_ns)
             else:
-                self._outbox.append(ApplicationRejected(spec.application_id, _no_partition(spec.partition)))
+                reason = _no_partition(spec.partition)
+                self._outbox.append(ApplicationRejected(spec.application_id, reason, spec.partition, spec.queue))
         for ref in command.remove:
             state = self._partitions.get(ref.partition)
             if state is not None:

@@ -35,7 +35,18 @@ def fire(state: PartitionState, application: Application, event: AppEvent, now_n
     admission.state_changed(application, before)
     application.timer_ns = None
     if target is not AppState.REJECTED:
-        state.effects.append(ApplicationUpdated(application.application_id, target, now_ns, message or event))
+        state.effects.append(
+            ApplicationUpdated(
+                application.application_id,
+                target,
+                now_ns,
+                message or event,
+                state.name,
+                application.queue.path,
+                application.user,
+                application.submitted_ns,
+            )
+        )
     if state.recording:
         state.events.state_entered(application.application_id, target, message)
     if target is AppState.COMPLETING:
@@ -58,7 +69,7 @@ def reject(state: PartitionState, spec: ApplicationSpec, user: str, reason: str,
     def expire(at_ns: int) -> None:
         if state.recording:
             state.events.state_entered(application_id, AppState.EXPIRED, "")
-        state.effects.append(ApplicationUpdated(application_id, AppState.EXPIRED, at_ns, AppEvent.EXPIRE))
+        state.effects.append(ApplicationUpdated(application_id, AppState.EXPIRED, at_ns, AppEvent.EXPIRE, state.name))
 
     state.at(now_ns + TERMINATED_TIMEOUT_NS, expire)
 

@@ -72,7 +72,8 @@ def run(
 ) -> bool:
     """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*.
 
-    Raises :class:`core.process.server.AddressUnavailable` or :class:`core.process.server.AddressTooOpen`.
+    Raises :class:`core.process.server.AddressUnavailable`, :class:`core.process.server.AddressTooOpen` or
+    :class:`core.process.history.HistoryUnusable`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing))

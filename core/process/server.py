@@ -8,8 +8,9 @@ is cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -25,6 +26,7 @@ from kornel.v1 import (
     configuration_pb2,
     events_pb2,
     explain_pb2,
+    history_pb2,
     manager_pb2,
     read_pb2,
     status_pb2,
@@ -38,6 +40,7 @@ from core.domain.events import shortened
 from core.metrics.exposition import Exposition
 from core.metrics.measures import Measures
 from core.metrics.sources import Sources as MetricsSources
+from core.process.history import NO_HISTORY, History, HistoryChoice
 from core.process.http import HttpFront, running_applications
 from core.rest.access import OPEN_DOOR
 from core.rest.guard_door import GuardDoor
@@ -80,6 +83,7 @@ if TYPE_CHECKING:
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
 _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
+_HISTORY: Final = history_pb2.DESCRIPTOR.services_by_name["HistoryService"].full_name
 _EVENTS: Final = events_pb2.DESCRIPTOR.services_by_name["EventService"].full_name
 _EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
@@ -91,6 +95,9 @@ _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 CONFIGURATION_FILE: Final = "kornel.v1.Configuration"
 """Health of the configuration file: NOT_SERVING while it says something that cannot be used."""
+
+HISTORY: Final = "kornel.v1.History"
+"""Health of the durable history: NOT_SERVING while what happens waits in the spool."""
 
 HEALTH_PATIENCE_S: Final = 1.0
 """A health watcher that does not read must not hold up whoever changes the status."""
@@ -128,7 +135,8 @@ class ServerSettings:
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
     ``rest_address``: ``host:port`` where HTTP is served; empty: nowhere.
     ``metric_aliases``: publish metrics also under names that dashboards of older upstream versions ask for.
-    ``history``: samples of running applications and containers to keep, one a minute; 0: no history.
+    ``usage_samples``: numbers of running applications and containers to keep, one a minute; 0: none.
+    ``history``: where what happens is kept for good.
     ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
     """
 
@@ -141,9 +149,10 @@ class ServerSettings:
     grace_s: float = 5.0
     queue_limit: int = QUEUE_LIMIT
     callback_timeout_ns: int = SECOND_NS
+    history: HistoryChoice = NO_HISTORY
     test_clock: bool = False
     rest_address: str = ""
-    history: int = SAMPLES_KEPT
+    usage_samples: int = SAMPLES_KEPT
     metric_aliases: bool = False
 
     def __post_init__(self) -> None:
@@ -174,6 +183,8 @@ class KornelServer:
         """*sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*.
 
         *security* absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced.
+
+        Raises :class:`core.process.history.HistoryUnusable`.
         """
         sources = sources or Sources.without_settings()
         self._settings = settings
@@ -185,7 +196,7 @@ class KornelServer:
         self._garbage = garbage
         self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit)
         self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger)
-        self.events = EventJournal(str(uuid4()), logger=logger)
+        self.events = events = EventJournal(str(uuid4()), logger=logger)
         """What has happened lately."""
         self.health = HealthKeeper(
             lambda: self._runner.all_views(),  # noqa: PLW0108 - the runner is made with this observer
@@ -194,10 +205,14 @@ class KornelServer:
             logger=logger,
         )
         """Whether the books agree and requests make sense."""
-        self.history = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.history)
+        self.usage = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.usage_samples)
         """How much ran, minute by minute."""
         self.measures = Measures(lambda name: self._runner.queue_of(name), clock=clock)  # noqa: PLW0108
         """What metrics count."""
+        self.history = History(
+            settings.history, clock=clock, logger=logger, keeps_events=lambda: events.settings.tracking
+        )
+        """What has happened, for good."""
         self._levels = levels or LevelSwitch(LogLevel.INFO)
         engine.record_events()
         self._runner = PartitionRunner(
@@ -213,7 +228,8 @@ class KornelServer:
                 self.measures.decisions,
                 self.events,
                 self.health,
-                self.history,
+                self.usage,
+                *self.history.observers,
                 *(() if tracing is None else (tracing,)),
             ),
             on_settings=self._on_settings,
@@ -247,6 +263,7 @@ class KornelServer:
                 configurator=self._configurator,
                 events=self.events,
                 health=self.health,
+                history=self.history.status,
                 clock=clock,
                 version=settings.version,
                 queue_limit=settings.queue_limit,
@@ -262,7 +279,7 @@ class KornelServer:
                 configurator=self._configurator,
                 callbacks=self._callbacks,
                 events=self.events,
-                history=self.history,
+                history=self.usage,
                 health=self.health,
                 ready=lambda: self._ready,
                 log_level=lambda: self._levels.name,
@@ -323,14 +340,18 @@ class KornelServer:
             raise
         self._server = server
         self._garbage.start()
+        loop = asyncio.get_running_loop()
+        self.history.start(partial(_call_in, loop, self._on_history_problem))
         self._running = asyncio.create_task(self._runner.run(), name="partition")
         await server.start()
         self.health.start()
-        self.history.start()
+        self.usage.start()
         self.measures.lag.start()
         if self._http is not None:
             await self._http.start()
         await self._set_health(serving=True)
+        if self.history.kept:
+            await self._quietly(self._health.set(HISTORY, _serving(True)))
         if self._file is not None:
             await self._set_file_health(good=True)
             if self._settings.watch:
@@ -376,7 +397,7 @@ class KornelServer:
             reading.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
         http_down = asyncio.create_task(self._http.stop()) if self._http is not None else None
-        self.history.stop()
+        self.usage.stop()
         self.measures.lag.stop()
         await self.health.stop()
         self._ready = False
@@ -402,6 +423,7 @@ class KornelServer:
             await http_down
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.close)
+        await asyncio.to_thread(self.history.close, self._settings.grace_s)
         self._log_summary()
 
     def _add_services(self, server: grpc.aio.Server) -> None:
@@ -432,6 +454,7 @@ class KornelServer:
                 version=self._settings.version,
             ).handlers(),
             _EXPLAIN: ExplainService(self._runner, clock=self._clock, logger=self._logger).handlers(),
+            _HISTORY: self.history.service.handlers(),
             _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
             _MANAGER: ManagerService(self._runner, logger=self._logger).handlers(),
             _READ: ReadService(self._runner, self.health, logger=self._logger).handlers(),
@@ -460,6 +483,7 @@ class KornelServer:
     def _on_version(self, version: Version) -> None:
         self.events.version_added(version)
         self.measures.version_added(version)
+        self.history.version_added(version)
 
     def _on_damage(self, damaged: bool) -> None:
         self._change_health(self._set_health(serving=not damaged))
@@ -469,7 +493,11 @@ class KornelServer:
         said = f"configuration file not applied: {problem}" if problem else "configuration file is good again"
         told = [_event_of_root(self._clock.now_ns(), said)]
         self._callbacks.deliver(told)
-        self.events.observe(told)
+        for observer in (self.events, *self.history.observers):
+            observer.observe(told)
+
+    def _on_history_problem(self, problem: str) -> None:
+        self._change_health(self._quietly(self._health.set(HISTORY, _serving(not problem))))
 
     def _change_health(self, change: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(change)
@@ -515,6 +543,12 @@ def _event_of_root(at_ns: int, message: str) -> EventRecorded:
     """The event history knows no configurations; what concerns all queues is told of the root."""
     record = si_pb2.EventRecord
     return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, shortened(message))
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text: str) -> None:
+    """From another thread, which may outlive the loop."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call, text)
 
 
 def _serving(well: bool) -> Any:

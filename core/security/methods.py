@@ -99,10 +99,11 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.ReadService/ListNodes": _READ,
         "/kornel.v1.ReadService/GetNode": _READ,
         "/kornel.v1.ReadService/GetHealthReport": _READ,
-        "/kornel.v1.HistoryService/ListApplications": _READ,
+        "/kornel.v1.HistoryService/ListPastApplications": _READ,
         "/kornel.v1.HistoryService/ListPreemptions": _READ,
         "/kornel.v1.HistoryService/ListEvents": _READ,
         "/kornel.v1.HistoryService/ListConfigurations": _READ,
+        "/kornel.v1.HistoryService/GetHistoryStatus": _READ,
         "/kornel.v1.ManagerService/UnregisterResourceManager": Demand(
             _unregister, manager_pb2.UnregisterResourceManagerRequest
         ),

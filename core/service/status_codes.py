@@ -21,6 +21,8 @@
     NotAuthenticated              UNAUTHENTICATED       the caller: prove who it is
     NotPermitted                  PERMISSION_DENIED     whoever grants permissions
     TooMany                       RESOURCE_EXHAUSTED    the caller: wait
+    HistoryOff                    FAILED_PRECONDITION   the administrator: kornel serve --history
+    HistoryUnavailable            UNAVAILABLE           the caller: try again when the database answers
     TrackingDisabled              FAILED_PRECONDITION   whoever sets event.trackingEnabled
     CursorOutOfRange              OUT_OF_RANGE          the caller: start without a cursor
     EventStreamsFull              RESOURCE_EXHAUSTED    the caller: try later; or whoever sets the limits
@@ -142,6 +144,14 @@ class TooMany(ServiceError):
     """The caller asks for more at once than it may have."""
 
 
+class HistoryOff(ServiceError):
+    """Asked about a history that is not kept."""
+
+
+class HistoryUnavailable(ServiceError):
+    """The history database does not answer."""
+
+
 class ShuttingDown(ServiceError):
     """The core stops and takes nothing more."""
 
@@ -188,6 +198,8 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     NotAuthenticated: grpc.StatusCode.UNAUTHENTICATED,
     NotPermitted: grpc.StatusCode.PERMISSION_DENIED,
     TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    HistoryOff: grpc.StatusCode.FAILED_PRECONDITION,
+    HistoryUnavailable: grpc.StatusCode.UNAVAILABLE,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     EngineFault: grpc.StatusCode.INTERNAL,
 }

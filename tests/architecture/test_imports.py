@@ -22,7 +22,7 @@ LAYERS = {
     "core.policies": {"core.domain", "core.model"},
     "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
     "core.service": {"core.domain", "core.config", "core.partition"},
-    "core.archive": {"core.domain"},
+    "core.archive": {"core.config", "core.domain", "core.service"},
     "core.security": {"core.domain", "core.config", "core.service"},
     "core.tracing": {"core.domain"},
     "core.metrics": {"core.domain", "core.service"},

@@ -15,6 +15,7 @@ from tests.bench import (
     event_streams,
     full_cluster,
     gangs,
+    history,
     large_tree,
     limits,
     metrics,
@@ -58,6 +59,7 @@ def main() -> int:
             recovery.report(1),
             responsiveness.report(runs),
             event_streams.report(runs, thorough=options.thorough),
+            history.report(5),
         ]
         if options.thorough:
             reached.append(end_to_end.report(LARGE, runs, 15_000, "as with fewer"))

@@ -28,6 +28,7 @@ class Workload:
 
     *answer_s*: seconds the shim takes to allow a placement; absent: it is not asked.
     *unanswered*: the first so many asks are never answered, and not waited for.
+    *history*: whether the core keeps a durable one.
     """
 
     nodes: int = 5_000
@@ -36,6 +37,7 @@ class Workload:
     batch: int = 500
     answer_s: float | None = None
     unanswered: int = 0
+    history: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def _batches(workload: Workload) -> Iterator[list[str]]:
 
 async def _measure(workload: Workload) -> Measurement:
     async with AsyncExitStack() as stack:
-        stub, address, pid = await stack.enter_async_context(core_process.connected())
+        stub, address, pid = await stack.enter_async_context(core_process.connected(history=workload.history))
         await core_process.register(stub, core_process.flat_queues(workload.queues))
         if workload.answer_s is not None:
             client = await stack.enter_async_context(ShimClient(address, RM))

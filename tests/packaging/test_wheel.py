@@ -78,6 +78,19 @@ def test_wheel_holds_the_contract_and_the_licence(wheel: Path) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
+def test_history_database_is_made_from_the_wheel(installed: Environment) -> None:
+    """The migrations are in the wheel, and Alembic finds them there."""
+    lines = [
+        "from core.archive.database import Database",
+        "from core.archive.settings import history_settings",
+        "settings = history_settings('history.db')",
+        "Database(settings.url, 5.0).prepare()",
+        "import sqlite3",
+        "print(*sqlite3.connect('history.db').execute('SELECT version_num FROM history_version'))",
+    ]
+    assert installed.run("python", "-W", "error::DeprecationWarning", "-c", "\n".join(lines)).strip() == "('0001',)"
+
+
 def test_locked_versions_satisfy_the_declared_ones(installed: Environment) -> None:
     """The lock file names every dependency the wheel declares, in a version it allows."""
     installed.run("python", "-m", "pip", "check")

@@ -77,6 +77,7 @@ from core.domain.effects import (
     AllocationRejected,
     ApplicationAccepted,
     ApplicationRejected,
+    ApplicationRemoved,
     ApplicationUpdated,
     AskReleased,
     Effect,
@@ -650,14 +651,14 @@ def _application(line: Line) -> ApplicationSpec:
 
 
 def describe(effects: Sequence[Effect]) -> list[str]:
-    """Effects, one line each."""
+    """Effects, one line each, but for those that no shim hears of."""
     preemptors = {
         (victim.application_id, victim.key): effect.key or effect.queue
         for effect in effects
         if isinstance(effect, PreemptionDecided)
         for victim in effect.victims
     }
-    return [_describe(effect, preemptors) for effect in effects]
+    return [_describe(effect, preemptors) for effect in effects if not isinstance(effect, ApplicationRemoved)]
 
 
 def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:

@@ -47,7 +47,7 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
     user_accounting.open_accounts(state, application)
     if state.recording:
         state.events.application_added(application)
-    state.effects.append(ApplicationAccepted(spec.application_id))
+    state.effects.append(ApplicationAccepted(spec.application_id, state.name, leaf.path, applicant.user))
 
 
 def remove(state: PartitionState, ref: ApplicationRef, now_ns: int) -> None:
@@ -60,7 +60,8 @@ def remove(state: PartitionState, ref: ApplicationRef, now_ns: int) -> None:
 
 
 def _reject(state: PartitionState, spec: ApplicationSpec, reason: str, now_ns: int) -> None:
-    state.effects.append(ApplicationRejected(spec.application_id, reason))
+    refused = ApplicationRejected(spec.application_id, reason, state.name, spec.queue, applicant_of(spec).user)
+    state.effects.append(refused)
     if not reason.startswith((Rejection.APPLICATION_EXISTS, Rejection.INVALID_ID)):
         lifecycle.reject(state, spec, applicant_of(spec).user, reason, now_ns)
 

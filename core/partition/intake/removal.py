@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.domain.application_states import AppEvent, AppState
 from core.domain.commands import TerminationType
-from core.domain.effects import Released
+from core.domain.effects import ApplicationRemoved, Released
 from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.partition import lifecycle
@@ -93,6 +93,7 @@ def released(state: PartitionState, allocation: Allocation, termination: int, me
 
 def remove_application(state: PartitionState, application: Application, now_ns: int) -> None:
     """The shim removed *application*: it leaves at once with all it has; one answer lists what it held (6.5)."""
+    before = application.state
     had_allocations = bool(application.allocations)
     gone = list(application.allocations.values())
     stop_offering(application)
@@ -107,6 +108,18 @@ def remove_application(state: PartitionState, application: Application, now_ns: 
     elif application.state is AppState.COMPLETING:
         lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
     application.timer_ns = None
+    if application.state not in (AppState.COMPLETED, AppState.FAILED):
+        state.effects.append(
+            ApplicationRemoved(
+                application.application_id,
+                before,
+                now_ns,
+                state.name,
+                application.queue.path,
+                application.user,
+                application.submitted_ns,
+            )
+        )
     lifecycle.leave(state, application, now_ns)
     message = f"application {application.application_id} was removed"
     state.effects.extend(released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone)

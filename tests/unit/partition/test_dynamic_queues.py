@@ -36,7 +36,9 @@ def submit(engine: Engine, namespace: str, **tags: str) -> None:
     given = {"namespace": namespace, **{f"namespace.resource{key}": value for key, value in tags.items()}}
     name = f"app{len(engine.status().partitions[0].queues)}-{namespace}-{len(tags)}"
     spec = ApplicationSpec(name, "", PARTITION, "bob", (), tuple(given.items()))
-    assert engine.apply(UpdateApplications("rm", (spec,)), 0) == [ApplicationAccepted(name)]
+    (accepted,) = engine.apply(UpdateApplications("rm", (spec,)), 0)
+    assert isinstance(accepted, ApplicationAccepted)
+    assert (accepted.application_id, accepted.user) == (name, "bob")
 
 
 def quota(**amounts: int) -> str:

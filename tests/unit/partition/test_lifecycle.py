@@ -1,10 +1,12 @@
-"""What a failing application may not do any more (protocol.md 6.5, 8.1, 3.6; scheduling.md S-26)."""
+"""What a failing or removed application may not do any more (protocol.md 6.5, 8.1, 3.6; scheduling.md S-26)."""
 
 from __future__ import annotations
 
 import pytest
 
 from core.domain.application_states import AppEvent, AppState
+from core.domain.commands import Command
+from core.domain.effects import ApplicationRemoved, Effect
 from core.partition import lifecycle
 from core.partition.books import audit
 from core.partition.state import PartitionState
@@ -50,6 +52,35 @@ def test_removing_a_failing_application_reports_no_state(stage: Stage) -> None:
     fail(stage)
     assert stage.play(["remove-app app1"]) == ["release k STOPPED_BY_RM"]
     assert audit.check(state_of(stage)) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "closing"),
+    [
+        (["remove-app app1"], ["Running"]),
+        (["release k", "remove-app app1"], []),
+        (["release k", "app app2", "ask k2 app=app2", "remove-app app2"], []),
+        (["app app2", "remove-app app2"], ["New"]),
+    ],
+    ids=["running", "left with nothing to do", "accepted, holds nothing", "new"],
+)
+def test_removal_of_what_had_not_finished_is_told_to_histories(
+    stage: Stage, first: list[str], closing: list[str]
+) -> None:
+    """6.5: with the state it was in; an application whose removal completes it has said so already."""
+    told: list[Effect] = []
+    apply = stage.engine.apply
+
+    def heard(command: Command, now_ns: int) -> list[Effect]:
+        effects = apply(command, now_ns)
+        told.extend(effects)
+        return effects
+
+    stage.engine.apply = heard  # type: ignore[method-assign]
+    stage.play(first)
+    removed = [effect for effect in told if isinstance(effect, ApplicationRemoved)]
+    assert [effect.state for effect in removed] == closing
+    assert {effect.queue for effect in removed} <= {"root.a"}
 
 
 def test_an_event_without_meaning_is_ignored(stage: Stage) -> None:

@@ -1,0 +1,285 @@
+"""The history's way from the engine to the disk, without anybody waiting.
+
+The event loop puts what is worth keeping into a bounded queue. A thread takes it from there in large batches and
+appends it to the spool; from then on it counts as *stored*. A process of its own takes what the spool has to the
+database and tries again for as long as the database does not take it (:mod:`core.archive.committer`): it shares no
+interpreter with the engine.
+
+What is stored is never dropped. When the spool is full, or cannot be written, the queue fills; when that is full, the
+newest records are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from core.archive.link import Assignment, Report
+from core.archive.records import Kept, encoded, worth_keeping
+from core.archive.settings import HistorySettings
+from core.archive.spool import Place, SpoolWriter
+from core.archive.supervisor import Supervisor
+from core.domain.effects import Effect
+from core.service.configuration_history import Version
+
+BATCH_RECORDS: Final = 5_000
+"""About so many go to the disk as one: a millisecond or two in which the engine cannot run."""
+
+GATHER_S: Final = 0.1
+"""How long records gather before they go to the disk together."""
+
+SPOOL_PAUSE_S: Final = 0.5
+
+
+class ArchiveStatus(NamedTuple):
+    """How the history is doing.
+
+    run              number of this life of the core
+    stored           records of this run that will survive it: 1 to this one
+    committed        records taken to the database since start, those of earlier runs included
+    queued           entries that wait in memory
+    dropped          entries lost because neither spool nor queue had room
+    refused          records that the database will never take
+    spool_bytes      what waits on the disk, of at most ``spool_limit``
+    problem          what is wrong; empty: nothing. ``problem_since_ns``: since when
+    last_commit_ns   when the database took something last; 0: not yet
+    """
+
+    database: str
+    run: int
+    stored: int
+    committed: int
+    queued: int
+    dropped: int
+    refused: int
+    spool_bytes: int
+    spool_limit: int
+    problem: str
+    problem_since_ns: int
+    last_commit_ns: int
+
+
+class Archive:
+    """Keeps what it observes. Use: ``start()``, ``observe()`` from one thread, ``close()``."""
+
+    def __init__(
+        self,
+        settings: HistorySettings,
+        *,
+        now_ns: Callable[[], int],
+        logger: FilteringBoundLogger,
+        on_problem: Callable[[str], None] = lambda problem: None,
+        keeps_events: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """*keeps_events*: whether events are kept now. *on_problem* is told, by threads of the archive, what is wrong,
+        and with empty text that nothing is any more.
+
+        Raises :class:`core.archive.spool.SpoolUnusable`.
+        """
+        self._settings = settings
+        self._now_ns = now_ns
+        self._logger = logger
+        self._keeps_events = keeps_events
+        self.on_problem = on_problem
+        self._spool = SpoolWriter(settings.spool, settings.spool_bytes)
+        self._run = secrets.randbits(62) + 1
+        self._queue: deque[tuple[int, Sequence[Kept]]] = deque()
+        self._put_in = 0
+        """Entries that came into the queue, counted by the event loop; ``_taken_out`` by the thread that empties it."""
+        self._taken_out = 0
+        self._something = threading.Event()
+        self._closing = threading.Event()
+        self._giving_up = threading.Event()
+        self._stored = 0
+        self._committed = 0
+        self._dropped = 0
+        self._refused = 0
+        self._damaged = 0
+        self._last_commit_ns = 0
+        self._problems: dict[str, tuple[str, int]] = {}
+        """What is wrong, and since when, by who found out."""
+        self._reporting = threading.Lock()
+        self._spooling = threading.Thread(target=self._keep_spooling, name="history-spool", daemon=True)
+        self.committer: Final = Supervisor(
+            lambda: Assignment(settings, self._spool.first_segment, now_ns()).line(),
+            on_report=self._reported,
+            on_death=lambda reason: self._report("database", f"the database cannot be written: {reason}"),
+            longest_pause_s=settings.longest_pause_s,
+        )
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._spooling.start()
+        self.committer.start()
+
+    def observe(self, effects: Sequence[Effect]) -> None:
+        """Keep those of *effects* that are worth it, if there is room. Never waits."""
+        kept = worth_keeping(effects, events=self._keeps_events())
+        if kept:
+            self._put(kept)
+
+    def version_added(self, version: Version) -> None:
+        """Keep *version*, if there is room."""
+        self._put([version])
+
+    def status(self) -> ArchiveStatus:
+        """As of now. From any thread."""
+        with self._reporting:
+            problem = "; ".join(text for text, _ in self._problems.values())
+            since_ns = min((since_ns for _, since_ns in self._problems.values()), default=0)
+        return ArchiveStatus(
+            database=self._settings.shown,
+            run=self._run,
+            stored=self._stored,
+            committed=self._committed,
+            queued=self._put_in - self._taken_out,
+            dropped=self._dropped,
+            refused=self._refused,
+            spool_bytes=self._spool.waiting_bytes,
+            spool_limit=self._settings.spool_bytes,
+            problem=problem,
+            problem_since_ns=since_ns,
+            last_commit_ns=self._last_commit_ns,
+        )
+
+    def close(self, patience_s: float) -> None:
+        """Store what is queued, have the database take what it can within *patience_s* seconds, and stop."""
+        deadline = time.monotonic() + patience_s
+        self._closing.set()
+        self._something.set()
+        self._spooling.join(patience_s)
+        self._giving_up.set()
+        # A thread that hangs in a call to the disk ends with the process.
+        self._spooling.join(0.5)
+        if not self._spooling.is_alive():
+            self._spool.end()
+        self.committer.close(deadline)
+        status = self.status()
+        if not self._spooling.is_alive():
+            self._spool.close()
+        self._logger.info(
+            "history closed",
+            stored=status.stored,
+            committed=status.committed,
+            left_in_spool_bytes=status.spool_bytes,
+            dropped=status.dropped + status.queued,
+        )
+
+    def _put(self, kept: Sequence[Kept]) -> None:
+        room = max(0, self._settings.queue_records - (self._put_in - self._taken_out))
+        if room < len(kept):
+            if not self._dropped:
+                self._logger.error("history: neither spool nor queue has room, the newest records are dropped")
+            self._dropped += len(kept) - room
+            kept = kept[:room]
+        self._put_in += len(kept)
+        self._queue.append((self._now_ns(), kept))
+        if not self._something.is_set():
+            self._something.set()
+
+    def _keep_spooling(self) -> None:
+        while True:
+            self._something.wait()
+            self._closing.wait(GATHER_S)
+            self._something.clear()
+            while self._queue:
+                records, payload = self._encoded(self._take())
+                if records and not self._append(records, payload):
+                    return
+            if self._closing.is_set():
+                return
+
+    def _take(self) -> list[tuple[int, Sequence[Kept]]]:
+        """The next batch out of the queue."""
+        batch: list[tuple[int, Sequence[Kept]]] = []
+        room = BATCH_RECORDS
+        while self._queue and room > 0:
+            at_ns, kept = self._queue.popleft()
+            if len(kept) > room:
+                self._queue.appendleft((at_ns, kept[room:]))
+                kept = kept[:room]
+            batch.append((at_ns, kept))
+            room -= len(kept)
+        self._taken_out += BATCH_RECORDS - room
+        return batch
+
+    def _encoded(self, batch: list[tuple[int, Sequence[Kept]]]) -> tuple[int, bytes]:
+        first = self._stored + 1
+        try:
+            return encoded(batch, first)
+        except Exception:  # noqa: BLE001 - which record it is comes out below
+            return encoded(self._sound(batch), first)
+
+    def _sound(self, batch: list[tuple[int, Sequence[Kept]]]) -> list[tuple[int, Sequence[Kept]]]:
+        """*batch* without the records that cannot be written down."""
+        sound: list[tuple[int, Sequence[Kept]]] = []
+        for at_ns, kept in batch:
+            for each in kept:
+                try:
+                    encoded([(at_ns, [each])], 1)
+                except Exception as error:
+                    self._refused += 1
+                    self._logger.error("history: a record was left out", kind=type(each).__name__, exc_info=error)
+                else:
+                    sound.append((at_ns, [each]))
+        return sound
+
+    def _append(self, records: int, payload: bytes) -> bool:
+        """Put *records* on the disk, however long it takes. False: time is up."""
+        while True:
+            if self._spool.full:
+                problem = f"the spool is full, {self._spool.waiting_bytes} bytes wait in {self._settings.spool}"
+            else:
+                try:
+                    self._spool.append(self._run, self._stored + 1, records, payload)
+                except OSError as error:
+                    problem = f"the spool cannot be written: {error.strerror or error}"
+                else:
+                    break
+            self._report("spool", problem)
+            if self._giving_up.wait(SPOOL_PAUSE_S):
+                self._dropped += records
+                return False
+        self._stored += records
+        self.committer.tell(self._now_ns())
+        self._report("spool", "")
+        return True
+
+    def _reported(self, report: Report) -> None:
+        """The committing process says something."""
+        self._spool.done(Place(report.segment, report.offset))
+        if report.committed:
+            self._committed += report.committed
+            self._last_commit_ns = self._now_ns()
+        if report.refused:
+            self._refused += report.refused
+            self._logger.error("history: the database refuses records", records=report.refused, reason=report.reason)
+        if report.damaged > self._damaged:
+            self._damaged = report.damaged
+            self._logger.error("history: a part of the spool cannot be read, it was left out", segments=report.damaged)
+        if report.bug:
+            self._logger.error("history: bug in the committing process", traceback=report.bug)
+        self._report("database", f"the database cannot be written: {report.problem}" if report.problem else "")
+
+    def _report(self, who: str, problem: str) -> None:
+        with self._reporting:
+            before = self._problems.get(who)
+            if problem:
+                self._problems[who] = (problem, before[1] if before is not None else self._now_ns())
+            elif before is not None:
+                del self._problems[who]
+            else:
+                return
+            now = "; ".join(text for text, _ in self._problems.values())
+        if problem and before is None:
+            self._logger.error("history: records wait in the spool", problem=problem, spool=str(self._settings.spool))
+        elif not problem:
+            self._logger.info("history: written again", was=before[0] if before else "")
+        if (before is None) != (not problem):
+            self.on_problem(now)

@@ -1,0 +1,176 @@
+"""The committing process: takes what the spool has to the database, and keeps the database from growing.
+
+``python -m core.archive.committer``, started and watched by :mod:`core.archive.supervisor`. It may die at any moment:
+what it had not committed is in the spool, and what it had committed but not removed is committed again, which changes
+nothing. It runs at low priority, so that the engine has the processor when both want it, and it ends when the core
+does, however that ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Final
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from core.archive.database import Database, DatabaseTooNew
+from core.archive.link import CLOSE, Assignment, Report
+from core.archive.spool import SpoolReader
+
+BATCH_RECORDS: Final = 5_000
+NICE: Final = 15
+FIRST_PAUSE_S: Final = 0.2
+
+MOST_REST: Final = 9.0
+"""So many times as long as it has computed it rests while the core is busy, which may need every processor there is.
+
+Less and less as the spool fills, and not at all once it is half full.
+"""
+
+QUIET_S: Final = 0.3
+"""A core that has stored nothing for that long is not busy."""
+
+
+class Core:
+    """What the core says. Ends the process as soon as the core is gone."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._rest = b""
+        self.assignment = Assignment.of(self._line())
+        self.something: Final = threading.Event()
+        """The spool got something, or the core goes down."""
+        self.closing: Final = threading.Event()
+        self._told = (self.assignment.now_ns, time.monotonic_ns())
+        threading.Thread(target=self._listen, name="core", daemon=True).start()
+
+    def now_ns(self) -> int:
+        """By the core's clock, as far as it has told."""
+        told_ns, then_ns = self._told
+        return told_ns + time.monotonic_ns() - then_ns
+
+    def _listen(self) -> None:
+        while True:
+            line = self._line()
+            if line == CLOSE:
+                self.closing.set()
+            else:
+                self._told = (int(line), time.monotonic_ns())
+            self.something.set()
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._rest:
+            data = os.read(self._pipe, 65_536)
+            if not data:
+                # Nobody is left who would hear anything else. The database and the spool stand it at any moment.
+                os._exit(0)
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line + b"\n"
+
+
+class Committer:
+    """Use: ``run()``, which returns once the core has closed the spool and it is empty, or the database is away."""
+
+    def __init__(self, core: Core, report: Callable[[Report], None]) -> None:
+        self._core = core
+        self._report = report
+        self._settings = core.assignment.settings
+        self._database = Database(self._settings.url, self._settings.patience_s)
+        self._spool = SpoolReader(self._settings.spool, core.assignment.sealed_before)
+        self._told: Report | None = None
+
+    def run(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        prune_at = time.monotonic()
+        pruning: Callable[[], bool] | None = None
+        while True:
+            self._core.something.clear()
+            closing = self._core.closing.is_set()
+            began_s = time.process_time()
+            try:
+                self._database.prepare()
+                moved = self._commit(closing)
+                if pruning is None and time.monotonic() >= prune_at:
+                    pruning = self._database.prune(self._settings.retention, self._core.now_ns())
+                if pruning is not None and not pruning():
+                    pruning, prune_at = None, time.monotonic() + self._settings.prune_every_s
+            except Exception as error:  # noqa: BLE001 - whatever it is, records wait and it is tried again
+                expected = isinstance(error, SQLAlchemyError | OSError | DatabaseTooNew)
+                self._tell(problem=reason_of(error), bug="" if expected else traceback.format_exc())
+                self._database.forget_connections()
+                pruning = None
+                if self._core.closing.wait(pause_s):
+                    return
+                pause_s = min(2 * pause_s, self._settings.longest_pause_s)
+                continue
+            pause_s = FIRST_PAUSE_S
+            if moved or pruning is not None:
+                self._rest(time.process_time() - began_s)
+                continue
+            self._tell()
+            if closing:
+                return
+            if self._core.something.wait(max(0.0, prune_at - time.monotonic())):
+                self._core.closing.wait(self._settings.commit_wait_s)
+
+    def _rest(self, computed_s: float) -> None:
+        """Leave the processors to a core that is busy."""
+        fill = self._spool.waiting_bytes / self._settings.spool_bytes
+        until = time.monotonic() + max(0.0, 1 - 2 * fill) * MOST_REST * computed_s
+        while not self._core.closing.is_set() and (left_s := until - time.monotonic()) > 0:
+            if not self._core.something.wait(min(QUIET_S, left_s)):
+                return
+            self._core.something.clear()
+            self._core.closing.wait(min(0.05, left_s))
+
+    def _commit(self, closing: bool) -> bool:
+        """Take one batch from the spool to the database. False: there was none."""
+        frames = self._spool.read(BATCH_RECORDS, ended=closing)
+        if not frames:
+            return False
+        committed, refused = self._database.store(frames)
+        self._spool.done(frames[-1])
+        self._tell(committed=committed, refused=len(refused), reason=refused[0] if refused else "")
+        return True
+
+    def _tell(
+        self, *, committed: int = 0, refused: int = 0, reason: str = "", problem: str = "", bug: str = ""
+    ) -> None:
+        segment, offset = self._spool.place
+        report = Report(committed, refused, reason, segment, offset, len(self._spool.damaged), problem, bug)
+        if committed or report != self._told:
+            self._report(report)
+        self._told = report
+
+
+def reason_of(error: Exception) -> str:
+    """In one line; drivers add hints, SQLAlchemy the statement with its values."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return " ".join(str(cause).split())[:300] or type(cause).__name__
+
+
+def _send(report: Report) -> None:
+    sys.stdout.buffer.write(report.line())
+    sys.stdout.buffer.flush()
+
+
+def main() -> None:
+    """Commit until the core says that it is enough, or is gone."""
+    # Signals that reach the whole group are for the core; this process ends when it does.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(NICE)
+    Committer(Core(sys.stdin.fileno()), _send).run()
+    # The thread that listens would hold up an orderly exit, and there is nothing to put in order.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

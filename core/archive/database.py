@@ -1,0 +1,233 @@
+"""The history database as its one writer sees it: opened, brought up to date, written to, and kept from growing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.exc import DataError
+from sqlalchemy.pool import NullPool, QueuePool
+
+from core.archive.records import decoded
+from core.archive.settings import SECOND_NS, Retention
+from core.archive.spool import Frame
+from core.archive.tables import TABLES
+
+PRUNED_AT_ONCE: Final = 1_000
+"""Rows of a table that go in one transaction, so that nobody waits long for it."""
+
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+_MIGRATION_LOCK: Final = 0x6B6F726E656C  # any number that is nobody else's
+
+
+class DatabaseTooNew(Exception):
+    """A later version of this program has changed the tables."""
+
+
+def connect(url: URL, patience_s: float, *, read_only: bool = False) -> Engine:
+    """An engine for *url*; nothing is opened yet. Raises ``ImportError`` without the driver."""
+    if url.drivername.startswith("sqlite"):
+        return _sqlite(url, patience_s, read_only=read_only)
+    milliseconds = int(patience_s * 1_000)
+    settings = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}"
+    if read_only:
+        settings += " -c default_transaction_read_only=on"
+    return sa.create_engine(
+        url,
+        paramstyle="format",
+        poolclass=QueuePool,
+        pool_size=2 if read_only else 1,
+        max_overflow=0,
+        pool_pre_ping=read_only,
+        connect_args={
+            "connect_timeout": max(2, int(patience_s)),
+            "options": settings,
+            "application_name": "kornel history" + (" queries" if read_only else ""),
+            # A server that vanished without a word is noticed.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 2 * milliseconds,
+        },
+    )
+
+
+def _sqlite(url: URL, patience_s: float, *, read_only: bool) -> Engine:
+    engine = sa.create_engine(
+        url,
+        poolclass=NullPool if read_only else QueuePool,
+        connect_args={"timeout": patience_s, "check_same_thread": False},
+    )
+
+    def opened(connection: Any, _record: Any) -> None:
+        # The driver opens transactions for itself, but not for changes of tables.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        if read_only:
+            cursor.execute("PRAGMA query_only = 1")
+        else:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            # What is committed is on the disk, also when the machine loses power.
+            cursor.execute("PRAGMA synchronous = FULL")
+        cursor.close()
+
+    def begun(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    sa.event.listen(engine, "connect", opened)
+    sa.event.listen(engine, "begin", begun)
+    return engine
+
+
+class Database:
+    """Everything may raise ``SQLAlchemyError`` or ``OSError`` when the database does not answer."""
+
+    def __init__(self, url: URL, patience_s: float) -> None:
+        self._url = url
+        self._engine = connect(url, patience_s)
+        self._is_sqlite = url.drivername.startswith("sqlite")
+        self._ready = False
+        insert = _insert_tuples if self._is_sqlite else _insert_arrays
+        self._inserts = tuple(insert(table) for table in TABLES.values())
+
+    def prepare(self) -> None:
+        """Make the tables, or change them to what this version knows. Raises :class:`DatabaseTooNew`."""
+        if self._ready:
+            return
+        if self._is_sqlite:
+            Path(str(self._url.database)).parent.mkdir(parents=True, exist_ok=True)
+        with self._engine.begin() as connection:
+            if not self._is_sqlite:
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+            _upgrade(connection)
+        self._ready = True
+
+    def store(self, frames: Sequence[Frame]) -> tuple[int, list[str]]:
+        """Commit *frames* as one. Returns how many records there were, and why single ones were refused for ever."""
+        batches: list[list[tuple[Any, ...]]] = [[] for _ in TABLES]
+        for frame in frames:
+            run = frame.run
+            for seq, (table, values) in enumerate(decoded(frame.payload), frame.first):
+                batches[table].append((run, seq, *values))
+        try:
+            with self._engine.begin() as connection:
+                for insert, rows in zip(self._inserts, batches, strict=True):
+                    if rows:
+                        insert(connection, rows)
+            refused: list[str] = []
+        except (DataError, OverflowError):
+            refused = self._store_singly(batches)
+        return sum(map(len, batches)), refused
+
+    def _store_singly(self, batches: list[list[tuple[Any, ...]]]) -> list[str]:
+        """One record that the database will never take must not keep the others out."""
+        refused = []
+        with self._engine.begin() as connection:
+            for insert, rows in zip(self._inserts, batches, strict=True):
+                for row in rows:
+                    try:
+                        with connection.begin_nested():
+                            insert(connection, [row])
+                    except (DataError, OverflowError) as error:
+                        refused.append(" ".join(str(getattr(error, "orig", error)).split()))
+        return refused
+
+    def prune(self, retention: Mapping[str, Retention], now_ns: int) -> Callable[[], bool]:
+        """What is too old or too much as of *now_ns*. Calling it takes a step; false: nothing is left to do."""
+        bounds: dict[str, tuple[int, int, int]] = {}
+        with self._engine.begin() as connection:
+            for name, keep in retention.items():
+                bound = _bound(connection, TABLES[name], keep, now_ns)
+                if bound is not None:
+                    bounds[name] = bound
+        return lambda: self._prune_step(bounds)
+
+    def _prune_step(self, bounds: dict[str, tuple[int, int, int]]) -> bool:
+        for name, bound in list(bounds.items()):
+            table = TABLES[name]
+            place = sa.tuple_(table.c.at_ns, table.c.run, table.c.seq)
+            old = (
+                sa.select(table.c.run, table.c.seq)
+                .where(place < sa.tuple_(*bound))
+                .order_by(table.c.at_ns, table.c.run, table.c.seq)
+                .limit(PRUNED_AT_ONCE)
+            )
+            with self._engine.begin() as connection:
+                gone = connection.execute(sa.delete(table).where(sa.tuple_(table.c.run, table.c.seq).in_(old)))
+            if gone.rowcount < PRUNED_AT_ONCE:
+                del bounds[name]
+        return bool(bounds)
+
+    def forget_connections(self) -> None:
+        """After a failure: the next use opens new ones."""
+        self._engine.dispose()
+
+
+_ARRAYS: Final[Mapping[type, str]] = {
+    sa.BigInteger: "bigint[]",
+    sa.Integer: "integer[]",
+    sa.Boolean: "boolean[]",
+    sa.Text: "text[]",
+}
+
+_Insert: TypeAlias = Callable[[Connection, list[tuple[Any, ...]]], None]
+"""Puts rows into a table, but for those that it has."""
+
+
+def _insert_tuples(table: sa.Table) -> _Insert:
+    # Compiled once and given plain tuples: half the cost of a row.
+    statement = str(sqlite.insert(table).on_conflict_do_nothing().compile(dialect=sqlite.dialect()))
+
+    def insert(connection: Connection, rows: list[tuple[Any, ...]]) -> None:
+        connection.exec_driver_sql(statement, rows)
+
+    return insert
+
+
+def _insert_arrays(table: sa.Table) -> _Insert:
+    """An array for each column: one statement and one answer, however many rows."""
+    names = ", ".join(f'"{name}"' for name in table.c.keys())  # noqa: SIM118 - a collection of columns
+    arrays = ", ".join(f"%b::{_ARRAYS[type(column.type)]}" for column in table.c)
+    # The names are those of this package's tables.
+    statement = f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({arrays}) ON CONFLICT DO NOTHING"  # noqa: S608
+
+    def insert(connection: Connection, rows: list[tuple[Any, ...]]) -> None:
+        connection.exec_driver_sql(statement, tuple(map(list, zip(*rows, strict=True))))
+
+    return insert
+
+
+def _bound(connection: Connection, table: sa.Table, keep: Retention, now_ns: int) -> tuple[int, int, int] | None:
+    """Place of the oldest row that stays, as time, run and sequence number; ``None``: all may stay."""
+    bounds: list[tuple[int, int, int]] = []
+    if keep.age_s:
+        bounds.append((now_ns - keep.age_s * SECOND_NS, 0, 0))
+    if keep.rows:
+        columns = (table.c.at_ns, table.c.run, table.c.seq)
+        newest_first = [column.desc() for column in columns]
+        last = connection.execute(sa.select(*columns).order_by(*newest_first).offset(keep.rows - 1).limit(1)).first()
+        if last is not None:
+            bounds.append((last[0], last[1], last[2]))
+    return max(bounds, default=None)
+
+
+def _upgrade(connection: Connection) -> None:
+    # Takes a while to import, and only who serves needs it.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.util import CommandError  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise DatabaseTooNew(
+            f"the tables are not of a version that this one can use ({error}); was it written by a later one?"
+        ) from error

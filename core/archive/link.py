@@ -1,0 +1,77 @@
+"""What the core and its committing process tell each other, in lines of JSON over two pipes.
+
+The core begins with an :class:`Assignment`. After that each line is the time of its clock, which means that the spool
+got something, or ``CLOSE``. The end of the pipe means that the core is gone. The process answers with a
+:class:`Report` whenever something changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+from sqlalchemy.engine import make_url
+
+from core.archive.settings import HistorySettings, Retention
+
+CLOSE: Final = b"close\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """*sealed_before*: segments with lower numbers get nothing more. *now_ns*: time of the core's clock."""
+
+    settings: HistorySettings
+    sealed_before: int
+    now_ns: int
+
+    def line(self) -> bytes:
+        settings = self.settings
+        fields = {
+            **{name: getattr(settings, name) for name in HistorySettings.__slots__ if name not in _OTHERWISE},
+            "url": settings.url.render_as_string(hide_password=False),
+            "spool": str(settings.spool),
+            "retention": {table: [keep.age_s, keep.rows] for table, keep in settings.retention.items()},
+        }
+        return orjson.dumps([fields, self.sealed_before, self.now_ns]) + b"\n"
+
+    @classmethod
+    def of(cls, line: bytes) -> Assignment:
+        fields, sealed_before, now_ns = orjson.loads(line)
+        fields["url"] = make_url(fields["url"])
+        fields["spool"] = Path(fields["spool"])
+        fields["retention"] = {table: Retention(*keep) for table, keep in fields["retention"].items()}
+        return cls(HistorySettings(**fields), sealed_before, now_ns)
+
+
+_OTHERWISE: Final = frozenset({"url", "spool", "retention"})
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Since the last one: *committed* records, and *refused*, which the database will never take, with the *reason*.
+
+    segment, offset  the place in the spool before which all is done with
+    damaged          segments of the spool of which a part could not be read, since the process began
+    problem          why the database cannot be written; empty: it can
+    bug              a traceback that somebody should see
+    """
+
+    committed: int = 0
+    refused: int = 0
+    reason: str = ""
+    segment: int = 0
+    offset: int = 0
+    damaged: int = 0
+    problem: str = ""
+    bug: str = ""
+
+    def line(self) -> bytes:
+        return orjson.dumps(dataclasses.asdict(self)) + b"\n"
+
+    @classmethod
+    def of(cls, line: bytes) -> Report:
+        return cls(**orjson.loads(line))

@@ -1,0 +1,1 @@
+"""The history database from one version to the next."""

@@ -1,0 +1,115 @@
+"""Reading the history: queries on connections of their own, newest records first, a page at a time.
+
+Nothing here waits for the writer, and a query that takes long is in nobody's way but its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.sql.elements import ColumnElement
+
+from core.archive.database import connect
+from core.archive.settings import HistorySettings
+from core.archive.tables import TABLES
+from core.service.status_codes import HistoryUnavailable, InvalidRequest
+
+DEFAULT_PAGE: Final = 100
+LARGEST_PAGE: Final = 1_000
+
+_INT64_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """``since_ns`` to, exclusively, ``until_ns``; 0: open. ``after``: place of the last row that was seen."""
+
+    since_ns: int = 0
+    until_ns: int = 0
+    size: int = DEFAULT_PAGE
+    after: tuple[int, int, int] | None = None
+
+    @classmethod
+    def of(cls, since_ns: int, until_ns: int, size: int, token: str) -> Page:
+        """As a request has it. Raises :class:`InvalidRequest`."""
+        if min(since_ns, until_ns, size) < 0:
+            raise InvalidRequest("neither a time nor the size of a page can be negative")
+        if until_ns and until_ns < since_ns:
+            raise InvalidRequest(f"the range ends at {until_ns}, before it begins at {since_ns}")
+        return cls(since_ns, until_ns, min(size or DEFAULT_PAGE, LARGEST_PAGE), _place(token) if token else None)
+
+
+def token_of(row: Any) -> str:
+    """What a page that goes on behind *row* is asked for with."""
+    return f"{row.at_ns}.{row.run}.{row.seq}"
+
+
+class HistoryReader:
+    """Blocking queries: to be called from a thread that may wait."""
+
+    def __init__(self, settings: HistorySettings) -> None:
+        self._engine = connect(settings.url, settings.patience_s, read_only=True)
+        sqlite = settings.url.drivername.startswith("sqlite")
+        self._file = Path(str(settings.url.database)) if sqlite else None
+
+    def rows(
+        self, table: str, page: Page, conditions: Sequence[ColumnElement[bool]] = ()
+    ) -> tuple[Sequence[Any], bool]:
+        """A page of *table*, and whether there is more. Raises :class:`HistoryUnavailable`."""
+        found = TABLES[table]
+        place = (found.c.at_ns, found.c.run, found.c.seq)
+        query = sa.select(found).where(*conditions)
+        if page.since_ns:
+            query = query.where(found.c.at_ns >= page.since_ns)
+        if page.until_ns:
+            query = query.where(found.c.at_ns < page.until_ns)
+        if page.after is not None:
+            query = query.where(sa.tuple_(*place) < sa.tuple_(*page.after))
+        query = query.order_by(*(column.desc() for column in place)).limit(page.size + 1)
+        if self._file is not None and not self._file.exists():
+            raise HistoryUnavailable("the history database does not exist yet")
+        try:
+            with self._engine.connect() as connection:
+                rows = connection.execute(query).all()
+        except (SQLAlchemyError, OSError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+            raise HistoryUnavailable(f"the history database does not answer: {' '.join(str(cause).split())}") from error
+        return rows[: page.size], len(rows) > page.size
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._engine.dispose()
+
+
+def same(table: str, **values: str | int | bool) -> list[ColumnElement[bool]]:
+    """Conditions that columns have *values*; empty ones do not restrict."""
+    return [TABLES[table].c[name] == value for name, value in values.items() if value]
+
+
+def any_of(table: str, value: str, *names: str) -> list[ColumnElement[bool]]:
+    """That one of the columns has *value*; an empty one does not restrict."""
+    return [sa.or_(*(TABLES[table].c[name] == value for name in names))] if value else []
+
+
+def below(table: str, path: str, *names: str) -> list[ColumnElement[bool]]:
+    """That one of the columns is the queue *path* or one below; an empty one does not restrict."""
+    if not path:
+        return []
+    columns = [TABLES[table].c[name] for name in names]
+    # What begins with "path." is what lies between it and "path/", the next character: an index finds that.
+    return [sa.or_(*(sa.or_(c == path, sa.and_(c > f"{path}.", c < f"{path}/")) for c in columns))]
+
+
+def _place(token: str) -> tuple[int, int, int]:
+    parts = token.split(".")
+    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) <= 19 for part in parts):
+        raise InvalidRequest("the page token is not one that this service gives")
+    at_ns, run, seq = map(int, parts)
+    if max(at_ns, run, seq) > _INT64_MAX:
+        raise InvalidRequest("the page token is not one that this service gives")
+    return at_ns, run, seq

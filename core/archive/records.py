@@ -1,0 +1,229 @@
+"""What of the engine's effects is worth keeping, as rows of the history's tables.
+
+Laws of a decision: those that its kind has to obey (preemption.md A.0). Times: Unix nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from core.archive.tables import TABLES
+from core.domain.effects import (
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationRemoved,
+    ApplicationUpdated,
+    Effect,
+    EventRecorded,
+    PreemptionDecided,
+    VictimRecord,
+)
+from core.domain.reasons import Outcome
+from core.domain.resources import Resources, clamp
+from core.service.configuration_history import Version
+
+Kept: TypeAlias = (
+    ApplicationAccepted
+    | ApplicationRejected
+    | ApplicationUpdated
+    | ApplicationRemoved
+    | EventRecorded
+    | PreemptionDecided
+    | Version
+)
+Row: TypeAlias = tuple[Any, ...]
+"""Columns of a record from ``at_ns`` on."""
+
+_APPLICATIONS, _PREEMPTIONS, _EVENTS, _CONFIGURATIONS = range(len(TABLES))
+
+LAWS: Final = {
+    "guarantee": "1 2 3 4 5 6 7",
+    "required-node": "1 6",
+    "quota": "1 2 5",
+    "monitor": "1 2 4 5 6 7",
+}
+"""Which laws bind which kind; other kinds take nobody's room."""
+
+_UNTOLD: Final = frozenset(Outcome) - {
+    Outcome.TRIGGERED,
+    Outcome.NOTIFIED,
+    Outcome.WITHDRAWN,
+    Outcome.OBSERVED,
+    Outcome.SHADOW,
+    Outcome.VICTIM_STUCK,
+    Outcome.LAW_BROKEN,
+    Outcome.BUDGET_SPENT,
+    Outcome.COOLING_DOWN,
+    Outcome.LOOP,
+}
+"""How attempts end that nobody felt: an ask that waits makes one every few seconds, and Explain tells of them."""
+
+
+def worth_keeping(effects: Iterable[Effect], *, events: bool = True) -> list[Kept]:
+    """Those of *effects* that belong to the history, in order. *events*: false leaves out the events."""
+    kinds = _KINDS if events else _KINDS_BUT_EVENTS
+    return [
+        effect  # type: ignore[misc]  # the kinds are exactly these types
+        for effect in effects
+        if type(effect) in kinds and (type(effect) is not PreemptionDecided or _is_told(effect))
+    ]
+
+
+def encoded(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[int, bytes]:
+    """How many records *batch* is, numbered from *first* on, and what the spool gets for them.
+
+    *batch*: what was seen, with when. Raises ``orjson.JSONEncodeError`` for text that is no Unicode, and whatever a
+    record raises that is none. Nearly all are events, and the engine waits meanwhile: they are told in columns, without
+    a step of Python for each.
+    """
+    groups: list[tuple[int, Sequence[Row]]] = []
+    records = 0
+    for at_ns, kept in batch:
+        for kind, group in groupby(kept, type):
+            if kind is EventRecorded:
+                columns = tuple(zip(*group, strict=True))
+                records += len(columns[0])
+                groups.append((_EVENTS, _EVENT_COLUMNS(columns)))
+                continue
+            rows: list[Row] = []
+            for each in group:
+                rows += _ROWS[kind](each, at_ns, first + records + len(rows))
+            records += len(rows)
+            groups.append((_TABLE_OF[kind], rows))
+    return records, orjson.dumps(groups, default=_plain)
+
+
+def decoded(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
+    """Number of the table and columns from ``at_ns`` on of each record of :func:`encoded`, as databases take them."""
+    zeros = b"\\u0000" in payload
+    for table, rows in orjson.loads(payload):
+        if table == _EVENTS:
+            rows[_EVENT_RESOURCES] = map(_told_amounts, rows[_EVENT_RESOURCES])
+        for row in zip(*rows, strict=True) if table == _EVENTS else rows:
+            yield table, [_clean(value) for value in row] if zeros else row
+
+
+def _is_told(decision: PreemptionDecided) -> bool:
+    return bool(decision.victims) or decision.outcome not in _UNTOLD
+
+
+def _plain(value: object) -> dict[str, int]:
+    if isinstance(value, Resources):
+        return value.as_dict()
+    raise TypeError
+
+
+def _told_amounts(amounts: dict[str, int] | None) -> str:
+    if amounts is None:
+        return ""
+    return orjson.dumps({name: clamp(amount) for name, amount in amounts.items()}, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _clean(value: Any) -> Any:
+    return value.replace("\x00", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
+
+
+def _accepted(effect: ApplicationAccepted, at_ns: int, _seq: int) -> list[Row]:
+    return [
+        (
+            at_ns, effect.partition, effect.application_id, effect.queue, effect.user, "New", at_ns, "",
+        )
+    ]  # fmt: skip
+
+
+def _rejected(effect: ApplicationRejected, at_ns: int, _seq: int) -> list[Row]:
+    return [
+        (
+            at_ns, effect.partition, effect.application_id, effect.queue, effect.user, "Rejected", at_ns,
+            effect.reason,
+        )
+    ]  # fmt: skip
+
+
+def _updated(effect: ApplicationUpdated, _at_ns: int, _seq: int) -> list[Row]:
+    return [
+        (
+            effect.at_ns, effect.partition, effect.application_id, effect.queue, effect.user,
+            str(effect.state), effect.submitted_ns, effect.message,
+        )
+    ]  # fmt: skip
+
+
+def _removed(effect: ApplicationRemoved, _at_ns: int, _seq: int) -> list[Row]:
+    return [
+        (
+            effect.at_ns, effect.partition, effect.application_id, effect.queue, effect.user, "Removed",
+            effect.submitted_ns, f"removed by its resource manager while {effect.state}",
+        )
+    ]  # fmt: skip
+
+
+def _decided(effect: PreemptionDecided, _at_ns: int, seq: int) -> list[Row]:
+    shared = (
+        effect.at_ns, effect.partition, seq, effect.kind, LAWS.get(effect.kind, ""), str(effect.outcome),
+        effect.detail, effect.key, effect.application_id, effect.queue, effect.node_id,
+    )  # fmt: skip
+    if not effect.victims:
+        return [(*shared, "", "", "", "", "", 0)]
+    return [(*shared, *_victim(victim)) for victim in effect.victims]
+
+
+def _victim(victim: VictimRecord) -> tuple[str, str, str, str, str, int]:
+    return (
+        victim.key,
+        victim.application_id,
+        victim.queue,
+        victim.node_id,
+        _told_amounts(victim.resources.as_dict()),
+        clamp(victim.adjusted_priority),
+    )
+
+
+def _configured(version: Version, _at_ns: int, _seq: int) -> list[Row]:
+    problems = [
+        {
+            "severity": str(problem.severity),
+            "line": problem.line,
+            "column": problem.column,
+            "path": problem.path,
+            "message": problem.message,
+            "expected": problem.expected,
+        }
+        for problem in version.problems
+    ]
+    return [
+        (
+            version.at_ns, version.number, str(version.origin), version.rm_id, version.checksum,
+            version.applied, version.reason, orjson.dumps(problems).decode(), version.text,
+        )
+    ]  # fmt: skip
+
+
+_ROWS: Final[dict[type, Callable[[Any, int, int], list[Row]]]] = {
+    ApplicationAccepted: _accepted,
+    ApplicationRejected: _rejected,
+    ApplicationUpdated: _updated,
+    ApplicationRemoved: _removed,
+    PreemptionDecided: _decided,
+    Version: _configured,
+}
+_TABLE_OF: Final[dict[type, int]] = {
+    ApplicationAccepted: _APPLICATIONS,
+    ApplicationRejected: _APPLICATIONS,
+    ApplicationUpdated: _APPLICATIONS,
+    ApplicationRemoved: _APPLICATIONS,
+    PreemptionDecided: _PREEMPTIONS,
+    Version: _CONFIGURATIONS,
+}
+_EVENT_COLUMNS: Final[Callable[[Any], Row]] = itemgetter(
+    *map(EventRecorded._fields.index, ("at_ns", "type", "change", "detail", "object_id", "reference_id")),
+    *map(EventRecorded._fields.index, ("resources", "message")),
+)
+_EVENT_RESOURCES: Final = 6
+_KINDS_BUT_EVENTS: Final = frozenset(_TABLE_OF)
+_KINDS: Final = _KINDS_BUT_EVENTS | {EventRecorded}

@@ -1,0 +1,161 @@
+"""What an administrator says of the history: where it is, how much of it is kept, how much may wait."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+SECOND_NS: Final = 10**9
+DAY_S: Final = 86_400
+
+OFF: Final = "off"
+DEFAULT_SPOOL_BYTES: Final = 256 * 2**20
+LEAST_SPOOL_BYTES: Final = 2**20
+DEFAULT_QUEUE_RECORDS: Final = 200_000
+
+_DRIVERS: Final = MappingProxyType(
+    {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+)
+_AGE: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
+_ROWS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_UNITS: Final = MappingProxyType({"s": 1, "m": 60, "h": 3_600, "d": DAY_S})
+
+
+class HistorySettingsError(ValueError):
+    """What is said of the history cannot be meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """``age_s``: seconds after which rows go; ``rows``: most rows that stay. 0: no bound."""
+
+    age_s: int = 0
+    rows: int = 0
+
+
+DEFAULT_RETENTION: Final[Mapping[str, Retention]] = MappingProxyType(
+    {
+        "applications": Retention(90 * DAY_S, 1_000_000),
+        "preemptions": Retention(90 * DAY_S, 1_000_000),
+        "events": Retention(7 * DAY_S, 2_000_000),
+        "configurations": Retention(0, 10_000),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """``url``: of the database. ``spool``: directory of its own for what the database has not taken yet.
+
+    ``spool_bytes``: most that may wait there; ``queue_records``: most that may wait in memory to get there.
+    ``commit_wait_s``: how long the writer gathers before it commits. ``patience_s``: how long the database may take to
+    answer before it counts as out of reach.
+    """
+
+    url: URL
+    spool: Path
+    retention: Mapping[str, Retention] = field(default_factory=lambda: DEFAULT_RETENTION)
+    spool_bytes: int = DEFAULT_SPOOL_BYTES
+    queue_records: int = DEFAULT_QUEUE_RECORDS
+    commit_wait_s: float = 0.2
+    patience_s: float = 10.0
+    longest_pause_s: float = 10.0
+    prune_every_s: float = 30.0
+
+    @property
+    def shown(self) -> str:
+        """Where the history is, without a password."""
+        return self.url.render_as_string(hide_password=True)
+
+
+def history_settings(
+    where: str, keep: Sequence[str] = (), spool: Path | None = None, spool_bytes: int = DEFAULT_SPOOL_BYTES
+) -> HistorySettings | None:
+    """Settings for *where*: a path of an SQLite file, a URL, or ``off``, which gives ``None``.
+
+    *keep*: ``TABLE=AGE[,ROWS]`` each. *spool* absent: beside the SQLite file, else in the state directory.
+    Raises :class:`HistorySettingsError`.
+    """
+    if where == OFF:
+        return None
+    url = _url(where)
+    if spool_bytes < LEAST_SPOOL_BYTES:
+        raise HistorySettingsError(f"a spool of {spool_bytes} bytes is too small, at least {LEAST_SPOOL_BYTES}")
+    if spool is None:
+        spool = Path(f"{url.database}.spool") if url.drivername.startswith("sqlite") else state_directory() / "spool"
+    return HistorySettings(url, spool, retention(keep), spool_bytes)
+
+
+def state_directory() -> Path:
+    """Where this user's services keep state: systemd's directory for the unit, else as XDG says."""
+    given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        return (Path(base) if base else Path.home() / ".local" / "state") / "kornel"
+    except RuntimeError:  # A user that has no home, as in some containers.
+        return Path("/var/lib/kornel")
+
+
+def default_history() -> str:
+    """The SQLite file that is used if nothing else is said."""
+    return str(state_directory() / "history.db")
+
+
+def retention(keep: Sequence[str]) -> Mapping[str, Retention]:
+    """The defaults, changed as *keep* says. Raises :class:`HistorySettingsError`."""
+    kept = dict(DEFAULT_RETENTION)
+    for entry in keep:
+        table, equals, bounds = entry.partition("=")
+        if table not in kept or not equals:
+            tables = ", ".join(kept)
+            raise HistorySettingsError(f"{entry!r}: expected TABLE=AGE[,ROWS], with TABLE one of {tables}")
+        age, _, rows = bounds.partition(",")
+        kept[table] = Retention(_age_s(entry, age), _rows(entry, rows))
+    return MappingProxyType(kept)
+
+
+def _age_s(entry: str, text: str) -> int:
+    if text == "0":
+        return 0
+    found = _AGE.fullmatch(text)
+    if found is None:
+        raise HistorySettingsError(f"{entry!r}: {text!r} is no age, expected for instance 36h or 7d, or 0 for any")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _rows(entry: str, text: str) -> int:
+    if not text:
+        return 0
+    if _ROWS.fullmatch(text) is None:
+        raise HistorySettingsError(f"{entry!r}: {text!r} is no number of rows, expected digits, 0 for any number")
+    return int(text)
+
+
+def _url(where: str) -> URL:
+    if "://" not in where:
+        if not where or where.endswith("/"):
+            raise HistorySettingsError(f"{where!r} names no file for the history")
+        return URL.create("sqlite+pysqlite", database=str(Path(where).absolute()))
+    try:
+        url = make_url(where)
+    except (ArgumentError, ValueError):
+        # The message would repeat the text, and with it a password.
+        raise HistorySettingsError("the URL of the history database cannot be read") from None
+    known = _DRIVERS.get(url.drivername, url.drivername)
+    if known not in _DRIVERS.values():
+        raise HistorySettingsError(
+            f"{url.drivername!r} is no database the history can be in, expected sqlite or postgresql"
+        )
+    if known == "sqlite+pysqlite" and (not url.database or url.database == ":memory:"):
+        raise HistorySettingsError("a history in memory is none, name a file")
+    return url.set(drivername=known)

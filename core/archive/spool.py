@@ -1,0 +1,288 @@
+"""What the database has not taken yet, in files that survive the process and the machine.
+
+A spool is a directory of segments, numbered, written only at their end. A segment is a row of frames: a header with
+length, checksum, run, number of the first record and number of records, then the records. What
+:meth:`SpoolWriter.append` has returned for is on the disk. A frame that was cut short when the process died was never
+promised to anybody; it and what follows in its segment are left out.
+
+Two processes share it without a word about each frame: the core appends, the committing process reads and removes. A
+segment gets nothing more once there is a later one. Either side has one process at a time: it holds a lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedReader, BufferedWriter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+SEGMENT_BYTES: Final = 4 * 2**20
+
+_HEADER: Final = struct.Struct("<4sIIQQI")
+"""Magic, length of the payload, checksum of everything else, run, first record, records."""
+_SUMMED: Final = struct.Struct("<IQQI")
+_MAGIC: Final = b"KSP1"
+_SUFFIX: Final = ".spool"
+
+
+class SpoolUnusable(Exception):
+    """The directory cannot be a spool: somebody else's, or out of reach."""
+
+
+class Place(NamedTuple):
+    """A place in the spool: so many bytes into a segment. Places compare as they follow each other."""
+
+    segment: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Records *first* to *first* + *records* - 1 of *run*. ``end``: the place behind it."""
+
+    run: int
+    first: int
+    records: int
+    payload: bytes
+    end: Place
+
+
+class SpoolWriter:
+    """The core's side. Raises :class:`SpoolUnusable` if *directory* is no spool, or has a writer.
+
+    *limit*: bytes that wait at most; the last frame may reach past it. One thread appends, any may ask.
+    """
+
+    def __init__(self, directory: Path, limit: int, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._directory = directory
+        self._limit = limit
+        self._segment_bytes = segment_bytes
+        self._guard = threading.Lock()
+        self._done = Place(0, 0)
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = (directory / "lock").open("wb")
+            if not _locked(self._lock, wait=False):
+                self._lock.close()
+                raise SpoolUnusable(f"{directory}: another core writes its history there")
+            self._sizes = _sizes(directory)
+        except OSError as error:
+            raise SpoolUnusable(f"{directory}: {error.strerror or error}") from error
+        self.first_segment: Final = max(self._sizes, default=0) + 1
+        """The first one of this writer: those before it get nothing more."""
+        self._next = self.first_segment
+        self._file: int | None = None
+        self._writing = 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that are not done with."""
+        with self._guard:
+            done = self._done
+            return sum(size for number, size in self._sizes.items() if number >= done.segment) - min(
+                done.offset, self._sizes.get(done.segment, 0)
+            )
+
+    @property
+    def full(self) -> bool:
+        """No more is to be appended."""
+        return self.waiting_bytes >= self._limit
+
+    def append(self, run: int, first: int, records: int, payload: bytes) -> None:
+        """Put a frame on the disk. Raises ``OSError``; then it is not there, and the next one is not affected."""
+        checksum = zlib.crc32(payload, zlib.crc32(_SUMMED.pack(len(payload), run, first, records)))
+        header = _HEADER.pack(_MAGIC, len(payload), checksum, run, first, records)
+        file = self._begin_segment() if self._file is None else self._file
+        try:
+            _write_all(file, header + payload)
+            os.fdatasync(file)
+        except OSError:
+            # What the file holds now is unknown; readers stop at the last good frame.
+            self._end_segment()
+            raise
+        with self._guard:
+            self._sizes[self._writing] += len(header) + len(payload)
+            grown = self._sizes[self._writing]
+        if grown >= self._segment_bytes:
+            self._end_segment()
+
+    def done(self, place: Place) -> None:
+        """All before *place* is stored elsewhere."""
+        with self._guard:
+            if place > self._done:
+                self._done = place
+                for number in list(self._sizes):
+                    if number < place.segment and number != self._writing:
+                        del self._sizes[number]
+
+    def end(self) -> None:
+        """Append no more. The directory stays ours until :meth:`close`."""
+        if self._file is not None:
+            self._end_segment()
+
+    def close(self) -> None:
+        """Leave the directory to somebody else."""
+        self.end()
+        self._lock.close()
+
+    def _begin_segment(self) -> int:
+        number = self._next
+        file = os.open(
+            _path(self._directory, number), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
+        self._next += 1
+        directory = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        self._file = file
+        with self._guard:
+            self._writing = number
+            self._sizes[number] = 0
+        return file
+
+    def _end_segment(self) -> None:
+        assert self._file is not None
+        os.close(self._file)
+        self._file = None
+        with self._guard:
+            ended, self._writing = self._writing, 0
+            empty = not self._sizes[ended]
+            if empty or ended < self._done.segment:
+                del self._sizes[ended]
+        if empty:
+            # A disk without room must not fill with names of files.
+            _path(self._directory, ended).unlink(missing_ok=True)
+
+
+class SpoolReader:
+    """The committing side: frames, first in first out, from the oldest segment on; what is done with is removed.
+
+    *sealed_before*: segments with lower numbers get nothing more. Waits for a reader that is still there.
+    """
+
+    def __init__(self, directory: Path, sealed_before: int = 0) -> None:
+        self._directory = directory
+        self._sealed_before = sealed_before
+        self._lock = (directory / "reader.lock").open("wb")
+        _locked(self._lock, wait=True)
+        self.place = Place(0, 0)
+        """All before it is done with."""
+        self.damaged: set[int] = set()
+        """Segments of which a part could not be read."""
+
+    def read(self, most_records: int, *, ended: bool = False) -> list[Frame]:
+        """The oldest frames that are not done with, of *most_records* or a single one.
+
+        *ended*: the writer appends no more.
+        """
+        frames: list[Frame] = []
+        records = 0
+        # Listed before any is read: what has a later one now is whole, however little of it was there a moment ago.
+        numbers = sorted(number for number in _sizes(self._directory) if number >= self.place.segment)
+        for number in numbers:
+            start = self.place.offset if number == self.place.segment else 0
+            try:
+                with _path(self._directory, number).open("rb") as file:
+                    for frame in _frames(file, number, start):
+                        frames.append(frame)
+                        records += frame.records
+                        if records >= most_records:
+                            return frames
+                    good = frames[-1].end.offset if frames and frames[-1].end.segment == number else start
+                    if not (ended or number < self._sealed_before or number != numbers[-1]):
+                        return frames
+                    if _damaged(file, good):
+                        self.damaged.add(number)
+            except FileNotFoundError:
+                continue  # The disk was full, and the writer took it back.
+            if not frames:
+                self._move(Place(number + 1, 0))
+        return frames
+
+    @property
+    def waiting_bytes(self) -> int:
+        """About so many bytes are not done with."""
+        sizes = _sizes(self._directory)
+        return sum(sizes.values()) - min(self.place.offset, sizes.get(self.place.segment, 0))
+
+    def done(self, frame: Frame) -> None:
+        """*frame* and all before it are stored elsewhere."""
+        self._move(frame.end)
+
+    def close(self) -> None:
+        """Leave the rest to somebody else."""
+        self._lock.close()
+
+    def _move(self, place: Place) -> None:
+        self.place = place
+        for number in _sizes(self._directory):
+            if number < place.segment:
+                _path(self._directory, number).unlink(missing_ok=True)
+
+
+def _locked(file: BufferedWriter, *, wait: bool) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sizes(directory: Path) -> dict[int, int]:
+    """Bytes of each segment by its number."""
+    sizes = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            stem, dot, suffix = entry.name.partition(".")
+            if dot + suffix == _SUFFIX and stem.isdecimal():
+                try:
+                    sizes[int(stem)] = entry.stat().st_size
+                except FileNotFoundError:
+                    continue
+    return sizes
+
+
+def _frames(file: BufferedReader, number: int, start: int) -> Iterator[Frame]:
+    """Whole frames of a segment from *start*, up to the first that is not whole."""
+    file.seek(start)
+    at = start
+    while len(header := file.read(_HEADER.size)) == _HEADER.size:
+        magic, length, checksum, run, first, records = _HEADER.unpack(header)
+        if magic != _MAGIC:
+            return
+        payload = file.read(length)
+        summed = _SUMMED.pack(length, run, first, records)
+        if len(payload) < length or zlib.crc32(payload, zlib.crc32(summed)) != checksum:
+            return
+        at += _HEADER.size + length
+        yield Frame(run, first, records, payload, Place(number, at))
+
+
+def _damaged(file: BufferedReader, good: int) -> bool:
+    """Whether what follows *good* bytes is more than the beginning of one frame, as a process leaves it that died."""
+    file.seek(0, os.SEEK_END)
+    size = file.tell()
+    file.seek(good)
+    header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return not _MAGIC.startswith(header[:4])
+    magic, length, *_ = _HEADER.unpack(header)
+    return bool(magic != _MAGIC or good + _HEADER.size + length <= size)
+
+
+def _path(directory: Path, number: int) -> Path:
+    return directory / f"{number:016d}{_SUFFIX}"
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]

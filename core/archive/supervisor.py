@@ -1,0 +1,129 @@
+"""The core's side of the committing process: it is started, told what happens, and started again when it dies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from core.archive.link import CLOSE, Report
+
+MODULE: Final = "core.archive.committer"
+FIRST_PAUSE_S: Final = 0.2
+
+
+class Supervisor:
+    """Use: ``start()``, ``tell()``, ``close()``. Everything it calls is called by a thread of its own.
+
+    *assignment*: what a new process is told first. *on_report*: gets what it says. *on_death*: why there is none.
+    *longest_pause_s*: most time between two tries to have one; the pause doubles while none gets to work.
+    """
+
+    def __init__(
+        self,
+        assignment: Callable[[], bytes],
+        *,
+        on_report: Callable[[Report], None],
+        on_death: Callable[[str], None],
+        longest_pause_s: float,
+    ) -> None:
+        self._assignment = assignment
+        self._on_report = on_report
+        self._on_death = on_death
+        self._longest_pause_s = longest_pause_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard = threading.Lock()
+        """Held while a process is being started or told something."""
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._keep_running, name="history-committer", daemon=True)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process; ``None``: there is none now."""
+        process = self._process
+        return process.pid if process is not None else None
+
+    def start(self) -> None:
+        """Have a process from now on."""
+        self._thread.start()
+
+    def tell(self, now_ns: int) -> None:
+        """The spool got something. Never waits: a process that does not listen has been told often enough."""
+        with self._guard:
+            self._write(b"%d\n" % now_ns)
+
+    def close(self, deadline: float) -> None:
+        """Let the process finish until *deadline* on the monotonic clock, then end it.
+
+        The spool gets nothing more.
+        """
+        self._closing.set()
+        with self._guard:
+            self._write(CLOSE)
+        if self._thread.ident is None:
+            return
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            with self._guard:
+                if self._process is not None:
+                    self._process.kill()
+            self._thread.join(1.0)
+
+    def _keep_running(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                worked, end = self._run_one()
+            except OSError as error:
+                worked, end = False, f"cannot be started: {error.strerror or error}"
+            if self._closing.is_set():
+                return
+            pause_s = FIRST_PAUSE_S if worked else pause_s
+            self._on_death(f"the process that writes the database {end}")
+            if self._closing.wait(pause_s):
+                return
+            pause_s = min(2 * pause_s, self._longest_pause_s)
+
+    def _run_one(self) -> tuple[bool, str]:
+        """The life of a process: whether it got to work, and how it ended."""
+        with self._guard:
+            process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            os.set_blocking(process.stdin.fileno(), False)
+            self._process = process
+            self._write(self._assignment())
+            if self._closing.is_set():
+                self._write(CLOSE)
+        worked = False
+        for line in process.stdout:
+            if not line.endswith(b"\n"):
+                break  # It died in the middle of a word.
+            report = Report.of(line)
+            worked = worked or not report.problem
+            self._on_report(report)
+        status = process.wait()
+        with self._guard:
+            self._process = None
+            process.stdin.close()
+            process.stdout.close()
+        return worked, f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+
+    def _write(self, data: bytes) -> None:
+        if self._process is None or self._process.stdin is None:
+            return
+        try:
+            os.write(self._process.stdin.fileno(), data)
+        except OSError:
+            return  # It is dead, as its other pipe says as well, or has a pipe full of the same.
+
+
+def _command() -> Sequence[str]:
+    """The module is looked for where this one was found: in the working directory only if that is searched here."""
+    safe = [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]
+    return [sys.executable, *safe, "-m", MODULE]

@@ -1,0 +1,199 @@
+"""``kornel history``: what happened, also before the last restart."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Final, TypeVar
+
+import typer
+from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import Message
+from kornel.v1 import history_pb2 as pb
+
+from core.cli.options import DEFAULT_ADDRESS as ADDRESS
+from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, echo_json, failed
+from core.service.client import CoreUnreachable
+from core.service.history_client import HistoryClient
+from core.service.history_text import (
+    render_applications,
+    render_configurations,
+    render_events,
+    render_history_status,
+    render_preemptions,
+)
+
+history_app = typer.Typer(help="Look back at what happened, also before the last restart.", no_args_is_help=True)
+
+TIMEOUT_S: Final = 30.0
+_AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+RecordT = TypeVar("RecordT", bound=Message)
+
+Since = Annotated[
+    str, typer.Option("--since", metavar="WHEN", help="Not before: an age such as 90m or 7d, or a time such as"
+                      " 2026-03-01T12:00:00Z (without an offset: UTC). Empty: from the beginning.")
+]  # fmt: skip
+Until = Annotated[str, typer.Option("--until", metavar="WHEN", help="Before; as --since. Empty: up to now.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="Most records to show, the newest; 0: all.")]
+Partition = Annotated[str, typer.Option(help='Only this partition, as "[rm_id]name".')]
+Application = Annotated[str, typer.Option("--app", help="Only this application.")]
+Queue = Annotated[str, typer.Option(help="Only this queue and those below.")]
+
+
+@history_app.command("apps")
+def apps(
+    grpc: Address = ADDRESS,
+    since: Since = "",
+    until: Until = "",
+    limit: Limit = 100,
+    partition: Partition = "",
+    app: Application = "",
+    queue: Queue = "",
+    user: Annotated[str, typer.Option(help="Only applications of this user.")] = "",
+    state: Annotated[str, typer.Option(help="Only changes to this state.")] = "",
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S,
+) -> None:
+    """List the states that applications entered, the newest first."""
+    request = pb.ListPastApplicationsRequest(
+        page=_range(since, until), partition=partition, application_id=app, queue=queue, user=user, state=state
+    )
+    _show(grpc, timeout, lambda core: core.applications(request, limit), render_applications, as_json=as_json)
+
+
+@history_app.command("preemptions")
+def preemptions(
+    grpc: Address = ADDRESS,
+    since: Since = "",
+    until: Until = "",
+    limit: Limit = 100,
+    partition: Partition = "",
+    app: Application = "",
+    queue: Queue = "",
+    kind: Annotated[str, typer.Option(help="guarantee, required-node, quota, monitor or governor.")] = "",
+    outcome: Annotated[str, typer.Option(help="For instance TRIGGERED.")] = "",
+    node: Annotated[str, typer.Option(help="Only on this node.")] = "",
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S,
+) -> None:
+    """List who had to go, for whom, by which kind of preemption and under which laws, the newest first."""
+    request = pb.ListPreemptionsRequest(
+        page=_range(since, until),
+        partition=partition,
+        application_id=app,
+        queue=queue,
+        kind=kind,
+        outcome=outcome.upper(),
+        node_id=node,
+    )
+    _show(grpc, timeout, lambda core: core.preemptions(request, limit), render_preemptions, as_json=as_json)
+
+
+@history_app.command("events")
+def events(
+    grpc: Address = ADDRESS,
+    since: Since = "",
+    until: Until = "",
+    limit: Limit = 100,
+    kind: Annotated[str, typer.Option("--type", help="request, app, node, queue or usergroup.")] = "",
+    about: Annotated[str, typer.Option("--object", metavar="ID", help="Only about this.")] = "",
+    reference: Annotated[str, typer.Option(metavar="ID", help="Only what concerns this too.")] = "",
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S,
+) -> None:
+    """List events, the newest first."""
+    request = pb.ListEventsRequest(
+        page=_range(since, until), type=_event_type(kind), object_id=about, reference_id=reference
+    )
+    _show(grpc, timeout, lambda core: core.events(request, limit), render_events, as_json=as_json)
+
+
+@history_app.command("configs")
+def configs(
+    grpc: Address = ADDRESS,
+    since: Since = "",
+    until: Until = "",
+    limit: Limit = 100,
+    applied: Annotated[bool, typer.Option("--applied", help="Only those that came into force.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="With --json: the texts too.")] = False,
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S,
+) -> None:
+    """List the configurations that came into force or were refused, the newest first."""
+    request = pb.ListConfigurationsRequest(page=_range(since, until), applied_only=applied, with_config=text)
+    _show(grpc, timeout, lambda core: core.configurations(request, limit), render_configurations, as_json=as_json)
+
+
+@history_app.command("status")
+def status(grpc: Address = ADDRESS, as_json: AsJson = False, timeout: Timeout = TIMEOUT_S) -> None:
+    """Tell how the history is doing. Exits 1 when it is off or something is wrong with it."""
+    try:
+        with HistoryClient(grpc, timeout) as core:
+            found = core.status()
+    except CoreUnreachable as error:
+        raise failed(error) from error
+    if as_json:
+        echo_json(found)
+    else:
+        typer.echo(render_history_status(found))
+    if not found.enabled or found.problem:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _show(
+    address: str,
+    timeout_s: float,
+    ask: Callable[[HistoryClient], Sequence[RecordT]],
+    render: Callable[[Sequence[RecordT]], str],
+    *,
+    as_json: bool,
+) -> None:
+    """What *ask* finds: a table, or a JSON object on each line."""
+    try:
+        with HistoryClient(address, timeout_s) as core:
+            found = ask(core)
+    except CoreUnreachable as error:
+        raise failed(error) from error
+    if not as_json:
+        typer.echo(render(found))
+        return
+    for record in found:
+        line = MessageToJson(
+            record, indent=None, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
+        )
+        typer.echo(line)
+
+
+def _range(since: str, until: str) -> pb.HistoryPage:
+    return pb.HistoryPage(since_ns=_moment_ns("--since", since), until_ns=_moment_ns("--until", until))
+
+
+def _moment_ns(option: str, text: str) -> int:
+    """*text* as Unix nanoseconds, 0 for none. Exits if it is neither an age nor a time."""
+    if not text:
+        return 0
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return max(1, time.time_ns() - int(ago[1]) * _UNITS[ago[2]] * 10**9)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        typer.echo(
+            f"{option}: {text!r} is neither an age such as 90m nor a time such as 2026-03-01T12:00:00Z", err=True
+        )
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(1, int(moment.timestamp()) * 10**9 + moment.microsecond * 1_000)
+
+
+def _event_type(name: str) -> int:
+    names = {"": 0, "request": 1, "app": 2, "node": 3, "queue": 4, "usergroup": 5}
+    if name.lower() not in names:
+        typer.echo(f"--type: {name!r} is none of request, app, node, queue and usergroup", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT)
+    return names[name.lower()]

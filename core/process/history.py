@@ -1,0 +1,120 @@
+"""The durable history of one core: its writer, its queries, and their beginning and end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from core.archive.archive import Archive, ArchiveStatus
+from core.archive.history_service import HistoryService
+from core.archive.reader import HistoryReader
+from core.archive.settings import (
+    DEFAULT_SPOOL_BYTES,
+    HistorySettings,
+    HistorySettingsError,
+    default_history,
+    history_settings,
+)
+from core.archive.spool import SpoolUnusable
+from core.service.clock import Clock
+from core.service.configuration_history import Version
+from core.service.observers import EffectObserver
+
+__all__ = [
+    "DEFAULT_SPOOL_BYTES",
+    "History",
+    "HistoryChoice",
+    "HistorySettingsError",
+    "HistoryUnusable",
+    "chosen_history",
+]
+
+
+class HistoryUnusable(Exception):
+    """The history that was asked for cannot be begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryChoice:
+    """``settings`` ``None``: no history. ``required``: rather serve nothing than without it."""
+
+    settings: HistorySettings | None = None
+    required: bool = False
+
+
+NO_HISTORY: Final = HistoryChoice()
+
+
+def chosen_history(
+    where: str | None, keep: list[str], spool: Path | None = None, spool_bytes: int = DEFAULT_SPOOL_BYTES
+) -> HistoryChoice:
+    """*where* ``None``: nobody said anything, so the default file, or nothing where that is not possible.
+
+    Raises :class:`HistorySettingsError`.
+    """
+    settings = history_settings(where or default_history(), keep, spool, spool_bytes)
+    return HistoryChoice(settings, required=where is not None)
+
+
+class History:
+    """Raises :class:`HistoryUnusable` if there is none and there has to be."""
+
+    def __init__(
+        self,
+        choice: HistoryChoice,
+        *,
+        clock: Clock,
+        logger: FilteringBoundLogger,
+        keeps_events: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._archive: Archive | None = None
+        reader: HistoryReader | None = None
+        if choice.settings is not None:
+            try:
+                reader = HistoryReader(choice.settings)
+                self._archive = Archive(choice.settings, now_ns=clock.now_ns, logger=logger, keeps_events=keeps_events)
+            except ImportError as error:
+                raise HistoryUnusable(
+                    f"{choice.settings.shown}: {error}; PostgreSQL needs the extra: pip install 'kornel[postgres]'"
+                ) from error
+            except SpoolUnusable as error:
+                if choice.required:
+                    raise HistoryUnusable(f"history: {error}") from error
+                reader = None
+                logger.warning("no history is kept, the place for it cannot be used", reason=str(error))
+        self.service = HistoryService(self._archive, reader, logger=logger)
+
+    @property
+    def kept(self) -> bool:
+        """There is one."""
+        return self._archive is not None
+
+    @property
+    def observers(self) -> tuple[EffectObserver, ...]:
+        """Who is to see the engine's effects."""
+        return (self._archive,) if self._archive is not None else ()
+
+    def status(self) -> ArchiveStatus | None:
+        """How it is doing; ``None``: there is none."""
+        return self._archive.status() if self._archive is not None else None
+
+    def start(self, on_problem: Callable[[str], None]) -> None:
+        """Begin to write. *on_problem*: as of :class:`core.archive.archive.Archive`, called by other threads."""
+        if self._archive is not None:
+            self._archive.on_problem = on_problem
+            self._archive.start()
+
+    def version_added(self, version: Version) -> None:
+        """A configuration came into force or was refused."""
+        if self._archive is not None:
+            self._archive.version_added(version)
+
+    def close(self, patience_s: float) -> None:
+        """Blocks while what is queued is stored, and for *patience_s* seconds while the database takes it."""
+        self.service.close()
+        if self._archive is not None:
+            self._archive.close(patience_s)

@@ -1,0 +1,129 @@
+"""The history as text for a terminal: a line for each record, the newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from kornel.v1 import configuration_pb2
+from kornel.v1 import history_pb2 as pb
+from si.v1 import si_pb2
+
+from core.service.text_table import amounts_text, table
+
+_SECOND_NS: Final = 10**9
+_NOTHING: Final = "nothing in this range"
+
+
+def render_applications(records: Sequence[pb.ApplicationRecord]) -> str:
+    """When, what, and how long after it was submitted."""
+    heading = ("when", "application", "state", "age", "queue", "user", "why")
+    rows = [
+        (
+            _when(each.at_ns),
+            each.application_id,
+            each.state,
+            f"{(each.at_ns - each.submitted_ns) / _SECOND_NS:.1f}s" if each.submitted_ns else "-",
+            each.queue or "-",
+            each.user or "-",
+            each.message or "-",
+        )
+        for each in records
+    ]
+    return _table(heading, rows)
+
+
+def render_preemptions(records: Sequence[pb.PreemptionRecord]) -> str:
+    """When, by which kind and under which laws, who had to go and for whom."""
+    heading = ("when", "kind", "laws", "outcome", "victim", "victim's queue", "node", "for", "its queue")
+    rows = [
+        (
+            _when(each.at_ns),
+            each.kind,
+            " ".join(map(str, each.laws)) or "-",
+            each.outcome,
+            each.victim.allocation_key or "-",
+            each.victim.queue or "-",
+            each.victim.node_id or each.node_id or "-",
+            each.for_allocation_key or "-",
+            each.for_queue or "-",
+        )
+        for each in records
+    ]
+    return _table(heading, rows)
+
+
+def render_events(records: Sequence[pb.HistoryEvent]) -> str:
+    """When, of what, what happened."""
+    kinds = si_pb2.EventRecord
+    heading = ("when", "type", "object", "change", "detail", "with", "amounts", "message")
+    rows = [
+        (
+            _when(each.at_ns),
+            _name(kinds.Type, each.type),
+            each.object_id,
+            _name(kinds.ChangeType, each.change),
+            _name(kinds.ChangeDetail, each.detail),
+            each.reference_id or "-",
+            amounts_text(each.resources),
+            each.message or "-",
+        )
+        for each in records
+    ]
+    return _table(heading, rows)
+
+
+def render_configurations(records: Sequence[pb.ConfigurationRecord]) -> str:
+    """When, by whom, and what came of it. A version's number counts within its run."""
+    origin = configuration_pb2.ConfigurationVersion.Origin
+    heading = ("when", "run", "version", "by", "for", "checksum", "result")
+    rows = [
+        (
+            _when(each.version.at_ns),
+            f"{each.id.run:016x}"[-8:],
+            str(each.version.number),
+            origin.Name(each.version.origin).removeprefix("ORIGIN_").lower(),
+            each.version.rm_id or "-",
+            each.version.checksum[:12] or "-",
+            "applied" if each.version.applied else f"refused: {(each.version.reason.splitlines() or ['?'])[0]}",
+        )
+        for each in records
+    ]
+    return _table(heading, rows)
+
+
+def render_history_status(status: pb.GetHistoryStatusResponse) -> str:
+    """Several lines."""
+    if not status.enabled:
+        return "no history is kept"
+    problem = f"{status.problem}, since {_when(status.problem_since_ns)}" if status.problem else "none"
+    share = 100 * status.spool_bytes / status.spool_limit_bytes if status.spool_limit_bytes else 0
+    return "\n".join(
+        [
+            f"database     {status.database}",
+            f"problem      {problem}",
+            f"stored       {status.stored} records of this run",
+            f"committed    {status.committed}, last {_when(status.last_commit_ns)}",
+            f"spool        {status.spool_bytes} bytes, {share:.0f} % of what it may hold",
+            f"in memory    {status.queued}",
+            f"lost         {status.dropped} without room, {status.refused} refused by the database",
+        ]
+    )
+
+
+def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(table([heading, *rows])) if rows else _NOTHING
+
+
+def _when(at_ns: int) -> str:
+    if not at_ns:
+        return "never"
+    return datetime.fromtimestamp(at_ns // _SECOND_NS, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _name(names: type, number: int) -> str:
+    try:
+        return str(names.Name(number))  # type: ignore[attr-defined]  # every enum of the stubs has it
+    except ValueError:
+        return str(number)

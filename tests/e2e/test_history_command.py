@@ -1,0 +1,120 @@
+"""``kornel history`` against a served core, and ``kornel serve --history``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from core.cli.app import app
+from tests.e2e.harness import Core
+from tests.e2e.test_history import core_with, preempt
+
+
+async def kornel(core: Core, *arguments: str) -> Result:
+    command = ["history", *arguments, "--grpc", core.address]
+    return await asyncio.to_thread(CliRunner().invoke, app, command)
+
+
+async def test_lists_as_tables_and_as_json(tmp_path: Path) -> None:
+    """A heading and a line for each record; with --json an object on each line."""
+    async with core_with(str(tmp_path / "history.db"), tmp_path) as core:
+        await preempt(core)
+        apps = await kornel(core, "apps", "--app", "filler")
+        assert apps.exit_code == 0, apps.output
+        lines = apps.output.splitlines()
+        assert lines[0].split() == ["when", "application", "state", "age", "queue", "user", "why"]
+        assert [line.split()[3] for line in lines[1:]] == ["Running", "Accepted", "New"]
+
+        preemptions = await kornel(core, "preemptions", "--outcome", "triggered", "--queue", "root.b")
+        (line,) = preemptions.output.splitlines()[1:]
+        assert " guarantee  1 2 3 4 5 6 7  TRIGGERED  fill-" in line
+        assert line.split()[-2:] == ["wanted", "root.a"]
+
+        events = await kornel(core, "events", "--type", "node", "--limit", "3")
+        assert len(events.output.splitlines()) == 4
+        assert "NODE_ALLOC" in events.output
+
+        configs = await kornel(core, "configs")
+        assert "registration" in configs.output
+        assert "applied" in configs.output
+
+        as_json = await kornel(core, "configs", "--json", "--text")
+        (record,) = map(json.loads, as_json.output.splitlines())
+        assert record["version"]["applied"] is True
+        assert "preemption.delay" in record["config"]
+
+        status = await kornel(core, "status")
+        assert status.exit_code == 0
+        assert "problem      none" in status.output
+        assert "history.db" in status.output
+
+
+async def test_ranges(tmp_path: Path) -> None:
+    """Ages and times; what lies outside is not shown. The clock of this core stands in 2023."""
+    async with core_with(str(tmp_path / "history.db"), tmp_path) as core:
+        await preempt(core)
+        assert (await kornel(core, "events", "--since", "1h")).output == "nothing in this range\n"
+        all_of_them = await kornel(core, "events", "--since", "2023-11-14", "--limit", "0")
+        assert len(all_of_them.output.splitlines()) > 50
+        before = await kornel(core, "events", "--until", "2023-11-14T22:13:20Z")
+        assert before.output == "nothing in this range\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("apps", "--since", "yesterday"), "--since: 'yesterday' is neither an age"),
+        (("events", "--type", "pod"), "--type: 'pod' is none of"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_options(arguments: tuple[str, ...], why: str) -> None:
+    """Exit 2, before anybody is asked."""
+    result = CliRunner().invoke(app, ["history", *arguments])
+    assert result.exit_code == 2
+    assert why in result.output
+
+
+async def test_core_without_history(core: Core) -> None:
+    """Exit 1 and what to do about it."""
+    result = await kornel(core, "apps")
+    assert result.exit_code == 1
+    assert "--history" in result.output
+    status = await kornel(core, "status")
+    assert (status.exit_code, status.output) == (1, "no history is kept\n")
+
+
+def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "core", "serve", "--grpc", "unix:/nowhere/at/all", *arguments]
+    environment: dict[str, Any] = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), **variables}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, env=environment)
+
+
+def test_history_that_cannot_be_meant() -> None:
+    """Exit 2 with the reason."""
+    for arguments, why in (
+        (("--history", "mysql://db/x"), "no database the history can be in"),
+        (("--history", "h.db", "--history-keep", "events=soon"), "is no age"),
+    ):
+        done = serve(*arguments)
+        assert done.returncode == 2
+        assert why in done.stderr
+
+
+def test_history_that_cannot_be_begun(tmp_path: Path) -> None:
+    """Exit 1 if it was asked for; a warning if it is only the default. Then the bad address ends the core."""
+    (tmp_path / "file").write_text("")
+    done = serve("--history", str(tmp_path / "file" / "history.db"))
+    assert done.returncode == 1
+    assert "history: " in done.stderr
+    assert "cannot listen" not in done.stderr
+    done = serve(STATE_DIRECTORY=str(tmp_path / "file"))
+    assert "no history is kept" in done.stderr + done.stdout
+    assert "cannot listen" in done.stderr

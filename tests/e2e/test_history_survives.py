@@ -1,0 +1,238 @@
+"""Kill -9 at any moment: the history opens clean, and nothing that was said to be stored is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+import sqlalchemy as sa
+from kornel.v1 import history_pb2 as pb
+from kornel.v1.history_pb2_grpc import HistoryServiceStub
+from si.v1 import si_pb2 as si
+from si.v1 import si_pb2_grpc
+
+from core.archive.database import connect
+from core.archive.settings import history_settings
+from core.archive.tables import TABLES
+from tests.e2e.harness import CONFIG, allocation_request, application_request, ask, create, node_request
+from tests.postgres import Postgres
+
+ROUNDS = 5
+START_S = 40.0
+SEED = 20260901
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@dataclass
+class Promises:
+    """What cores said is stored: for each run the highest number that was read from one."""
+
+    stored: dict[int, int] = field(default_factory=dict)
+
+    def note(self, status: pb.GetHistoryStatusResponse) -> None:
+        assert status.enabled
+        self.stored[status.run] = max(self.stored.get(status.run, 0), status.stored)
+
+
+def _start(database: str, tmp_path: Path, ready: Path) -> subprocess.Popen[bytes]:
+    command = [
+        sys.executable, "-m", "core", "serve", "--grpc", "127.0.0.1:0", "--ready-file", str(ready),
+        "--history", database, "--history-spool", str(tmp_path / "spool"),
+    ]  # fmt: skip
+    with (tmp_path / "core.log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log)
+
+
+@asynccontextmanager
+async def core_process(database: str, tmp_path: Path) -> AsyncIterator[tuple[subprocess.Popen[bytes], str]]:
+    """``kornel serve`` with a history, and its address."""
+    ready = tmp_path / "ready"
+    ready.unlink(missing_ok=True)
+    process = _start(database, tmp_path, ready)
+    try:
+        async with asyncio.timeout(START_S):
+            while not ready.exists():
+                assert process.poll() is None, (tmp_path / "core.log").read_text()
+                await asyncio.sleep(0.02)
+        yield process, ready.read_text().strip()
+    except BaseException:
+        print((tmp_path / "core.log").read_text())
+        raise
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def work(channel: grpc.aio.Channel) -> None:
+    """A shim that never rests: applications come, ask, and leave."""
+    scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
+    await scheduler.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG))
+    nodes, applications, allocations = (
+        scheduler.UpdateNode(),
+        scheduler.UpdateApplication(),
+        scheduler.UpdateAllocation(),
+    )
+    reading = [asyncio.create_task(_read(call)) for call in (nodes, applications, allocations)]
+    try:
+        await nodes.write(node_request(*(create(f"node-{n}", vcore=10**9, memory=10**9) for n in range(5))))
+        for number in itertools.count():
+            name = f"app-{number}"
+            await applications.write(application_request(name))
+            await allocations.write(allocation_request(*(ask(f"{name}-{n}", name) for n in range(20))))
+            if number > 5:
+                gone = si.RemoveApplicationRequest(applicationID=f"app-{number - 5}")
+                await applications.write(si.ApplicationRequest(rmID="rm-1", remove=[gone]))
+            await asyncio.sleep(0.005)
+    finally:
+        for task in reading:
+            task.cancel()
+
+
+async def _read(call: Any) -> None:
+    while await call.read() is not grpc.aio.EOF:
+        pass
+
+
+async def run_until_killed(address: str, process: subprocess.Popen[bytes], promises: Promises, for_s: float) -> None:
+    """Work for *for_s* seconds and ask all the time what is stored; then the core dies without a word."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        service: Any = HistoryServiceStub(channel)
+        busy = asyncio.create_task(work(channel))
+        loop = asyncio.get_running_loop()
+        end = loop.time() + for_s
+        while loop.time() < end:
+            promises.note(await service.GetHistoryStatus(pb.GetHistoryStatusRequest()))
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        busy.cancel()
+        with suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
+            await busy
+
+
+async def caught_up(address: str) -> pb.GetHistoryStatusResponse:
+    """Once nothing waits any more: how the history is doing."""
+    async with grpc.aio.insecure_channel(address) as channel, asyncio.timeout(START_S):
+        service: Any = HistoryServiceStub(channel)
+        while True:
+            status: pb.GetHistoryStatusResponse = await service.GetHistoryStatus(pb.GetHistoryStatusRequest())
+            if not (status.problem or status.spool_bytes or status.queued):
+                return status
+            await asyncio.sleep(0.02)
+
+
+def sequences(database: str) -> dict[int, set[int]]:
+    """Numbers of the records that the database has, by run."""
+    settings = history_settings(database)
+    assert settings is not None
+    engine = connect(settings.url, 10.0, read_only=True)
+    found: dict[int, set[int]] = {}
+    with engine.connect() as connection:
+        for table in TABLES.values():
+            for run, seq in connection.execute(sa.select(table.c.run, table.c.seq)):
+                assert seq not in found.setdefault(run, set())
+                found[run].add(seq)
+    engine.dispose()
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Processes that *pid* has started and not waited for."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def opens_clean(database: str) -> None:
+    """What a file that was left in the middle of something says of itself; PostgreSQL is not ours to be killed."""
+    if "://" not in database and Path(database).exists():
+        with sqlite3.connect(database) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        connection.close()
+
+
+def kept(database: str, promises: Promises) -> None:
+    found = sequences(database)
+    for run, stored in promises.stored.items():
+        missing = set(range(1, stored + 1)) - found.get(run, set())
+        assert not missing, (
+            f"of {stored} stored records of run {run}, {len(missing)} are missing: {sorted(missing)[:9]}"
+        )
+
+
+async def test_nothing_stored_is_lost_when_the_core_is_killed(database: str, tmp_path: Path) -> None:
+    """At random moments, several times, the one right after the start included."""
+    random = Random(SEED)
+    promises = Promises()
+    for number in range(ROUNDS):
+        async with core_process(database, tmp_path) as (process, address):
+            await run_until_killed(address, process, promises, 0.02 if number == 1 else random.uniform(0.2, 1.5))
+        opens_clean(database)
+    async with core_process(database, tmp_path) as (_, address):
+        status = await caught_up(address)
+    assert status.dropped == 0
+    assert len(promises.stored) == ROUNDS
+    assert sum(promises.stored.values()) > 500
+    kept(database, promises)
+
+
+async def test_nor_when_the_committing_process_is(database: str, tmp_path: Path) -> None:
+    """The core does not notice but for its health, has a new one, and takes its process along when it dies itself."""
+    random = Random(SEED)
+    promises = Promises()
+    async with core_process(database, tmp_path) as (process, address):
+        busy = asyncio.create_task(run_until_killed(address, process, promises, 6.0))
+        killed: list[int] = []
+        while len(killed) < 3:
+            await asyncio.sleep(random.uniform(0.05, 1.0))
+            for pid in children(process.pid):
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+            await asyncio.sleep(0.3)
+        left = children(process.pid)
+        await busy
+        async with asyncio.timeout(START_S):
+            while any(alive(pid) for pid in left):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.02)
+    opens_clean(database)
+    async with core_process(database, tmp_path) as (_, address):
+        status = await caught_up(address)
+    assert status.dropped == 0
+    assert sum(promises.stored.values()) > 100
+    kept(database, promises)
+
+
+async def test_nor_when_the_database_is_dead_meanwhile(postgres: Postgres, tmp_path: Path) -> None:
+    """The server goes away, the core is killed twice, and all comes from the spool once both are back."""
+    promises = Promises()
+    async with core_process(postgres.url, tmp_path) as (process, address):
+        await run_until_killed(address, process, promises, 0.5)
+    await asyncio.to_thread(postgres.stop)
+    for _ in range(2):
+        async with core_process(postgres.url, tmp_path) as (process, address):
+            await run_until_killed(address, process, promises, 0.7)
+    await asyncio.to_thread(postgres.start)
+    async with core_process(postgres.url, tmp_path) as (_, address):
+        await caught_up(address)
+    assert len(promises.stored) == 3
+    assert all(promises.stored.values())
+    kept(postgres.url, promises)

@@ -1,0 +1,481 @@
+"""From effects to rows, on a real SQLite and a real PostgreSQL: nothing waits, nothing stored is lost or doubled."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from structlog.testing import CapturingLogger
+
+from core.archive.archive import Archive
+from core.archive.database import Database, connect
+from core.archive.reader import HistoryReader, Page, any_of, below, same
+from core.archive.records import encoded
+from core.archive.settings import DAY_S, HistorySettings, Retention, history_settings
+from core.archive.spool import SpoolWriter
+from core.archive.tables import METADATA, TABLES
+from core.config.problems import Problem, Severity
+from core.domain.effects import (
+    Allocated,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationRemoved,
+    ApplicationUpdated,
+    Effect,
+    EventRecorded,
+    PreemptionDecided,
+    VictimRecord,
+)
+from core.domain.reasons import Outcome
+from core.domain.resources import Resources
+from core.service.configuration_history import Origin, Version
+from core.service.logs import LogFormat, LogLevel, build_logger
+from tests.postgres import Postgres
+
+PATIENCE_S = 20.0
+NOW_NS = 1_700_000_000 * 10**9
+PARTITION = "[rm]default"
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
+        time.sleep(0.005)
+
+
+def settings_for(database: str, tmp_path: Path, **changes: Any) -> HistorySettings:
+    found = history_settings(database, spool=tmp_path / "spool")
+    assert found is not None
+    quick = {"commit_wait_s": 0.01, "longest_pause_s": 0.2, "prune_every_s": 3600.0}
+    return replace(found, **(quick | changes))
+
+
+@contextmanager
+def writing(settings: HistorySettings, now_ns: Callable[[], int] = lambda: NOW_NS) -> Iterator[Archive]:
+    archive = Archive(settings, now_ns=now_ns, logger=build_logger(LogFormat.CONSOLE, LogLevel.ERROR, io.StringIO()))
+    archive.start()
+    try:
+        yield archive
+    finally:
+        archive.close(PATIENCE_S)
+
+
+def everything(settings: HistorySettings, table: str) -> list[Any]:
+    """All rows of *table*, the oldest first."""
+    reader = HistoryReader(settings)
+    try:
+        found: list[Any] = []
+        page = Page(size=1_000)
+        while True:
+            rows, more = reader.rows(table, page)
+            found += rows
+            if not more:
+                return found[::-1]
+            page = replace(page, after=(rows[-1].at_ns, rows[-1].run, rows[-1].seq))
+    finally:
+        reader.close()
+
+
+def event(number: int, message: str = "", at_ns: int | None = None) -> EventRecorded:
+    return EventRecorded(
+        1,
+        f"ask-{number}",
+        "app",
+        2,
+        101,
+        NOW_NS + number if at_ns is None else at_ns,
+        Resources({"vcore": number}),
+        message,
+    )
+
+
+def events(count: int, first: int = 0) -> list[Effect]:
+    return [event(first + number) for number in range(count)]
+
+
+def objects(rows: Sequence[Any]) -> list[str]:
+    return [row.object_id for row in rows]
+
+
+def test_every_kind_comes_back_as_it_was(database: str, tmp_path: Path) -> None:
+    """Applications, preemptions with a row for each victim, events and configurations; other effects are not kept."""
+    victims = tuple(
+        VictimRecord(f"v{n}", f"app-{n}", f"root.b{n}", "node-1", Resources({"vcore": n, "memory": 2**62}), -n)
+        for n in range(2)
+    )
+    told: list[Effect] = [
+        ApplicationAccepted("app", PARTITION, "root.a", "ann"),
+        ApplicationRejected("bad", "no-queue: root.x", "default", "root.x", "bob"),
+        ApplicationUpdated("app", "Running", NOW_NS + 5, "runApplication", PARTITION, "root.a", "ann", NOW_NS),
+        ApplicationRemoved("app", "Running", NOW_NS + 6, PARTITION, "root.a", "ann", NOW_NS),
+        Allocated(None, "node-1", Resources()),  # type: ignore[arg-type]  # it is not looked at
+        PreemptionDecided(
+            NOW_NS, PARTITION, "guarantee", "k", "app", "root.a", Outcome.TRIGGERED, "why", "node-1", victims
+        ),
+        PreemptionDecided(NOW_NS, PARTITION, "guarantee", "k", "app", "root.a", Outcome.TOO_YOUNG, "", "", ()),
+        PreemptionDecided(NOW_NS, PARTITION, "governor", "", "", "root.a", Outcome.BUDGET_SPENT, "spent", "", ()),
+        event(3, "placed"),
+        event(4)._replace(resources=None),
+    ]
+    problem = Problem(Severity.WARNING, 3, 1, "partitions[0]", "odd", "even")
+    version = Version(1, NOW_NS, Origin.FILE, "rm", "ABC", "partitions: []\n", False, "refused", (problem,))
+    settings = settings_for(database, tmp_path)
+    with writing(settings) as archive:
+        archive.observe(told)
+        archive.version_added(version)
+        run = archive.status().run
+    applications = [row[3:] for row in everything(settings, "applications")]
+    assert applications == [
+        (PARTITION, "app", "root.a", "ann", "New", NOW_NS, ""),
+        ("default", "bad", "root.x", "bob", "Rejected", NOW_NS, "no-queue: root.x"),
+        (PARTITION, "app", "root.a", "ann", "Running", NOW_NS, "runApplication"),
+        (PARTITION, "app", "root.a", "ann", "Removed", NOW_NS, "removed by its resource manager while Running"),
+    ]
+    found = everything(settings, "preemptions")
+    assert [(row.seq, row.decision, row.victim_key, row.outcome) for row in found] == [
+        (5, 5, "v0", "TRIGGERED"),
+        (6, 5, "v1", "TRIGGERED"),
+        (7, 7, "", "BUDGET_SPENT"),
+    ]
+    assert found[1].laws == "1 2 3 4 5 6 7"
+    assert found[1][9:] == (
+        "k", "app", "root.a", "node-1", "v1", "app-1", "root.b1", "node-1", f'{{"memory":{2**62},"vcore":1}}', -1,
+    )  # fmt: skip
+    assert [row[1:] for row in everything(settings, "events")] == [
+        (8, NOW_NS + 3, 1, 2, 101, "ask-3", "app", '{"vcore":3}', "placed"),
+        (9, NOW_NS + 4, 1, 2, 101, "ask-4", "app", "", ""),
+    ]
+    (configuration,) = everything(settings, "configurations")
+    assert configuration[:2] == (run, 10)
+    assert (configuration.origin, configuration.applied, configuration.config) == ("file", False, version.text)
+    assert '"line":3' in configuration.problems
+
+
+def test_text_that_databases_refuse_is_kept_all_the_same(database: str, tmp_path: Path) -> None:
+    """Zero characters are replaced; anything else that is text stays as it is."""
+    told = ["zero \x00 here", "\\u0000", "'; DROP TABLE events; --", "%s %(x)s ? :a", "\U0001f600\x1b[31m\n", ""]
+    settings = settings_for(database, tmp_path)
+    with writing(settings) as archive:
+        archive.observe([event(number, text) for number, text in enumerate(told)])
+    assert [row.message for row in everything(settings, "events")] == ["zero \ufffd here", *told[1:]]
+
+
+def test_record_that_the_database_refuses_keeps_no_other_out(database: str, tmp_path: Path) -> None:
+    """It is left out and counted."""
+    settings = settings_for(database, tmp_path)
+    with writing(settings) as archive:
+        archive.observe([event(1), event(2, at_ns=2**63), event(3)])
+        until(lambda: archive.status().committed == 3, "the batch")
+        assert archive.status().refused == 1
+        assert archive.status().problem == ""
+    assert objects(everything(settings, "events")) == ["ask-1", "ask-3"]
+
+
+def test_database_out_of_reach_loses_nothing_and_says_so(postgres: Postgres, tmp_path: Path) -> None:
+    """While the server is down records are stored in the spool; health knows since when; then all arrive, once."""
+    settings = settings_for(postgres.url, tmp_path, patience_s=2.0)
+    told: list[str] = []
+    with writing(settings) as archive:
+        archive.on_problem = told.append
+        archive.observe(events(100))
+        until(lambda: archive.status().committed == 100, "the database to take records")
+        postgres.stop()
+        archive.observe(events(3_000, 100))
+        until(lambda: archive.status().stored == 3_100, "records to be spooled")
+        until(lambda: bool(archive.status().problem), "the problem to be noticed")
+        status = archive.status()
+        assert "database cannot be written" in status.problem
+        assert status.problem_since_ns == NOW_NS
+        assert status.spool_bytes > 10_000
+        postgres.start()
+        until(lambda: archive.status().committed >= 3_100, "the database to catch up")
+        until(lambda: not archive.status().problem, "the problem to be over")
+        assert archive.status().dropped == 0
+    assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(3_100)]
+    assert [bool(text) for text in told] == [True, False]
+
+
+def test_slow_database_holds_nobody_up(postgres: Postgres, tmp_path: Path) -> None:
+    """While a commit hangs, observing takes no time and records are stored; afterwards all are there."""
+    settings = settings_for(postgres.url, tmp_path, patience_s=30.0)
+    with writing(settings) as archive:
+        archive.observe(events(1))
+        until(lambda: archive.status().committed == 1, "the tables")
+        with postgres.connect() as other:
+            other.execute("LOCK TABLE events IN ACCESS EXCLUSIVE MODE")
+            for first in range(1, 2_001, 100):
+                before = time.thread_time()
+                archive.observe(events(100, first))
+                assert time.thread_time() - before < 0.1
+            until(lambda: archive.status().stored == 2_001, "records to be spooled")
+            assert archive.status().committed == 1
+        until(lambda: archive.status().committed == 2_001, "the database to catch up")
+    assert len(everything(settings, "events")) == 2_001
+
+
+def test_locked_sqlite_file_is_waited_for(tmp_path: Path) -> None:
+    """Somebody who holds the file for longer than the writer's patience makes a problem, not a loss."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path, patience_s=0.05)
+    with writing(settings) as archive:
+        archive.observe(events(1))
+        until(lambda: archive.status().committed == 1, "the tables")
+        other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        archive.observe(events(10, 1))
+        until(lambda: "locked" in archive.status().problem, "the problem to be noticed")
+        other.execute("ROLLBACK")
+        other.close()
+        until(lambda: archive.status().committed == 11, "the database to catch up")
+    assert len(everything(settings, "events")) == 11
+
+
+def test_spool_is_replayed_and_twice_is_once(database: str, tmp_path: Path) -> None:
+    """What an earlier life left in the spool arrives; what the database had already is not doubled."""
+    settings = settings_for(database, tmp_path)
+    with writing(settings) as archive:
+        archive.observe(events(5))
+    (left,) = {row.run for row in everything(settings, "events")}
+    spool = SpoolWriter(settings.spool, 2**20)
+    spool.append(left, 1, 8, encoded([(NOW_NS, events(8))], 1)[1])  # type: ignore[list-item]  # they are of the kind
+    spool.close()
+    with writing(settings) as archive:
+        until(lambda: archive.status().committed == 8, "the spool to be replayed")
+        archive.observe([event(8)])
+    assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(9)]
+
+
+def test_newest_are_dropped_when_nothing_has_room(tmp_path: Path) -> None:
+    """A full spool fills the queue; then the newest records are dropped and counted. What was stored all arrives."""
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    settings = settings_for(str(blocked / "history.db"), tmp_path, spool_bytes=20_000, queue_records=500)
+    with writing(settings) as archive:
+        for first in range(0, 5_000, 100):
+            archive.observe(events(100, first))
+            until(lambda: not archive.status().queued or "spool is full" in archive.status().problem, "room or its end")
+        status = archive.status()
+        assert status.dropped > 1_000
+        assert "spool is full" in status.problem
+        until(lambda: "database cannot be written" in archive.status().problem, "the other problem")
+        blocked.unlink()
+        until(lambda: archive.status().stored == 5_000 - archive.status().dropped, "the queue to be stored")
+        until(lambda: archive.status().committed == archive.status().stored, "the database to catch up")
+        until(lambda: not archive.status().problem, "the problem to be over")
+        kept = archive.status().stored
+    assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(kept)]
+
+
+def test_closing_does_not_wait_for_a_dead_database(tmp_path: Path) -> None:
+    """What is queued reaches the spool, and the core goes down."""
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    settings = settings_for(str(blocked / "history.db"), tmp_path)
+    with writing(settings) as archive:
+        archive.observe(events(50))
+        before = time.monotonic()
+        archive.close(10.0)
+        assert time.monotonic() - before < 5
+        assert archive.status().stored == 50
+    blocked.unlink()
+    with writing(settings) as archive:
+        until(lambda: archive.status().committed == 50, "the spool to be replayed")
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"),
+    [
+        (Retention(), range(3_000)),
+        (Retention(age_s=DAY_S), range(1_000, 3_000)),
+        (Retention(rows=150), range(2_850, 3_000)),
+        (Retention(age_s=DAY_S, rows=2_500), range(1_000, 3_000)),
+        (Retention(age_s=DAY_S, rows=5), range(2_995, 3_000)),
+    ],
+    ids=["neither", "age", "rows", "age is stricter", "rows are stricter"],
+)
+def test_retention(database: str, tmp_path: Path, keep: Retention, left: range) -> None:
+    """What is older than the age, or beyond the number of rows, goes; the newest stay."""
+    settings = settings_for(database, tmp_path, retention={"events": keep}, prune_every_s=0.05)
+    day_ns = DAY_S * 10**9
+    told = [event(n, at_ns=NOW_NS - 2 * day_ns + n if n < 1_000 else NOW_NS - n % 7) for n in range(3_000)]
+    with writing(settings) as archive:
+        archive.observe(told)
+        until(lambda: archive.status().committed == 3_000, "the database to take records")
+        until(lambda: len(everything(settings, "events")) == len(left), "records to go")
+    if keep.rows and len(left) < 2_000:
+        newest = sorted(range(1_000, 3_000), key=lambda n: (NOW_NS - n % 7, n))[-keep.rows :]
+        assert sorted(objects(everything(settings, "events"))) == sorted(f"ask-{n}" for n in newest)
+    else:
+        assert sorted(objects(everything(settings, "events"))) == sorted(f"ask-{n}" for n in left)
+
+
+def test_pruning_goes_in_small_steps(database: str, tmp_path: Path) -> None:
+    """No transaction removes more than a thousand rows of a table."""
+    settings = settings_for(database, tmp_path, prune_every_s=3_600)
+    with writing(settings) as archive:
+        archive.observe(events(2_500))
+    writer = Database(settings.url, settings.patience_s)
+    step = writer.prune({"events": Retention(rows=100)}, NOW_NS)
+    left = []
+    while True:
+        more = step()
+        left.append(len(everything(settings, "events")))
+        if not more:
+            break
+    assert left == [1_500, 500, 100]
+    writer.forget_connections()
+
+
+def test_migrations_make_the_tables_that_queries_expect(database: str, tmp_path: Path) -> None:
+    """Alembic finds no difference between the database and the metadata, indexes aside."""
+    settings = settings_for(database, tmp_path)
+    writer = Database(settings.url, settings.patience_s)
+    writer.prepare()
+    with writer._engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": "history_version"})
+        found = [change for change in compare_metadata(context, METADATA) if change[0] != "remove_index"]
+        assert not found
+        indexes = {index["name"] for table in TABLES for index in sa.inspect(connection).get_indexes(table)}
+    assert indexes >= {f"{table}_by_time" for table in TABLES}
+    writer.forget_connections()
+
+
+def test_database_of_a_later_version_is_left_alone(database: str, tmp_path: Path) -> None:
+    """The problem says so, records wait in the spool."""
+    settings = settings_for(database, tmp_path)
+    with writing(settings) as archive:
+        archive.observe(events(1))
+    engine = connect(settings.url, 5)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE history_version SET version_num = '9999'"))
+    engine.dispose()
+    with writing(settings) as archive:
+        archive.observe(events(1, 1))
+        until(lambda: "later one" in archive.status().problem, "the problem to be noticed")
+        assert archive.status().committed == 0
+
+
+def test_two_writers_make_the_tables_once(database: str, tmp_path: Path) -> None:
+    """Cores that share a database may start at the same moment."""
+    settings = settings_for(database, tmp_path)
+    writers = [Database(settings.url, settings.patience_s) for _ in range(4)]
+    failures: list[Exception] = []
+
+    def prepare(writer: Database) -> None:
+        try:
+            writer.prepare()
+        except Exception as error:  # noqa: BLE001 - the test tells which
+            failures.append(error)
+
+    threads = [threading.Thread(target=prepare, args=(writer,)) for writer in writers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    for writer in writers:
+        writer.forget_connections()
+
+
+def test_queues_below_a_queue(database: str, tmp_path: Path) -> None:
+    """Its own records and those of all below it; not of queues whose names begin alike, whatever the characters."""
+    inside = ["root.a", "root.a.b", "root.a.B-1.c", "root.a._"]
+    outside = ["root.ab", "root.a-b", "root.A.b", "root", "root.a/b", "root.a@dot@b"]
+    settings = settings_for(database, tmp_path)
+    with writing(settings) as archive:
+        archive.observe([ApplicationAccepted(f"app {queue}", PARTITION, queue, "ann") for queue in inside + outside])
+    reader = HistoryReader(settings)
+    rows, _ = reader.rows("applications", Page(), below("applications", "root.a", "queue"))
+    reader.close()
+    assert sorted(row.queue for row in rows) == sorted(inside)
+
+
+def test_filters_have_an_index(tmp_path: Path) -> None:
+    """Nothing that is asked for by application, queue or object is looked for row by row."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path)
+    writer = Database(settings.url, settings.patience_s)
+    writer.prepare()
+    asked = [
+        ("applications", below("applications", "root.a", "queue")),
+        ("applications", same("applications", application_id="app")),
+        ("events", same("events", object_id="ask")),
+        ("events", same("events", reference_id="app")),
+        ("preemptions", any_of("preemptions", "app", "for_application", "victim_application")),
+        ("preemptions", below("preemptions", "root.a", "for_queue", "victim_queue")),
+    ]
+    with writer._engine.connect() as connection:
+        for table, conditions in asked:
+            query = sa.select(TABLES[table]).where(*conditions)
+            text = str(query.compile(connection, compile_kwargs={"literal_binds": True}))
+            plan = " ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}"))
+            assert "SCAN" not in plan, (text, plan)
+    writer.forget_connections()
+
+
+def test_committing_process_that_is_killed_is_started_again(database: str, tmp_path: Path) -> None:
+    """At any moment: nothing that was stored is missing, nothing is there twice, and health says so meanwhile."""
+    settings = settings_for(database, tmp_path)
+    told: list[str] = []
+    random = Random(7)
+    with writing(settings) as archive:
+        archive.on_problem = told.append
+        for turn in range(5):
+            archive.observe(events(2_000, 2_000 * turn))
+            until(lambda: archive.committer.pid is not None, "a process")
+            time.sleep(random.uniform(0.0, 1.2))
+            pid = archive.committer.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: archive.committer.pid != pid, "its death to be noticed")  # noqa: B023
+        until(lambda: archive.committer.pid is not None, "the last process")
+        until(lambda: archive.status().stored == 10_000, "records to be spooled")
+        until(lambda: not (archive.status().spool_bytes or archive.status().problem), "the database to catch up")
+        assert archive.status().dropped == 0
+    assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(10_000)]
+    assert "ended by signal 9" in told[0]
+    assert told[-1] == ""
+
+
+def test_switched_off_events_are_not_kept(tmp_path: Path) -> None:
+    """The rest of the history is."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path)
+    tracking = False
+    logger = build_logger(LogFormat.CONSOLE, LogLevel.ERROR, io.StringIO())
+    archive = Archive(settings, now_ns=lambda: NOW_NS, logger=logger, keeps_events=lambda: tracking)
+    archive.start()
+    told: list[Effect] = [event(1), ApplicationAccepted("app", PARTITION, "root.a", "ann")]
+    archive.observe(told)
+    tracking = True
+    archive.observe([event(2)])
+    archive.close(PATIENCE_S)
+    assert objects(everything(settings, "events")) == ["ask-2"]
+    assert len(everything(settings, "applications")) == 1
+
+
+def test_record_of_a_bug_is_left_out_and_the_writer_lives(tmp_path: Path) -> None:
+    """An effect that cannot be told as rows must not end the thread that tells the others."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path)
+    archive = Archive(settings, now_ns=lambda: NOW_NS, logger=CapturingLogger())  # type: ignore[arg-type]
+    archive.start()
+    archive.observe([event(1, "\ud800")])
+    until(lambda: archive.status().refused == 1, "the record to be refused")
+    archive.observe([event(2)._replace(resources=object())])  # type: ignore[arg-type]
+    until(lambda: archive.status().refused == 2, "the record to be refused")
+    archive.observe([event(3)])
+    until(lambda: archive.status().committed == 1, "the next record")
+    archive.close(PATIENCE_S)
+    assert objects(everything(settings, "events")) == ["ask-3"]

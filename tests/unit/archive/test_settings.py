@@ -1,0 +1,110 @@
+"""What an administrator may say of the history, and what is wrong with the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.archive.settings import (
+    DAY_S,
+    DEFAULT_RETENTION,
+    HistorySettingsError,
+    Retention,
+    default_history,
+    history_settings,
+    retention,
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "url", "spool"),
+    [
+        ("/var/lib/k/h.db", "sqlite+pysqlite:////var/lib/k/h.db", "/var/lib/k/h.db.spool"),
+        ("sqlite:////srv/h.db", "sqlite+pysqlite:////srv/h.db", "/srv/h.db.spool"),
+        ("postgresql://ann:secret@db/kornel", "postgresql+psycopg://ann:***@db/kornel", "/state/spool"),
+        ("postgresql+psycopg://db/kornel", "postgresql+psycopg://db/kornel", "/state/spool"),
+        ("postgres://db/kornel?sslmode=require", "postgresql+psycopg://db/kornel?sslmode=require", "/state/spool"),
+    ],
+)
+def test_places(monkeypatch: pytest.MonkeyPatch, where: str, url: str, spool: str) -> None:
+    """A path or a URL; what is shown has no password; the spool is beside the file or in the state directory."""
+    monkeypatch.setenv("STATE_DIRECTORY", "/state:/other")
+    found = history_settings(where)
+    assert found is not None
+    assert (found.shown, found.spool) == (url, Path(spool))
+    chosen = history_settings(where, spool=Path("/elsewhere"))
+    assert chosen is not None
+    assert chosen.spool == Path("/elsewhere")
+
+
+def test_off() -> None:
+    """A word of its own, not a file."""
+    assert history_settings("off") is None
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("", "names no file"),
+        ("dir/", "names no file"),
+        ("mysql://ann:secret@db/kornel", "'mysql' is no database the history can be in"),
+        ("sqlite://", "name a file"),
+        ("sqlite:///:memory:", "name a file"),
+        ("postgresql://ann:secret@db:port/x", "cannot be read"),
+        ("://secret", "cannot be read"),
+    ],
+)
+def test_places_that_are_none(where: str, why: str) -> None:
+    """The reason is said, a password is not."""
+    with pytest.raises(HistorySettingsError, match=why) as refused:
+        history_settings(where)
+    assert "secret" not in str(refused.value)
+
+
+def test_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """systemd's directory, else XDG's, else the home's."""
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/kornel")
+    assert default_history() == "/var/lib/kornel/history.db"
+    monkeypatch.delenv("STATE_DIRECTORY")
+    monkeypatch.setenv("XDG_STATE_HOME", "/xdg")
+    assert default_history() == "/xdg/kornel/history.db"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_history() == f"{tmp_path}/.local/state/kornel/history.db"
+
+
+def test_retention_is_the_default_with_changes() -> None:
+    """Age and rows of a table; the last word counts; tables that are not named keep their defaults."""
+    found = retention(["events=36h,500", "applications=0", "applications=0,7", "configurations=2d"])
+    assert dict(found) == {
+        **DEFAULT_RETENTION,
+        "events": Retention(36 * 3_600, 500),
+        "applications": Retention(0, 7),
+        "configurations": Retention(2 * DAY_S, 0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ("nodes=7d", "TABLE one of applications, preemptions, events, configurations"),
+        ("events", "expected TABLE=AGE"),
+        ("events=", "is no age"),
+        ("events=7", "is no age"),
+        ("events=-7d", "is no age"),
+        ("events=7d,many", "is no number of rows"),
+        ("events=7d,1,2", "is no number of rows"),
+        ("events=\u0667d", "is no age"),
+    ],
+)
+def test_retention_that_is_none(entry: str, why: str) -> None:
+    """The reason names the entry."""
+    with pytest.raises(HistorySettingsError, match=why):
+        retention([entry])
+
+
+def test_spool_that_is_too_small() -> None:
+    """A spool has to hold at least a few batches."""
+    with pytest.raises(HistorySettingsError, match="too small"):
+        history_settings("h.db", spool_bytes=1_000)

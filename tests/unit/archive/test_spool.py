@@ -1,0 +1,216 @@
+"""The spool: what was appended is read again, whatever happens to either side in between."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from core.archive.spool import Frame, Place, SpoolReader, SpoolUnusable, SpoolWriter
+
+LIMIT = 2**20
+EVERYTHING = 10**6
+
+
+@contextmanager
+def writing(directory: Path, limit: int = LIMIT, segment_bytes: int = 2**20) -> Iterator[SpoolWriter]:
+    writer = SpoolWriter(directory, limit, segment_bytes)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+@contextmanager
+def reading(directory: Path, sealed_before: int = 0) -> Iterator[SpoolReader]:
+    reader = SpoolReader(directory, sealed_before)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def fill(writer: SpoolWriter, count: int, size: int = 10, first: int = 0) -> None:
+    for number in range(first, first + count):
+        writer.append(7, 1 + number, 1, b"%04d" % number + b"x" * size)
+
+
+def numbers(frames: list[Frame]) -> list[int]:
+    return [int(frame.payload[:4]) for frame in frames]
+
+
+def segments(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.spool"))
+
+
+def left_in(directory: Path) -> tuple[list[int], int]:
+    """What a new reader finds, and how many segments it calls damaged."""
+    with reading(directory) as reader:
+        return numbers(reader.read(EVERYTHING, ended=True)), len(reader.damaged)
+
+
+def test_first_in_first_out_over_segments(tmp_path: Path) -> None:
+    """Frames come in order with what names them, and go from the disk once they are done with."""
+    with writing(tmp_path, segment_bytes=200) as writer, reading(tmp_path) as reader:
+        fill(writer, 20)
+        assert len(segments(tmp_path)) > 3
+        frames = reader.read(7)
+        assert [(frame.run, frame.first, frame.records) for frame in frames] == [(7, 1 + n, 1) for n in range(7)]
+        reader.done(frames[-1])
+        assert numbers(reader.read(EVERYTHING)) == list(range(7, 20))
+        reader.done(reader.read(EVERYTHING)[-1])
+        assert reader.read(EVERYTHING) == []
+        assert len(segments(tmp_path)) == 1
+        fill(writer, 2, first=20)
+        assert numbers(reader.read(EVERYTHING)) == [20, 21]
+        writer.end()
+        reader.done(reader.read(EVERYTHING, ended=True)[-1])
+        assert reader.read(EVERYTHING, ended=True) == []
+        assert not segments(tmp_path)
+        writer.done(reader.place)
+        assert writer.waiting_bytes == 0
+
+
+def test_reader_follows_a_writer_that_is_at_work(tmp_path: Path) -> None:
+    """Each frame is seen once, whether the segment goes on or a new one began."""
+    with writing(tmp_path, segment_bytes=100) as writer, reading(tmp_path) as reader:
+        seen: list[int] = []
+        for number in range(30):
+            fill(writer, number % 3, first=10 * number)
+            frames = reader.read(EVERYTHING)
+            seen += numbers(frames)
+            if frames:
+                reader.done(frames[-1])
+                writer.done(reader.place)
+            assert writer.waiting_bytes == 0
+        assert seen == [10 * number + n for number in range(30) for n in range(number % 3)]
+        assert not reader.damaged
+
+
+def test_what_was_not_done_is_there_after_a_restart(tmp_path: Path) -> None:
+    """Only whole segments go, so a few frames may be seen twice; none is missing, and new ones come after them."""
+    with writing(tmp_path, segment_bytes=200) as writer, reading(tmp_path) as reader:
+        fill(writer, 20)
+        reader.done(reader.read(11)[-1])
+    with writing(tmp_path) as again, reading(tmp_path, again.first_segment) as reader:
+        fill(again, 1)
+        found = numbers(reader.read(EVERYTHING))
+        assert found[-1] == 0
+        assert found[-10:-1] == list(range(11, 20))
+        assert not reader.damaged
+        reader.done(reader.read(EVERYTHING)[-1])
+        again.done(reader.place)
+        assert again.waiting_bytes == 0
+
+
+def test_what_an_earlier_writer_left_is_removed_once_it_is_done_with(tmp_path: Path) -> None:
+    """Also while the new writer has written nothing, and the end of the last segment was cut short."""
+    with writing(tmp_path) as writer:
+        fill(writer, 3)
+    (segment,) = segments(tmp_path)
+    segment.write_bytes(segment.read_bytes()[:-1])
+    with writing(tmp_path) as again, reading(tmp_path, again.first_segment) as reader:
+        assert again.waiting_bytes > 0
+        frames = reader.read(EVERYTHING)
+        assert numbers(frames) == [0, 1]
+        reader.done(frames[-1])
+        assert reader.read(EVERYTHING) == []
+        assert reader.place == Place(again.first_segment, 0)
+        again.done(reader.place)
+        assert again.waiting_bytes == 0
+        assert not segments(tmp_path)
+
+
+def test_a_frame_cut_short_anywhere_is_left_out(tmp_path: Path) -> None:
+    """Whatever part of the last frame reached the disk, those before it are read and nothing counts as damage."""
+    with writing(tmp_path) as writer:
+        fill(writer, 3)
+    (segment,) = segments(tmp_path)
+    whole = segment.read_bytes()
+    frame = len(whole) // 3
+    for length in range(2 * frame, len(whole)):
+        segment.write_bytes(whole[:length])
+        assert left_in(tmp_path) == ([0, 1], 0), length
+
+
+def test_a_frame_that_is_not_whole_yet_is_waited_for(tmp_path: Path) -> None:
+    """While its segment is the last one; a later one means that it was never promised."""
+    with writing(tmp_path, segment_bytes=300) as writer, reading(tmp_path) as reader:
+        fill(writer, 3)
+        (segment,) = segments(tmp_path)
+        whole = segment.read_bytes()
+        segment.write_bytes(whole[:-5])
+        reader.done(reader.read(EVERYTHING)[-1])
+        assert reader.read(EVERYTHING) == []
+        segment.write_bytes(whole)
+        assert numbers(reader.read(EVERYTHING)) == [2]
+
+
+def test_damage_loses_the_rest_of_one_segment_and_is_counted(tmp_path: Path) -> None:
+    """A bit that flips is noticed; the other segments are read."""
+    with writing(tmp_path, segment_bytes=100) as writer:
+        fill(writer, 9)
+    first = segments(tmp_path)[0]
+    data = bytearray(first.read_bytes())
+    data[-1] ^= 1
+    first.write_bytes(data)
+    read, damaged = left_in(tmp_path)
+    assert damaged == 1
+    assert read == sorted(read)
+    assert 0 < 9 - len(read) < 3
+    assert read[-1] == 8
+
+
+def test_full_spool_says_so(tmp_path: Path) -> None:
+    """Bytes that wait count; those that are done with make room."""
+    with writing(tmp_path, 500, segment_bytes=200) as writer, reading(tmp_path) as reader:
+        assert not writer.full
+        fill(writer, 12)
+        assert writer.full
+        reader.done(reader.read(11)[-1])
+        writer.done(reader.place)
+        assert not writer.full
+
+
+@pytest.mark.parametrize("call", ["write", "fdatasync"])
+def test_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """A frame that could not be written is not there, not even in part; the next ones are."""
+    with writing(tmp_path) as writer:
+        fill(writer, 2)
+        real = getattr(os, call)
+
+        def fails(file: int, *data: memoryview) -> int:
+            if data:
+                real(file, data[0][:9])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, fails)
+            with pytest.raises(OSError, match="No space"):
+                writer.append(7, 3, 1, b"0099 lost")
+            with pytest.raises(OSError, match="No space"):
+                writer.append(7, 3, 1, b"0099 lost")
+        assert len(segments(tmp_path)) == 1
+        writer.append(7, 3, 1, b"0002")
+    found, damaged = left_in(tmp_path)
+    assert [number for number in found if number != 99] == [0, 1, 2]
+    assert damaged == 0
+
+
+def test_one_core_at_a_time(tmp_path: Path) -> None:
+    """A spool in use is refused; one that was left is free."""
+    with writing(tmp_path), pytest.raises(SpoolUnusable, match="another core"):
+        SpoolWriter(tmp_path, LIMIT)
+    SpoolWriter(tmp_path, LIMIT).close()
+
+
+def test_place_that_is_no_directory(tmp_path: Path) -> None:
+    """The reason names the place."""
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(SpoolUnusable, match=str(file)):
+        SpoolWriter(file / "spool", LIMIT)
