@@ -97,9 +97,11 @@ class Storm:
     def _queue(self, name: str, guaranteed: dict[str, int], below: str = "") -> str:
         dice = self._dice
         amounts = ", ".join(f"{t}: {amount}{'m' if t == 'vcore' else ''}" for t, amount in guaranteed.items())
+        policy = dice.choice(["default"] * 12 + ["fence", "disabled"])
+        offset, priority_policy = dice.choice([0] * 5 + [1]), dice.choice(["default"] * 6 + ["fence"])
         properties = (
-            f"preemption.delay: 10s, preemption.policy: {dice.choice(['default'] * 12 + ['fence', 'disabled'])},"
-            f" priority.offset: '{dice.choice([0] * 5 + [1])}', priority.policy: {dice.choice(['default'] * 6 + ['fence'])}"
+            f"preemption.delay: 10s, preemption.policy: {policy},"
+            f" priority.offset: '{offset}', priority.policy: {priority_policy}"
         )
         return f"{{name: {name}, resources: {{guaranteed: {{{amounts}}}}}, properties: {{{properties}}}{below}}}"
 
