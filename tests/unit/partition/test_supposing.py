@@ -59,7 +59,7 @@ def test_one_that_may_not_preempt_speaks_for_itself_only() -> None:
     for key, may_preempt in (("k0", False), ("k1", False), ("k2", True), ("k3", True), ("k4", True)):
         ask(engine, key, 0, may_preempt=may_preempt)
     forecast = foretold(engine, 1)
-    assert [(p.key, [victim.key for victim in p.victims]) for p in forecast.preempts] == [("k2", ["v1"])]
+    assert [(p.key, [victim.key for victim in p.victims]) for p in forecast.preempts] == [("k2", ["v0"])]
     assert reasons(forecast) == [("k0", 2, "ASK_MAY_NOT_PREEMPT"), ("k3", 2, "NOT_UNDER_GUARANTEE")]
 
 
