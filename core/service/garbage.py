@@ -15,7 +15,8 @@ from typing import Final
 YOUNG_THRESHOLD: Final = 20_000
 """New objects until the collector looks at them: 3 to 5 ms during which nothing else is done, wherever that falls."""
 OLDER_THRESHOLDS: Final = (50, 1_000)
-FREEZE_EVERY: Final = 20_000
+FREEZE_EVERY: Final = 4_000
+"""Entries: so few that a collection takes a few milliseconds, and the young objects mostly see this one only."""
 
 
 class GarbageKeeper:
