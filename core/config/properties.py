@@ -38,6 +38,7 @@ QUOTA_MISS: Final = "quota.preemption.miss"
 _SHORT_DELAY_NS: Final = 60 * SECOND_NS
 _LONG_DELAY_NS: Final = 5 * 3600 * SECOND_NS
 _SYSTEM_PRIORITY: Final = 2_000_000_000
+_HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}", re.ASCII)
 _UNSIGNED: Final = re.compile(r"[0-9]{1,30}", re.ASCII)
@@ -136,7 +137,12 @@ def _advise(key: str, text: str, value: str | int | bool, field: Field) -> None:
     if key == SORT_POLICY and text == "stateaware":
         field.warning("stateaware is deprecated and sorts as fifo")
     elif key == PRIORITY_OFFSET and int(value) >= _SYSTEM_PRIORITY:
-        field.warning(f"offset {value} lifts every task to the priorities of the system (2000000000 and above)")
+        field.warning(f"offset {value} lifts every task to the priorities of the system ({_SYSTEM_PRIORITY} and above)")
+    elif key == PRIORITY_OFFSET and int(value) >= _SYSTEM_PRIORITY - _HIGHEST_USER_PRIORITY:
+        field.warning(
+            f"offset {value} lifts tasks of priority {_SYSTEM_PRIORITY - int(value)} and above to the priorities of "
+            f"the system ({_SYSTEM_PRIORITY} and above)"
+        )
     elif key == QUOTA_DELAY and 0 < int(value) < _SHORT_DELAY_NS:
         field.warning(f"a delay of {shortened(text)} leaves applications no time to shrink", "60s or more")
     elif key == QUOTA_DELAY and int(value) > _LONG_DELAY_NS:

@@ -23,7 +23,7 @@ from core.domain.commands import (
 from core.domain.effects import Effect, Released
 from core.domain.resources import Resources
 from core.partition.engine import Engine
-from core.service.garbage import YOUNG_THRESHOLD
+from core.service.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
 from tests.bench.report import Figure, show
 
 PARTITION = "[bench]default"
@@ -77,7 +77,7 @@ def _cluster(config: str, paths: list[str], seed: int | None) -> Engine:
         pass
     gc.collect()
     gc.freeze()  # As the service does with what has settled, and the thresholds are its own.
-    gc.set_threshold(YOUNG_THRESHOLD, 20, 1_000)
+    gc.set_threshold(YOUNG_THRESHOLD, *OLDER_THRESHOLDS)
     return engine
 
 
@@ -168,7 +168,7 @@ def report(runs: int) -> bool:
     figures = [
         Figure("an attempt, median", "ms", [_percentile(tried, 50) for tried, _ in attempts], at_most=True),
         Figure("an attempt, 99 of 100 within", "ms", [_percentile(tried, 99) for tried, _ in attempts], 20, True),
-        Figure("the longest stretch", "ms", [max(tried + others) * 1000 for tried, others in attempts], at_most=True),
+        Figure("the longest stretch", "ms", [max(tried + others) * 1000 for tried, others in attempts], 10, True),
         Figure("attempts", "", [float(len(tried)) for tried, _ in attempts]),
     ]
     where = f"{NODES:,} nodes, {NODES * PER_NODE:,} allocations"
@@ -177,7 +177,7 @@ def report(runs: int) -> bool:
     quota = [_quota_run() for _ in range(runs)]
     figures = [
         Figure("the run", "ms", [sum(taken) * 1000 for taken in quota], 500, at_most=True),
-        Figure("its longest slice", "ms", [max(taken) * 1000 for taken in quota], at_most=True),
+        Figure("its longest slice", "ms", [max(taken) * 1000 for taken in quota], 10, True),
     ]
     title = f"a lowered max enforced, engine alone: {where}, {QUOTA_LEAVES:,} leaves, {QUOTA_VICTIMS:,} victims"
     reached.append(show(title, figures, "2 us to rank an allocation, 15 us for a victim"))

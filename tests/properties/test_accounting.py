@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.properties.shim import WIDTH, Operation, Shim, check_books, check_nothing_left, random_history
@@ -34,12 +35,17 @@ def _check_only_forced_excess(shim: Shim, before: tuple[dict[str, list[int]], di
             assert now <= most or now == used_before[path][t], f"{queue} is filled beyond its max"
 
 
-def _check_reserved_nodes(shim: Shim, reserved: dict[str, str], pending: set[str]) -> None:
+def _held(shim: Shim) -> dict[str, set[str]]:
+    """What runs on each node, or has its room there until its placeholder elsewhere is gone."""
+    return {node_id: set(node.allocations) for node_id, node in shim.state.nodes.items()}
+
+
+def _check_reserved_nodes(shim: Shim, reserved: dict[str, str], held: dict[str, set[str]]) -> None:
     """Nothing was placed on a node still kept for an ask, but what must run there (preemption.md A.1 no. 15, H)."""
     for holder, node_id in reserved.items():
         node = shim.state.nodes[node_id]
         if holder in node.reservations:
-            placed = [node.allocations[key] for key in sorted(pending & node.allocations.keys())]
+            placed = [node.allocations[key] for key in sorted(node.allocations.keys() - held[node_id])]
             assert all(p.spec.required_node for p in placed), f"{node} is kept for {holder}"
 
 
@@ -50,10 +56,10 @@ def _play(variant: int, history: list[Operation], *, gangs: bool = False) -> Non
         check_books(shim)
         before = _amounts(shim)
         reserved = {key: r.node.node_id for key, r in shim.state.reservations.items()}
-        pending = {key for key, node_id in shim.requests.items() if node_id is None}
+        held = _held(shim)
         shim.settle()
         check_books(shim)
-        _check_reserved_nodes(shim, reserved, pending)
+        _check_reserved_nodes(shim, reserved, held)
         _check_only_forced_excess(shim, before)
         check_nothing_left(shim)
 
@@ -71,7 +77,18 @@ def test_long_histories() -> None:
         _play(seed, list(random_history(seed, 250)))
 
 
+REPLACED_ON_A_NODE_THEN_KEPT: Final = [
+    (0, 0, 2, 0, 0, 0),
+    (0, 0, 679, 915, 0, 1),
+    (0, 0, 0, 2000, 0, 1),
+    (0, 0, 594, 509, 0, 0),
+    (0, 0, 0, 0, 0, 0),
+]
+"""An ask has its room on n0 and waits for its placeholder on n1 to go when n0 becomes kept for another."""
+
+
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@example(18, REPLACED_ON_A_NODE_THEN_KEPT)
 @given(VARIANTS, HISTORIES)
 def test_any_history_of_gangs(variant: int, history: list[Operation]) -> None:
     """The same with placeholders that are replaced, time out, and are confirmed in any order or not at all."""

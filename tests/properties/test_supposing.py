@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.domain.commands import (
@@ -166,6 +166,11 @@ def amounts(vcore: int, memory: int) -> Resources:
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
+# Each has more asks than nodes that age may keep free.
+@example(2766229848)
+@example(2782665064)
+@example(4200520859)
+@example(3300259428)
 def test_what_is_foretold_of_a_gang_comes_true(seed: int) -> None:
     """The same asks are placed on the same nodes, and the same victims leave for the same asks, in the same order."""
     cluster = Cluster(seed)

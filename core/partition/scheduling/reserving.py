@@ -90,9 +90,13 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
     return False
 
 
+def most_kept_by_age(state: PartitionState, nodes: int) -> int:
+    """How many of *nodes* may be kept free by age at a time: always one, and no more than a share of all."""
+    return max(1, nodes * state.reservation_percent // 100)
+
+
 def _more_may_be_kept(state: PartitionState) -> bool:
-    """Whether another node may be kept free by age: always one, and no more than a share of all."""
-    return state.kept_by_age < max(1, len(state.nodes) * state.reservation_percent // 100)
+    return state.kept_by_age < most_kept_by_age(state, len(state.nodes))
 
 
 def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:

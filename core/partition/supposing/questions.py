@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from core.domain.effects import VictimRecord
-from core.domain.reasons import Unschedulable
+from core.domain.reasons import Outcome, Unschedulable
 from core.domain.resources import NOTHING
 from core.domain.supposition import (
     Enforced,
@@ -195,13 +195,14 @@ def _cut(notes: list[str]) -> bool:
 def _preempt(
     sandbox: Sandbox, equals: list[Allocation], reason: NotPlaced, preempts: list[Preempts], waits: list[Waits]
 ) -> None:
-    """Victims for one after the other of *equals*, until one finds none."""
-    for at, ask in enumerate(equals):
-        if not reason.preemption_may_help:
-            why = "victims make no room within this limit"
-        elif sandbox.searches >= MOST_SEARCHES:
-            why = "not examined"
-        else:
+    """Victims for one after the other of *equals*, until one finds none for a reason that holds for all."""
+    for_all = "" if reason.preemption_may_help else "victims make no room within this limit"
+    own: list[Waits] = []
+    for ask in equals:
+        if not for_all and sandbox.searches >= MOST_SEARCHES:
+            for_all = "not examined"
+        why = str(Outcome.ALREADY_TRIGGERED) if ask.triggered else for_all
+        if not why:
             due_ns = sandbox.due_ns(ask)
             result = sandbox.attempt(ask, due_ns)
             if isinstance(result, PreemptionPlan):
@@ -210,8 +211,13 @@ def _preempt(
                 )  # fmt: skip
                 continue
             why = f"{result.outcome}: {result.detail}" if result.detail else str(result.outcome)
-        waits.append(Waits(*_identity(ask), len(equals) - at, _named(reason), why))
-        return
+            if result.outcome is not Outcome.ASK_MAY_NOT_PREEMPT:
+                for_all = why
+        if own and own[-1].preemption == why:
+            own[-1] = own[-1]._replace(asks=own[-1].asks + 1)
+        else:
+            own.append(Waits(*_identity(ask), 1, _named(reason), why))
+    waits.extend(own)
 
 
 def _named(reason: NotPlaced) -> str:

@@ -28,7 +28,7 @@ from core.partition.explain.outlook import ReadingIndex
 from core.partition.preemption import preempting
 from core.partition.scheduling import placement
 from core.partition.scheduling.placement import NotPlaced
-from core.partition.scheduling.reserving import missing_share
+from core.partition.scheduling.reserving import missing_share, most_kept_by_age
 from core.partition.state import PartitionState
 from core.partition.supposing.journal import Journal
 from core.policies.preemption import guarantee, required_node
@@ -215,6 +215,7 @@ class Sandbox:
         if delay_ns is None or not waiting:
             return
         pairs = waiting[0].shape.pairs
+        most = most_kept_by_age(self.state, len(self.view.nodes))
         able = [node for node in self._open() if node.could_hold(pairs)]
         nodes = iter(sorted(able, key=lambda node: (missing_share(node, pairs), _place(node))))
         for ask in waiting:
@@ -222,8 +223,9 @@ class Sandbox:
             if too_soon and preempting.may_ever_preempt(ask) and self.state.preemption.enabled:
                 return
             node = next(nodes, None)
-            if node is None or not ledger.promise_is_sound(ask):
+            if node is None or self.state.kept_by_age >= most or not ledger.promise_is_sound(ask):
                 return
+            self.journal.set(self.state, "kept_by_age", self.state.kept_by_age + 1)
             for queue in ask.queue.lineage():
                 self.journal.add(queue.promised, pairs)
             self._reserve(ask, node, ask.created_ns + delay_ns + 1, by_age=True)
@@ -289,6 +291,7 @@ class Sandbox:
         ask, node = reservation.ask, reservation.node
         self.journal.set(ask, "reservation", None)
         if reservation.by_age:
+            self.journal.set(self.state, "kept_by_age", self.state.kept_by_age - 1)
             for queue in ask.queue.lineage():
                 self.journal.add(queue.promised, ask.shape.pairs, -1)
         left = {key: other for key, other in node.reservations.items() if other is not reservation}

@@ -13,6 +13,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from core.model.allocations import Allocation
@@ -33,6 +34,10 @@ Question = tuple[Queue, Queue, int, Shape]
 MOST_QUESTIONS: Final = 8
 NODES_AT_ONCE: Final = 100
 """How many nodes are looked at anew in one go: a millisecond or two."""
+
+SORTED_BESIDES: Final = 1_000
+"""With more nodes than this, putting them in order for the first time is a step of its own: 5,000 take 3 ms."""
+_BOUND_OF: Final = itemgetter(0)
 
 _Victim = tuple[int, int, tuple[int, ...]]
 """(adjusted priority, -created, amount by asked type)."""
@@ -122,8 +127,12 @@ class Prospects:
         if self._stale:
             return False
         if not self._sorted:
-            self.order.sort()
+            takes_long = len(self.order) > SORTED_BESIDES
+            if batch and takes_long:
+                return False
+            self.order.sort(key=_BOUND_OF)
             self._sorted = True
+            return not takes_long
         return True
 
     def doubt(self, node: Node) -> None:

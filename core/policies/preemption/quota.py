@@ -16,7 +16,7 @@ from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.policies.preemption.plan import QuotaPlan
 from core.policies.preemption.quota_shares import Amounts, leaf_shares, net, target
-from core.policies.preemption.quota_victims import RUN_LENGTH, Choice, Entry, VictimOrder, within
+from core.policies.preemption.quota_victims import RUN_LENGTH, Choice, VictimOrder, within
 
 KIND: Final = "quota"
 
@@ -47,7 +47,7 @@ def run(queue: Queue, miss: int) -> Steps:
     shares = leaf_shares(queue, wanted)
     yield len(shares)
     order = VictimOrder(wanted, ceilings)
-    ranked: dict[Queue, list[list[Entry]]] = {}
+    ranked: dict[Queue, list[list[Allocation]]] = {}
     for leaf in shares:
         runs = ranked[leaf] = []
         allocations = [a for application in leaf.applications.values() for a in application.allocations.values()]
@@ -56,15 +56,9 @@ def run(queue: Queue, miss: int) -> Steps:
             yield min(RUN_LENGTH, len(allocations) - at)
     choice = Choice(wanted, miss)
     for leaf, share in shares.items():
-        yield from choice.fill(merge(*ranked[leaf]), share)
-    entries = merge(*(run for runs in ranked.values() for run in runs))
-    yield from choice.complete(entry[6] for entry in entries)
-    del entries
-    # Giving all of that memory back at once would take longer than any step.
-    while ranked:
-        _, runs = ranked.popitem()
-        while runs:
-            yield len(runs.pop()) // 4
+        yield from choice.fill(order.merged(ranked[leaf]), share)
+    if choice.lacking():
+        yield from choice.complete(order.merged([run for runs in ranked.values() for run in runs]))
     yield from _prune(choice, order)
     victims = tuple(choice.victims)
     return QuotaPlan(queue, ceilings, wanted, victims, choice.unmet(), _outcome(choice))
@@ -76,13 +70,12 @@ def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
     if not any(spare.values()):
         return
     victims = list(choice.victims)
-    runs: list[list[Entry]] = []
+    runs: list[list[Allocation]] = []
     for at in range(0, len(victims), RUN_LENGTH):
         droppable = [victim for victim in victims[at : at + RUN_LENGTH] if within(victim, spare)]
         runs.append(order.run(droppable))
         yield min(RUN_LENGTH, len(victims) - at)
-    last_first = merge(*map(reversed, runs), reverse=True)
-    yield from choice.prune(entry[6] for entry in last_first)
+    yield from choice.prune(merge(*map(reversed, runs), key=order.key, reverse=True))
 
 
 def confirm(queue: Queue, ceilings: Mapping[int, int], wanted: Amounts, victims: Iterable[Allocation]) -> QuotaPlan:

@@ -6,7 +6,8 @@ work takes long, however many tasks a queue has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 from typing import Final
 
 from core.model.allocations import Allocation
@@ -15,50 +16,72 @@ from core.model.shapes import Shape
 from core.policies.preemption.quota_shares import Amounts, net
 
 Kind = tuple[float, tuple[float, ...]]
-Entry = tuple[bool, int, bool, int, Kind, str, Allocation]
-"""(originator, priority, opted out, -created, kind, key, allocation): the smallest goes first."""
+Rank = tuple[bool, int, bool]
+"""(originator, priority, opted out): the smallest goes first."""
+Key = tuple[bool, int, bool, int, Kind, str]
+"""(originator, priority, opted out, -created, kind, key): the smallest goes first."""
 
 RUN_LENGTH: Final = 512
 """Allocations ranked and sorted in one go."""
+LOOKS_PER_VICTIM: Final = 4
+"""Taking an allocation costs as much as so many looks at one."""
+UNWANTED: Final[Kind] = (0.0, ())
 
 
 class VictimOrder:
-    """The order of D.7 for one target: the last three of its keys hang on the shape alone."""
+    """The order of D.7 for one target: the last three of its keys hang on the shape alone.
+
+    Keys are made when two are compared and not kept: a hundred thousand at once would have the garbage collector stop
+    everything to look at them.
+    """
 
     def __init__(self, wanted: Amounts, ceilings: Mapping[int, int]) -> None:
         self._wanted = wanted
         self._ceilings = ceilings
-        self._kinds: dict[Shape, Kind | None] = {}
+        self._kinds: dict[Shape, Kind] = {}
 
-    def run(self, allocations: Iterable[Allocation]) -> list[Entry]:
+    def run(self, allocations: Iterable[Allocation]) -> list[Allocation]:
         """Those of *allocations* that may go, the first to go first."""
-        kinds = self._kinds
-        entries: list[Entry] = []
-        for allocation in allocations:
-            spec, shape = allocation.spec, allocation.shape
-            try:
-                kind = kinds[shape]
-            except KeyError:
-                kind = kinds[shape] = self._kind(shape)
-            if kind is None or spec.required_node or stays(allocation):
-                continue
-            entries.append((
-                spec.originator, spec.priority, not spec.allow_preempt_self, -allocation.created_ns, kind, spec.key,
-                allocation,
-            ))  # fmt: skip
-        entries.sort()
-        return entries
+        kind_of = self._kind_of
+        able = [
+            a for a in allocations if not (a.spec.required_node or stays(a)) and kind_of(a.shape) is not UNWANTED
+        ]  # fmt: skip
+        able.sort(key=self.key)
+        return able
 
-    def _kind(self, shape: Shape) -> Kind | None:
-        """Most of its types wanted first, then the smallest part of the max; ``None``: nothing that is wanted."""
+    def key(self, allocation: Allocation) -> Key:
+        spec = allocation.spec
+        kind = self._kinds.get(allocation.shape) or self._kind_of(allocation.shape)
+        return (
+            spec.originator, spec.priority, not spec.allow_preempt_self, -allocation.created_ns, kind, spec.key
+        )  # fmt: skip
+
+    def merged(self, runs: Sequence[Sequence[Allocation]]) -> Iterable[Allocation]:
+        """All of *runs*, the first to go first; sorted as far as somebody looks."""
+        return runs[0] if len(runs) == 1 else merge(*runs, key=self.key)
+
+    def _kind_of(self, shape: Shape) -> Kind:
+        kind = self._kinds.get(shape)
+        if kind is None:
+            kind = self._kinds[shape] = self._kind(shape)
+        return kind
+
+    def _kind(self, shape: Shape) -> Kind:
+        """Most of its types wanted first, then the smallest part of the max."""
         shares: list[float] = []
         for t, amount in shape.pairs:
             if t in self._wanted:
                 most = self._ceilings[t]
                 shares.append(amount / most if most else amount)
         if not shares:
-            return None
+            return UNWANTED
         return (-len(shares) / len(shape.pairs), tuple(sorted(shares, reverse=True)))
+
+
+def rank(allocation: Allocation) -> Rank:
+    """What nobody is passed over for another one with worse."""
+    spec = allocation.spec
+    return (spec.originator, spec.priority, not spec.allow_preempt_self)
 
 
 def stays(allocation: Allocation) -> bool:
@@ -85,24 +108,28 @@ class Choice:
 
     def lacking(self) -> Amounts:
         """As :meth:`unmet`, without what may be missed."""
-        return {t: amount for t, amount in self.unmet().items() if amount * 100 > self.wanted[t] * self.miss}
+        return {t: amount for t, amount in self.unmet().items() if self._is_lacking(t)}
 
-    def fill(self, entries: Iterable[Entry], share: Amounts) -> Iterator[int]:
-        """Phase 1: take *entries* of one leaf in order as long as they stay within *share*.
+    def _is_lacking(self, t: int) -> bool:
+        missing = self.wanted[t] - self.freed[t]
+        return missing > 0 and missing * 100 > self.wanted[t] * self.miss
+
+    def fill(self, victims: Iterable[Allocation], share: Amounts) -> Iterator[int]:
+        """Phase 1: take *victims* of one leaf in order as long as they stay within *share*.
 
         Nobody is passed over to take one that is more of an originator, of higher priority or less willing, unless
-        all of the target may be missed. Yields after every few entries how many it looked at.
+        all of the target may be missed. Yields after every few victims how many looks they cost.
         """
         left = dict(share)
-        passed: tuple[bool, int, bool] | None = None
+        passed: Rank | None = None
+        taken_before = len(self.victims)
         looked = 0
-        for entry in entries:
-            if not left or (passed is not None and entry[:3] != passed):
+        for victim in victims:
+            if not left or (passed is not None and rank(victim) != passed):
                 break
             looked += 1
             if looked % RUN_LENGTH == 0:
                 yield RUN_LENGTH
-            victim = entry[6]
             pairs = victim.shape.pairs
             if stays(victim) or not any(t in share for t, _ in pairs):
                 continue
@@ -114,8 +141,8 @@ class Choice:
                         if not left[t]:
                             del left[t]
             elif self.miss < 100:
-                passed = entry[:3]
-        yield looked % RUN_LENGTH
+                passed = rank(victim)
+        yield looked % RUN_LENGTH + (len(self.victims) - taken_before) * LOOKS_PER_VICTIM
 
     def complete(self, victims: Iterable[Allocation]) -> Iterator[int]:
         """Phase 2: take *victims* in order that bring what is lacking closer, until nothing is. Yields as above."""
@@ -131,7 +158,9 @@ class Choice:
                 continue
             if any(t in lacking for t, _ in victim.shape.pairs) and self._lawful(victim):
                 self._take(victim)
-                lacking = self.lacking()
+                for t, _ in victim.shape.pairs:
+                    if t in lacking and not self._is_lacking(t):
+                        del lacking[t]
         yield looked % RUN_LENGTH
 
     def spare(self) -> Amounts:

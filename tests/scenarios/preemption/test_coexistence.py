@@ -200,6 +200,39 @@ def test_claims_and_triggered_asks_are_no_demand_of_the_monitor() -> None:
     assert set(kinds(effects)) == {"guarantee"}
 
 
+@pytest.mark.parametrize(
+    ("coexist", "per_round", "expected"),
+    [
+        (False, 0.1, [(18, 2), (36, 2), (54, 2), (72, 2)]),
+        (False, 1, [(18, 10), (36, 8), (54, 7), (72, 5)]),
+        (True, 0.1, [(18, 2), (36, 2), (54, 2), (60, 44)]),
+        (True, 1, [(18, 10), (36, 8), (54, 7), (60, 25)]),
+    ],
+)
+def test_who_waits_too_long_for_the_monitor_preempts(
+    coexist: bool, per_round: float, expected: list[tuple[int, int]]
+) -> None:
+    """The numbers of docs/preemption.md: with a delay of 60 s the asks take at once what the monitor still owes."""
+    queues = guaranteed(a=50, b=50)
+    queues["b"]["properties"] = {"preemption.delay": "60s"}
+    stage = Stage(queues, coexist=coexist, interval_ms=3000, max_wait_ms=15000, per_round=per_round)
+    for number in range(50):
+        stage.node(f"n{number:02}", {"f": 2})
+    stage.application("app-a", "a")
+    stage.application("app-b", "b")
+    for number in range(100):
+        stage.submit("app-a", [f"a{number:03}"], ONE, node_id=f"n{number % 50:02}")
+    stage.submit("app-b", numbered("b", 60), ONE, allow_preempt_other=True, created_s=START_S)
+    left: list[tuple[int, int]] = []
+    for second in range(1, 73):
+        effects = stage.run_to(second)
+        if killed(effects):
+            left.append((second, len(killed(effects))))
+        stage.confirm(effects)
+        stage.run_to(second)
+    assert left == expected
+
+
 def test_leaves_under_enforcement_are_left_alone_by_the_monitor() -> None:
     """q's notices are withdrawn in the round that meets the run, and the run alone takes; r's kills go on."""
     queues = guaranteed(q=0, r=0, a=30)

@@ -40,6 +40,8 @@ VALUES: list[tuple[str, str, str, Any, bool]] = [
     ("priority.offset", "-2147483648", "priority_offset", -(2**31), False),
     ("priority.offset", "2147483647", "priority_offset", 2**31 - 1, True),
     ("priority.offset", "2000000000", "priority_offset", 2_000_000_000, True),
+    ("priority.offset", "1000000000", "priority_offset", 1_000_000_000, True),
+    ("priority.offset", "999999999", "priority_offset", 999_999_999, False),
     ("priority.offset", "2147483648", "priority_offset", 0, True),
     ("priority.offset", "invalid", "priority_offset", 0, True),
     ("priority.offset", "", "priority_offset", 0, True),

@@ -82,21 +82,21 @@ def test_texts_stay_as_they_are_written() -> None:
     [(word, True) for word in ("true", "True", "TRUE", "yes", "on", "y", "Y", "ON")]
     + [(word, False) for word in ("false", "False", "FALSE", "no", "off", "n", "~", "")],
 )
-def test_bool(written: str, value: bool) -> None:
+def test_t11_bool(written: str, value: bool) -> None:
     """The plain words for yes and no are bools, a null is no."""
     text = BASE + f"        queues:\n          - name: a\n            parent: {written}\n"
     assert find(only(load(text)).root, "a").parent is value
 
 
 @pytest.mark.parametrize("written", ["'true'", '"yes"', "tRUE", "1", "0", "maybe", "[]", "!!str true"])
-def test_no_bool(written: str) -> None:
+def test_t11_no_bool(written: str) -> None:
     """Quoted or other text is no bool."""
     (problem,) = errors(BASE + f"        parent: {written}\n")
     assert problem.path == "partitions[0].queues[0].parent"
 
 
 @pytest.mark.parametrize(("written", "value"), [("0", 0), ("7", 7), ("~", 0), ("18446744073709551615", 2**64 - 1)])
-def test_unsigned(written: str, value: int) -> None:
+def test_t11_unsigned(written: str, value: int) -> None:
     """Plain digits up to 2^64-1 are a count, a null is 0."""
     assert only(load(BASE + f"        maxapplications: {written}\n")).root.max_applications == value
 
@@ -104,7 +104,7 @@ def test_unsigned(written: str, value: int) -> None:
 @pytest.mark.parametrize(
     "written", ["-1", "'10'", "10.5", "10.0", "ten", "010", "0x10", "1_000", "1e3", "18446744073709551616", "{}"]
 )
-def test_no_unsigned(written: str) -> None:
+def test_t11_no_unsigned(written: str) -> None:
     """Negative, quoted, textual, fractional and ambiguous numbers are refused (B4)."""
     (problem,) = errors(BASE + f"        maxapplications: {written}\n")
     assert problem.path == "partitions[0].queues[0].maxapplications"

@@ -96,24 +96,24 @@ def test_j_t1_the_full_delay_then_the_whole_excess(mode: str) -> None:
     [
         pytest.param({"max": "{f=20}"}, "reset", "@900s FULL: target {'f': 60}", id="J-T2 lowered again, reset"),
         pytest.param({"max": "{f=20}"}, "adjust", "@600s FULL: target {'f': 60}", id="J-T2 lowered again, adjust"),
-        pytest.param({"max": "{f=85}"}, "reset", None, id="J-T4 raised above usage, reset"),
-        pytest.param({"max": "{f=85}"}, "adjust", None, id="J-T4 raised above usage, adjust"),
+        pytest.param({"max": "{f=85}"}, "reset", None, id="J-T4, T45 raised above usage, reset"),
+        pytest.param({"max": "{f=85}"}, "adjust", None, id="J-T4, T45 raised above usage, adjust"),
         pytest.param({DELAY: "1200"}, "reset", "@1500s FULL: target {'f': 50}", id="J-T5 delay longer, reset"),
         pytest.param({DELAY: "1200"}, "adjust", "@1200s FULL: target {'f': 50}", id="J-T5 delay longer, adjust"),
         pytest.param({DELAY: "100"}, "adjust", "@301s FULL: target {'f': 50}", id="start moved into the past, adjust"),
         pytest.param({DELAY: "0"}, "reset", None, id="J-T7 delay gone, reset"),
         pytest.param({DELAY: "0"}, "adjust", None, id="J-T7 delay gone, adjust"),
-        pytest.param({"max": ""}, "reset", None, id="J-T8 max gone, reset"),
-        pytest.param({"max": ""}, "adjust", None, id="J-T8 max gone, adjust"),
+        pytest.param({"max": ""}, "reset", None, id="J-T8, T45 max gone, reset"),
+        pytest.param({"max": ""}, "adjust", None, id="J-T8, T45 max gone, adjust"),
         pytest.param(
             {"application.sort.policy": "fair"}, "reset", "@600s FULL: target {'f': 50}", id="J-T9 unrelated, reset"
         ),
         pytest.param(
             {"application.sort.policy": "fair"}, "adjust", "@600s FULL: target {'f': 50}", id="J-T9 unrelated, adjust"
         ),
-        pytest.param({"max": "{f=45}"}, "reset", None, id="J-T17 raised, still over, reset"),
+        pytest.param({"max": "{f=45}"}, "reset", None, id="J-T17, T45 raised, still over, reset"),
         pytest.param(
-            {"max": "{f=45}"}, "adjust", "@600s FULL: target {'f': 35}", id="J-T17 raised, still over, adjust"
+            {"max": "{f=45}"}, "adjust", "@600s FULL: target {'f': 35}", id="J-T17, T45 raised, still over, adjust"
         ),
         pytest.param(
             {"max": "{f=20}", DELAY: "700"}, "adjust", "@700s FULL: target {'f': 60}", id="T43 both changed, adjust"
@@ -215,7 +215,7 @@ def test_j_t13_a_restart_begins_the_delay_again(mode: str) -> None:
     ],
 )
 def test_every_kind_of_tightening_arms(mode: str, before: str, after: str, target: dict[str, int]) -> None:
-    """Row 8 and T46: some type is lower than before, or limited for the first time."""
+    """Row 8, T46 and B9: some type is lower than before, or limited for the first time."""
     cluster = Cluster(mode, {"max": before, DELAY: "600"})
     cluster.run(80, "s")
     cluster.change(0, max=after)

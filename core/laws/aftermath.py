@@ -1,0 +1,123 @@
+"""What became of a plan: the records after it against those before (preemption.md A.1 no. 1, 2 and 7).
+
+:func:`core.laws.check` judges a plan before it is applied, in production as in tests. Applying it could still go wrong:
+here the outcome is judged, from the two states and the plan alone. That looks at everything, so it is for tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from core.laws.verdict import Law, Violation, net_of, path_of
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.policies.preemption.plan import PreemptionPlan, QuotaPlan
+from core.policies.view import PartitionView
+
+
+class Before(NamedTuple):
+    """What is remembered of a state: who is on the way out, and by queue the net and claimed amounts by type index."""
+
+    marked: dict[str, None]
+    net: dict[Queue, list[int]]
+    claimed: dict[Queue, list[int]]
+
+
+def remember(view: PartitionView) -> Before:
+    """The state before a plan is applied to *view*."""
+    queues = list(_queues(view.root))
+    return Before(
+        {allocation.key: None for allocation in _marked(view)},
+        {queue: [net_of(queue, t) for t in range(len(queue.used))] for queue in queues},
+        {queue: list(queue.claimed) for queue in queues},
+    )
+
+
+def check_applied(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> tuple[Violation, ...]:
+    """Every law that *plan*, now applied, turns out to have broken, and everything else that changed with it."""
+    return (*_nobody_else(before, plan, after), *_amounts(before, plan), *_law_2(before, plan, after), *_room(plan))
+
+
+def _nobody_else(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
+    chosen = {victim.key: None for victim in plan.victims}
+    marked = {allocation.key: None for allocation in _marked(after)}
+    for key in [key for key in marked if key not in before.marked and key not in chosen]:
+        yield Violation(Law.APPLIED, f"{key} is on its way out and in no plan")
+    for key in [key for key in chosen if key not in marked]:
+        yield Violation(Law.APPLIED, f"{key} is in the plan and stays")
+    for key in [key for key in before.marked if key not in marked]:
+        yield Violation(Law.APPLIED, f"{key} was on its way out and is no more")
+
+
+def _amounts(before: Before, plan: PreemptionPlan | QuotaPlan) -> Iterator[Violation]:
+    """Every queue is charged with its victims, and the queues of the ask with what it claims."""
+    leaving: dict[Queue, dict[int, int]] = {}
+    for victim in plan.victims:
+        for queue in path_of(victim.queue):
+            _add(leaving.setdefault(queue, {}), victim)
+    claiming: dict[Queue, dict[int, int]] = {}
+    if isinstance(plan, PreemptionPlan):
+        for queue in path_of(plan.ask.queue):
+            _add(claiming.setdefault(queue, {}), plan.ask)
+        if not plan.ask.triggered:
+            yield Violation(Law.APPLIED, f"{plan.ask.key} may preempt again")
+    for queue, net in before.net.items():
+        for t, amount in enumerate(net):
+            expected = amount - leaving.get(queue, {}).get(t, 0)
+            if net_of(queue, t) != expected:
+                yield Violation(Law.APPLIED, f"{queue.path} nets {net_of(queue, t)} of type {t}, not {expected}")
+            claimed = before.claimed[queue][t] + claiming.get(queue, {}).get(t, 0)
+            if queue.claimed[t] != claimed:
+                yield Violation(Law.APPLIED, f"{queue.path} claims {queue.claimed[t]} of type {t}, not {claimed}")
+
+
+def _law_2(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
+    """No queue is taken below its guarantee, nor further below; above the ask what it claims makes up for it."""
+    above: list[Queue] = []
+    if isinstance(plan, PreemptionPlan):
+        if plan.kind == "required-node":
+            return
+        above = path_of(plan.ask.queue)
+    for queue, net in before.net.items():
+        for t, least in queue.guaranteed.items():
+            had, has = net[t], net_of(queue, t)
+            if queue in above:
+                had, has = had + before.claimed[queue][t], has + queue.claimed[t]
+            if has < min(least, had):
+                detail = f"{queue.path} went from {after.types.names[t]}={had} to {has}, below {least}"
+                yield Violation(Law.GUARANTEE_KEPT, detail)
+
+
+def _room(plan: PreemptionPlan | QuotaPlan) -> Iterator[Violation]:
+    """Once everybody marked has left, the ask fits its node and, with all that is claimed, every max on its path."""
+    if not isinstance(plan, PreemptionPlan):
+        return
+    ask, node = plan.ask, plan.node
+    leaving: dict[int, int] = {}
+    for allocation in node.allocations.values():
+        if allocation.preempted:
+            _add(leaving, allocation)
+    for t, amount in ask.shape.pairs:
+        if node.free[t] + leaving.get(t, 0) < amount:
+            yield Violation(Law.SUFFICIENT, f"{node.node_id} will have too little of type {t} for {ask.key}")
+        for queue in path_of(ask.queue) if plan.kind != "required-node" else ():
+            most = queue.max.get(t)
+            if most is not None and net_of(queue, t) + queue.claimed[t] > most:
+                yield Violation(Law.SUFFICIENT, f"{queue.path} will hold more than {most} of type {t}")
+
+
+def _add(amounts: dict[int, int], allocation: Allocation) -> None:
+    for t, amount in allocation.shape.pairs:
+        amounts[t] = amounts.get(t, 0) + amount
+
+
+def _marked(view: PartitionView) -> Iterator[Allocation]:
+    for node in view.nodes.values():
+        yield from (allocation for allocation in node.allocations.values() if allocation.preempted)
+
+
+def _queues(root: Queue) -> Iterator[Queue]:
+    yield root
+    for child in root.children.values():
+        yield from _queues(child)

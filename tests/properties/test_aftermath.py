@@ -1,0 +1,98 @@
+"""After every decision of long histories: the state changed by the plan and by nothing else, and no law is broken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from core.laws import Law
+from core.laws.aftermath import check_applied, remember
+from core.model.allocations import Allocation
+from core.partition.books import ledger
+from core.partition.preemption import preempting, quota_preemption
+from core.partition.preemption.enforcement import QuotaRun
+from core.partition.state import PartitionState
+from core.policies.preemption.plan import PreemptionPlan, QuotaPlan
+from tests.properties.shim import Shim, random_history
+from tests.scenarios.language import Stage
+
+
+class Judge:
+    """Looks over the shoulder of whoever applies a plan; ``found`` counts laws broken, ``judged`` plans by kind."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.judged: Counter[str] = Counter()
+        self.found: Counter[Law] = Counter()
+        trigger, evict = preempting.trigger, quota_preemption._evict
+
+        def triggered(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
+            self._judge(state, plan, plan.kind, lambda: trigger(state, plan, now_ns))
+
+        def evicted(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -> str:
+            said: list[str] = []
+            self._judge(state, part, "quota", lambda: said.append(evict(state, run, part, now_ns)))
+            return said[0]
+
+        monkeypatch.setattr(preempting, "trigger", triggered)
+        monkeypatch.setattr(quota_preemption, "_evict", evicted)
+
+    def _judge(
+        self, state: PartitionState, plan: PreemptionPlan | QuotaPlan, kind: str, apply: Callable[[], object]
+    ) -> None:
+        before = remember(state)
+        apply()
+        self.judged[kind] += bool(plan.victims)
+        self.found.update(violation.law for violation in check_applied(before, plan, state))
+
+
+def test_long_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = Judge(monkeypatch)
+    for seed in range(24):
+        shim = Shim(seed, gangs=seed % 2 == 1)
+        for operation in random_history(seed, 250):
+            shim.perform(operation)
+            shim.settle()
+    assert not judge.found
+    assert all(judge.judged[kind] > 10 for kind in ("guarantee", "required-node", "quota")), judge.judged
+
+
+def nobody_is_marked(_victim: Allocation, _preemptor: Allocation | None) -> None:
+    """In place of :func:`ledger.mark`."""
+
+
+def one_more_is_marked(victim: Allocation, preemptor: Allocation | None) -> None:
+    for allocation in list(victim.application.allocations.values()):
+        if not allocation.preempted:
+            MARK(allocation, preemptor)
+
+
+def nothing_is_claimed(ask: Allocation) -> None:
+    ask.triggered = True
+
+
+MARK = ledger.mark
+
+
+@pytest.mark.parametrize(
+    ("name", "bug", "laws"),
+    [
+        ("mark", nobody_is_marked, {Law.APPLIED, Law.SUFFICIENT}),
+        ("mark", one_more_is_marked, {Law.APPLIED, Law.GUARANTEE_KEPT}),
+        ("claim", nothing_is_claimed, {Law.APPLIED}),
+    ],
+)
+def test_a_plan_applied_wrongly_is_found_out(
+    name: str, bug: object, laws: set[Law], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """v may lose one of its two; a is owed 5."""
+    judge = Judge(monkeypatch)
+    monkeypatch.setattr(ledger, name, bug)
+    stage = Stage()
+    stage.play(["queue root.v guaranteed={f=5}", "queue root.a guaranteed={f=5}", "node n1 f=10"])
+    stage.play([f"run v{number} queue=root.v node=n1 f=5" for number in (1, 2)])
+    stage.play(["ask k queue=root.a f=5 other=yes"])
+    stage.engine.cycle(31 * 10**9, 1)
+    assert judge.judged["guarantee"] == 1
+    assert set(judge.found) == laws

@@ -1,0 +1,85 @@
+"""What it costs to keep priorities up to date, counted (preemption.md G)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from core.domain.priorities import PRIORITY_MIN
+from core.model.applications import Application
+from tests.scenarios.language import Stage
+
+ASKS = (10, 100, 1_000)
+
+
+class Counted(dict[int, int]):
+    """A map that counts how often it is touched, an entry passed in iteration being one touch."""
+
+    touched = 0
+
+    def get(self, key: int, default: int | None = None) -> int | None:  # type: ignore[override]
+        self.touched += 1
+        return super().get(key, default)
+
+    def __getitem__(self, key: int) -> int:
+        self.touched += 1
+        return super().__getitem__(key)
+
+    def __setitem__(self, key: int, value: int) -> None:
+        self.touched += 1
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: int) -> None:
+        self.touched += 1
+        super().__delitem__(key)
+
+    def __iter__(self) -> Iterator[int]:
+        for key in super().__iter__():
+            self.touched += 1
+            yield key
+
+
+def application(asks: int) -> tuple[Application, Counted]:
+    """One with so many pending asks, each of another priority."""
+    stage = Stage()
+    stage.play(["queue root.q", "app A queue=root.q"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    found: Application = state.applications["A"]
+    found._priorities = counted = Counted()
+    for priority in range(asks):
+        found.ask_appears(priority)
+    counted.touched = 0
+    return found, counted
+
+
+@pytest.mark.parametrize("priority", [0, 5, 10_000], ids=["the lowest", "one in between", "a new highest"])
+def test_an_ask_that_comes_costs_the_same_however_many_there_are(priority: int) -> None:
+    costs = []
+    for asks in ASKS:
+        found, counted = application(asks)
+        found.ask_appears(priority)
+        costs.append(counted.touched)
+        assert found.priority == max(priority, asks - 1)
+    assert costs == [2, 2, 2]
+
+
+def test_an_ask_that_goes_costs_at_worst_one_look_at_each_of_the_others() -> None:
+    """Only the last of the highest priority makes it look at the others."""
+    for asks in ASKS:
+        found, counted = application(asks)
+        found.ask_leaves(0)
+        assert counted.touched <= 3
+        counted.touched = 0
+        found.ask_leaves(asks - 1)
+        assert asks - 2 <= counted.touched <= asks + 2
+        assert found.priority == asks - 2
+
+
+def test_when_all_go_nothing_is_left() -> None:
+    """In the worst order, the highest first."""
+    found, _ = application(10)
+    for priority in reversed(range(10)):
+        found.ask_leaves(priority)
+    assert found.priority == PRIORITY_MIN
