@@ -1,7 +1,6 @@
 # syntax=docker/dockerfile:1
-# A release names the base by digest: --build-arg PYTHON_VERSION=3.11.x --build-arg BASE=python@sha256:...
-ARG PYTHON_VERSION=3.11
-ARG BASE=python:${PYTHON_VERSION}-slim
+# An exact version, so that two builds have the same base; a site that mirrors images names it by digest instead.
+ARG BASE=python:3.11.14-slim-bookworm
 
 FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -19,15 +18,6 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /dist . 
     && /opt/kornel/bin/pip install --no-deps --no-index /dist/*.whl
 
 FROM ${BASE}
-ARG BASE
-ARG VERSION=0.1.0
-ARG REVISION=unknown
-LABEL org.opencontainers.image.title="Kornel" \
-    org.opencontainers.image.description="Cluster-scheduler core served over gRPC" \
-    org.opencontainers.image.licenses="Apache-2.0" \
-    org.opencontainers.image.version="${VERSION}" \
-    org.opencontainers.image.revision="${REVISION}" \
-    org.opencontainers.image.base.name="${BASE}"
 COPY --from=build /opt/kornel /opt/kornel
 ENV PATH=/opt/kornel/bin:$PATH PYTHONUNBUFFERED=1 STATE_DIRECTORY=/var/lib/kornel
 # Where the history is unless --history says otherwise; mount a volume here to keep it.
@@ -44,3 +34,13 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=15s --retries=3 \
 ENTRYPOINT ["kornel"]
 # Reachable from inside only, until it is told who may use it or --insecure-anywhere.
 CMD ["serve"]
+
+ARG BASE
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Kornel" \
+    org.opencontainers.image.description="Cluster-scheduler core served over gRPC" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.base.name="${BASE}"
