@@ -6,7 +6,7 @@ The text format and no other: upstream's counters of queues have names that Open
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from prometheus_client import (
@@ -20,6 +20,7 @@ from prometheus_client import (
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from core.domain.gauges import PartitionGauges
 from core.metrics import engine_side, service_side, upstream
 from core.metrics.families import gauge
 from core.metrics.queue_series import QueueSeries
@@ -40,6 +41,7 @@ class Exposition(Collector):
         self._removed = upstream.NodesRemoved()
         self._scrape = Scrape(())
         self._took_s = 0.0
+        self._unreadable = 0
         self._registry = CollectorRegistry()
         self._registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -49,11 +51,20 @@ class Exposition(Collector):
         """Content type and text. *accept*: what the client would like; there is only one format."""
         began = time.perf_counter()
         sources = self.sources
-        views = sources.runner.all_views()
-        self._scrape = Scrape([each.gauges() for each in views])
-        by_name = {partition.name: each for partition, each in zip(self._scrape.partitions, views, strict=True)}
+        waits: dict[str, Callable[[str], bool]] = {}
+        partitions: list[PartitionGauges] = []
+        self._unreadable = 0
+        for views in sources.runner.all_views():
+            try:
+                partitions.append(views.gauges())
+            except Exception:  # noqa: BLE001 - a damaged partition must not hide that it is damaged
+                self._unreadable += 1
+            else:
+                waits[partitions[-1].name] = views.waits
+        self._scrape = Scrape(partitions)
         decisions = sources.measures.decisions
-        decisions.preemptions.forget_gone(lambda name, key: name in by_name and by_name[name].waits(key))
+        if not self._unreadable:
+            decisions.preemptions.forget_gone(lambda name, key: name in waits and waits[name](key))
         queues = "".join(self._queues.lines(self._scrape.partitions, decisions.queues)).encode()
         text = generate_latest(self._registry) + queues
         self._scrape = Scrape(())
@@ -75,4 +86,5 @@ class Exposition(Collector):
         yield gauge(
             "kornel_metrics_queues_omitted", "Queues without series of their own: too many.", self._queues.omitted
         )
+        yield gauge("kornel_metrics_partitions_unreadable", "Partitions too damaged to be looked at.", self._unreadable)
         yield gauge("kornel_metrics_scrape_seconds", "How long the last answer took to write.", self._took_s)

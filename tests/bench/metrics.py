@@ -30,7 +30,7 @@ from tests.bench.report import Figure, show
 
 NODES, LEAVES, APPLICATIONS, ALLOCATIONS = 5_000, 999, 10_000, 100_000
 MOST_MS: Final = 50
-EXPECTED: Final = "a look at each queue, application and node, and 20,000 lines; an increment for an effect"
+EXPECTED: Final = "a look at each queue, application and node, and 15,000 lines; an increment for an effect"
 MOST_US: Final = 1.0
 """For each effect that the engine has; a placement is one, beside the events that tell of it."""
 

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 from si.v1 import si_pb2 as si
 
+from core.partition.views.door import PartitionViews
 from tests.e2e.rest.shim import TREE, Cluster, rest_cluster
 from tests.exposition import by_key, parse, types
 
@@ -218,6 +219,16 @@ async def test_nobody_is_registered(fresh: Cluster) -> None:
     now = await values(fresh)
     assert now["kornel_manager_registered",] == 0
     assert now["yunikorn_scheduler_node", "active"] == 0
+
+
+async def test_a_damaged_partition_does_not_hide_the_rest(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(views: PartitionViews) -> None:
+        raise RuntimeError("damaged")
+
+    monkeypatch.setattr(PartitionViews, "gauges", damaged)
+    now = await values(cluster)
+    assert now["kornel_metrics_partitions_unreadable",] == 1
+    assert now["kornel_manager_registered",] == 1
 
 
 async def test_the_answer_is_compressed_once(cluster: Cluster) -> None:

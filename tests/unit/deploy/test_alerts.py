@@ -59,6 +59,11 @@ CASES = (
     ),
     Case("KornelNoShim", {"kornel_manager_registered": "0x60"}, {"kornel_manager_registered": "1x60"}),
     once("kornel_engine_faults_total")._replace(alert="KornelEngineFault"),
+    Case(
+        "KornelEngineFault",
+        {"kornel_metrics_partitions_unreadable": "0x58 1x2"},
+        {"kornel_metrics_partitions_unreadable": "0x60"},
+    ),
     Case("KornelUnhealthy", {"kornel_healthy": "1x55 0x5"}, {"kornel_healthy": "0x58 1x2"}),
     Case(
         "KornelHealthStale",
