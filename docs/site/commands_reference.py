@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import EnumType
+from enum import Enum
 from typing import Final
 
 import typer.main
@@ -59,4 +59,6 @@ def _kind(parameter: TyperArgument | TyperOption) -> str:
     if getattr(parameter, "is_flag", False):
         return ""
     kind = parameter.type_descriptor.annotation
-    return "|".join(one.value for one in kind) if isinstance(kind, EnumType) else parameter.name.upper()
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "|".join(str(one.value) for one in kind)
+    return parameter.name.upper()
