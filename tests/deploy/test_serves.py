@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import ssl
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 from tests.deploy import test_chart, test_kubernetes
 from tests.deploy.manifests import by_kind
 from tests.e2e.security.test_commands import succeed
+from tests.e2e.test_command import environment
 
 PATIENCE_S = 30
 
@@ -71,7 +71,7 @@ def test_the_container_serves_secured_and_its_probes_succeed(source: Any, tmp_pa
         one.replace("/etc/kornel", str(tmp_path)).replace("0.0.0.0:50051", "0.0.0.0:0").replace(":9080", ":0")
         for one in container["args"]
     ]
-    variables = os.environ | {"STATE_DIRECTORY": str(tmp_path / "state")}
+    variables = environment() | {"STATE_DIRECTORY": str(tmp_path / "state")}
     command = [sys.executable, "-m", "core", *arguments]
     with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as process:
         try:

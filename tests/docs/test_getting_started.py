@@ -54,7 +54,12 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
         text = text.replace(f":{port}", f":{free}")
     programs = Path(sys.executable).parent
     variables = {name: value for name, value in os.environ.items() if not name.startswith("KORNEL_")}
-    variables |= {"HOME": str(tmp_path), "KORNEL_SOURCE": str(ROOT), "PATH": f"{programs}:{os.environ['PATH']}"}
+    variables |= {
+        "HOME": str(tmp_path),
+        "KORNEL_SOURCE": str(ROOT),
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}",
+    }
     printed = tmp_path / "printed"
     with printed.open("w") as output:
         shell = subprocess.Popen(
