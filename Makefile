@@ -15,7 +15,7 @@ PACKAGES := core shim_client shim_mock conformance
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak fuzz bench lint format types proto proto-check proto-image lock ci clean
+.PHONY: help venv demo docs test soak fuzz bench lint format types proto proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ $(STAMP): requirements/dev.lock pyproject.toml
 
 demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir replays a trace, KIND=quota shows one kind)
 	$(BIN)/python -m shim_mock demo $(if $(TRACE),--trace $(TRACE)) $(if $(KIND),--kind $(KIND))
+
+docs: $(STAMP) ## build the documentation as a site, in build/site
+	$(BIN)/python -m mkdocs build --strict
 
 test: $(STAMP) ## run the test suite (TESTS=path for a part of it)
 	$(BIN)/python -m pytest $(TESTS)

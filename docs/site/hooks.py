@@ -1,0 +1,59 @@
+"""Hooks of mkdocs: pages that are generated from the sources, and links to the sources.
+
+A page may link to a file of the source tree. On the site, which has no sources, the link becomes its text; one that
+leads nowhere fails the build.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from docs.site import commands_reference, grpc_reference, rest_reference
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_LOG: Final = logging.getLogger("mkdocs.hooks.kornel")
+_OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)(?:#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    generated = {
+        "index.md": _of_the_root("README.md"),
+        "changelog.md": _of_the_root("CHANGELOG.md"),
+        "reference/grpc.md": grpc_reference.page(),
+        "reference/rest.md": rest_reference.page(),
+        "reference/commands.md": commands_reference.page(),
+    }
+    for path, text in generated.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def _of_the_root(name: str) -> str:
+    """A page that lies beside docs/ and not in it."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return text.replace("](docs/", "](").replace("](CHANGELOG.md)", "](changelog.md)")
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links to files outside the documentation into text."""
+    folder = (ROOT / "docs" / page.file.src_uri).parent
+
+    def as_text(found: re.Match[str]) -> str:
+        text, target = found.groups()
+        path = (folder / target).resolve()
+        if not path.is_relative_to(ROOT) or path.is_relative_to(ROOT / "docs"):
+            return found[0]
+        if not path.exists():
+            _LOG.warning("%s links to %s, which does not exist", page.file.src_uri, target)
+        shown = f"`{path.relative_to(ROOT).as_posix()}`"
+        return text if text == shown or text.strip("`") in shown else f"{text} ({shown})"
+
+    return _OUTSIDE.sub(as_text, markdown)

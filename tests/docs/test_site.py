@@ -1,0 +1,122 @@
+"""The documentation as a site: it builds strictly, shows every call and route, and needs no other host."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import yaml
+
+from core.config import declared, properties
+from docs.site import commands_reference, grpc_reference, rest_reference
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'proto'}", "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+class _Loaded(HTMLParser):
+    """What a browser fetches to show a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        name = {"script": "src", "img": "src", "iframe": "src", "link": "href"}.get(tag)
+        self.found.update(value for key, value in attrs if key == name and value)
+
+
+def test_the_site_fetches_nothing_from_other_hosts(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > len(list(DOCS.glob("*.md")))
+    for page in pages:
+        loaded = _Loaded()
+        loaded.feed(page.read_text())
+        assert not [one for one in loaded.found if re.match(r"(https?:)?//", one)], page
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", sheet.read_text()), sheet
+
+
+def test_the_grpc_reference_has_every_declaration(site: Path) -> None:
+    """Each service, method, message and field of the .proto files is there, with its comment where it has one."""
+    text = (site / "reference/grpc.html").read_text()
+    files = grpc_reference.descriptors()
+    assert {file.package for file in files} == {"si.v1", "kornel.v1"}
+    for file in files:
+        for service in file.service:
+            assert f'id="{file.package.replace(".", "-")}-{service.name.lower()}"' in text
+            assert not [method.name for method in service.method if f"<strong>{method.name}</strong>" not in text]
+        for message in file.message_type:
+            assert f'id="{file.package.replace(".", "-")}-{message.name.lower()}"' in text
+            assert not [field.name for field in message.field if f"<code>{field.name}</code>" not in text]
+    assert "Makes the RM known and builds its partitions and queues." in text
+
+
+def test_the_rest_reference_has_every_route_and_schema(site: Path) -> None:
+    text = (site / "reference/rest.html").read_text()
+    document = rest_reference.document()
+    assert len(document["paths"]) > 20
+    assert not [path for path in document["paths"] if f"<code>{path}</code>" not in text]
+    for name in document["components"]["schemas"]:
+        assert f'id="schema-{name.lower()}"' in text
+
+
+def test_every_command_and_option_is_in_the_reference() -> None:
+    text = commands_reference.page()
+    for heading in ("kornel serve", "kornel config check", "kornel security certificate", "kornel-shim-mock run"):
+        assert re.search(rf"^#+ {heading}$", text, re.MULTILINE)
+    for option in ("--rest-address HOST:PORT", "--log-format json\\|console", "--tls-client-ca FILE"):
+        assert f"`{option}`" in text
+
+
+def test_links_to_sources_lead_somewhere() -> None:
+    """They are links in a checkout; on the site they are text."""
+    broken = [
+        f"{page.name}: {target}"
+        for page in DOCS.glob("*.md")
+        for target in re.findall(r"\]\(((?:\.\./)+[^)#\s]+)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_the_key_reference_names_every_key_and_property() -> None:
+    """Whatever the reader of queues.yaml takes is on the page."""
+    text = (DOCS / "configuration-reference.md").read_text()
+    source = Path(declared.__file__).read_text() + (Path(declared.__file__).parent / "governor.py").read_text()
+    groups = re.findall(r"(?:mapping\(\(|_KEYS: Final = \(|_SWITCHES: Final = \()([^)]*)\)", source)
+    keys = {key for group in groups for key in re.findall(r'"([a-z_]+)"', group)}
+    assert {"placementrules", "maxapplications", "observe_only", "cooldown_ms"} <= keys
+    names = {
+        value for name, value in vars(properties).items() if name.isupper() and isinstance(value, str) and "." in value
+    }
+    assert {properties.SORT_POLICY, properties.QUOTA_MISS} <= names
+    assert not sorted(word for word in keys | names if f"`{word}`" not in text)
+
+
+def test_the_runbook_has_every_alert() -> None:
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text())
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    runbook = (DOCS / "operations.md").read_text().split("## Runbook")[1]
+    assert alerts == set(re.findall(r"`(Kornel\w+)`", "".join(re.findall(r"^\|[^|]*", runbook, re.MULTILINE))))
