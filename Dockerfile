@@ -27,4 +27,5 @@ EXPOSE 50051
 HEALTHCHECK --interval=10s --timeout=5s --start-period=15s --retries=3 \
     CMD ["kornel", "health", "--grpc", "127.0.0.1:50051"]
 ENTRYPOINT ["kornel"]
-CMD ["serve", "--grpc", "0.0.0.0:50051"]
+# Reachable from inside only, until it is told who may use it or --insecure-anywhere.
+CMD ["serve"]

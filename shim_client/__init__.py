@@ -28,6 +28,7 @@ from shim_client.callbacks import (
     SchedulingState,
 )
 from shim_client.client import ShimClient
+from shim_client.credentials import Credentials
 from shim_client.errors import (
     CallFailed,
     ConnectionLost,
@@ -67,6 +68,7 @@ __all__ = [
     "CallbackHandler",
     "ConnectionLost",
     "CoreUnreachable",
+    "Credentials",
     "Generation",
     "NodeAccepted",
     "NodeRejected",

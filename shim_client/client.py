@@ -33,6 +33,7 @@ from si.v1 import si_pb2_grpc
 
 from shim_client.asks import Ask, Generation
 from shim_client.callbacks import CallbackAttachment, CallbackHandler
+from shim_client.credentials import Credentials
 from shim_client.errors import (
     CallFailed,
     ConnectionLost,
@@ -92,14 +93,16 @@ class ShimClient:
         rm_id: str,
         *,
         generation: Generation = Generation.G3,
-        credentials: grpc.ChannelCredentials | None = None,
+        credentials: grpc.ChannelCredentials | Credentials | None = None,
         connect_s: float = 10.0,
         reconnect_s: float = 60.0,
         batch: int = 1000,
         outbox: int = 20_000,
         inbox: int = 1000,
     ) -> None:
-        """*batch*: most entries per request; *outbox*: entries that may wait per stream; *inbox*: messages
+        """*credentials* absent: what the environment says (:meth:`Credentials.from_environment`).
+
+        *batch*: most entries per request; *outbox*: entries that may wait per stream; *inbox*: messages
         unread.
         """
         self.address = address
@@ -150,10 +153,10 @@ class ShimClient:
             # minutes.
             ("grpc.max_reconnect_backoff_ms", 2000),
         ]
-        if self._credentials is None:
-            self._channel = grpc.aio.insecure_channel(self.address, options=options)
-        else:
+        if isinstance(self._credentials, grpc.ChannelCredentials):
             self._channel = grpc.aio.secure_channel(self.address, self._credentials, options=options)
+        else:
+            self._channel = (self._credentials or Credentials.from_environment()).channel(self.address, options)
         try:
             await wait_until_ready(self._channel, self._connect_s)
         except ConnectionLost:

@@ -6,7 +6,12 @@ Shrinking a failure of a long history takes minutes, which a test does not have.
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import Phase, settings
+
+# Cores that tests start as processes serve HTTP only where they are told to: many run at once.
+os.environ["KORNEL_REST_ADDRESS"] = "off"
 
 settings.register_profile("brief", phases=(Phase.explicit, Phase.reuse, Phase.generate))
 settings.register_profile("shrink", phases=tuple(Phase))

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from google.protobuf.json_format import MessageToJson
 
+from core.cli.completion import completion
 from core.cli.config import checked, config_app, read_file
 from core.cli.events import events
 from core.cli.explain import explain, what_if_app
-from core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
+from core.cli.health import health
+from core.cli.lists import apps, drain_app, nodes, queues, undrain_app
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
 from core.cli.quota import queue_app, user_app
+from core.cli.security import security_app
+from core.cli.top import top
 from core.partition.engine import Engine
 from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.process import entry
 from core.process.server import AddressTooOpen, AddressUnavailable, ServerSettings
+from core.security.errors import SecurityError
+from core.security.security import Security, SecurityOptions
 from core.service import client
-from core.service.clock import SECOND_NS
-from core.service.logs import LogFormat, LogLevel, build_logger
+from core.service.channels import CONNECTION, Connection, ConnectionNotPossible
+from core.service.clock import SECOND_NS, SystemClock
+from core.service.logs import LevelSwitch, LogFormat, LogLevel, build_logger
 from core.service.resolvers.ldap_settings import LdapSettingsError
 from core.service.resolvers.sources import DEFAULT_LDAP_SETTINGS, find_sources
 from core.service.status_text import render_explanation, render_status
@@ -35,10 +44,48 @@ app.add_typer(config_app, name="config")
 app.add_typer(queue_app, name="queue")
 app.add_typer(user_app, name="user")
 app.add_typer(what_if_app, name="what-if")
+app.add_typer(security_app, name="security")
+app.add_typer(drain_app, name="drain")
+app.add_typer(undrain_app, name="undrain")
 app.command()(explain)
 app.command()(events)
+app.command()(queues)
+app.command()(apps)
+app.command()(nodes)
+app.command()(top)
+app.command()(health)
+app.command()(completion)
 ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)
 app.add_typer(ask_app, name="ask")
+
+
+@app.callback()
+def connect(
+    ca: Annotated[
+        Path | None, typer.Option("--ca", envvar="KORNEL_CA", metavar="FILE", help="Who signs the core's certificate.")
+    ] = None,
+    cert: Annotated[
+        Path | None, typer.Option("--cert", envvar="KORNEL_CERT", metavar="FILE", help="Certificate to show the core.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", envvar="KORNEL_KEY", metavar="FILE", help="Private key of --cert.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", envvar="KORNEL_TOKEN_FILE", metavar="FILE", help="Bearer token to show the core."),
+    ] = None,
+    server_name: Annotated[
+        str,
+        typer.Option(
+            "--server-name",
+            envvar="KORNEL_SERVER_NAME",
+            metavar="NAME",
+            help="Whom the core's certificate is for, if not the host of its address.",
+        ),
+    ] = "",
+) -> None:
+    """Kornel, a cluster-scheduler core served over gRPC."""
+    CONNECTION.set(Connection(ca, cert, key, token_file, server_name))
 
 
 @app.command()
@@ -107,6 +154,15 @@ def serve(
             " sockets only.",
         ),
     ] = False,
+    rest_address: Annotated[
+        str,
+        typer.Option(
+            "--rest-address",
+            metavar="HOST:PORT",
+            envvar="KORNEL_REST_ADDRESS",
+            help="Where to serve HTTP: the REST interface and the web page. Port 0: any free one; off: nowhere.",
+        ),
+    ] = DEFAULT_REST_ADDRESS,
     ldap_settings: Annotated[
         Path,
         typer.Option(
@@ -115,16 +171,51 @@ def serve(
             help="Directory with the settings of the ldap resolver, a file each; needed where one asks for it.",
         ),
     ] = DEFAULT_LDAP_SETTINGS,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="PEM certificate chain; serve with TLS.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="PEM private key of --tls-cert.")
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-client-ca",
+            metavar="FILE",
+            help="Let nobody connect without a certificate that these PEM CAs signed.",
+        ),
+    ] = None,
+    security: Annotated[
+        Path | None,
+        typer.Option("--security", metavar="FILE", help="Who may do what: identities, rules, limits. Followed."),
+    ] = None,
+    insecure_anywhere: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-anywhere",
+            help="Serve other machines without TLS or without asking who they are: everybody on the network may do"
+            " everything.",
+        ),
+    ] = False,
+    tracing_endpoint: Annotated[
+        str,
+        typer.Option(
+            "--tracing-endpoint",
+            metavar="URL",
+            help="OTLP receiver (HTTP) for spans, such as http://127.0.0.1:4318. Off without.",
+        ),
+    ] = "",
 ) -> None:
     """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
 
-    Exits 2 when the configuration file, the LDAP settings or the combination of options cannot be used, 1 when the
-    address cannot be listened on.
+    Exits 2 when a file it was given or the combination of options cannot be used, 1 when the address cannot be
+    listened on.
     """
     if watch and config is None:
         typer.echo("--watch takes a file to watch: --config FILE", err=True)
         raise typer.Exit(EXIT_BAD_INPUT)
-    logger = build_logger(log_format, log_level)
+    levels = LevelSwitch(log_level)
+    logger = build_logger(log_format, levels)
     try:
         sources = find_sources(ldap_settings, logger)
     except LdapSettingsError as error:
@@ -144,31 +235,32 @@ def serve(
             ready_file=ready_file,
             callback_timeout_ns=int(callback_timeout * SECOND_NS),
             test_clock=test_clock,
+            rest_address="" if rest_address.lower() == "off" else rest_address,
         )
     except AddressTooOpen as error:
         typer.echo(f"--test-clock: {error}", err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from error
+    try:
+        guarded = Security(
+            SecurityOptions(tls_cert, tls_key, tls_client_ca, security, insecure_anywhere),
+            clock=SystemClock(),
+            logger=logger,
+        )
+        guarded.check(grpc)
+        if settings.rest_address:
+            guarded.check(settings.rest_address, "--rest-address")
+        tracing = entry.tracing_to(tracing_endpoint)
+    except (SecurityError, entry.TracingUnavailable) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
     delay_ns = None if disable_reservation else RESERVATION_DELAY_NS
     engine = Engine(reservation_delay_ns=delay_ns, reservation_percent=reserved_nodes)
     try:
-        well = entry.run(engine, settings, sources, logger)
+        well = entry.run(engine, settings, sources, logger, levels, guarded, tracing)
     except AddressUnavailable as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error
     if not well:
-        raise typer.Exit(EXIT_FAILED)
-
-
-@app.command()
-def health(grpc: Address = DEFAULT_ADDRESS, timeout: Timeout = client.DEFAULT_TIMEOUT_S) -> None:
-    """Print what a core says of its health. Exits 0 if that is SERVING, else 1."""
-    try:
-        said = client.check_health(grpc, timeout)
-    except client.CoreUnreachable as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(EXIT_FAILED) from error
-    typer.echo(said)
-    if said != "SERVING":
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -249,4 +341,8 @@ def version() -> None:
 
 def main() -> None:
     """Entry point of the ``kornel`` command."""
-    app()
+    try:
+        app()
+    except ConnectionNotPossible as error:
+        typer.echo(str(error), err=True)
+        sys.exit(EXIT_BAD_INPUT)

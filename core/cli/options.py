@@ -11,12 +11,19 @@ from google.protobuf.message import Message
 from core.service import client
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
+DEFAULT_REST_ADDRESS: Final = "127.0.0.1:9080"
 EXIT_FAILED: Final = 1
 EXIT_BAD_INPUT: Final = 2
 
 Address = Annotated[
     str,
-    typer.Option("--grpc", "--core", metavar="ADDR", help="Where the core listens: host:port or unix:path."),
+    typer.Option(
+        "--grpc",
+        "--core",
+        metavar="ADDR",
+        envvar="KORNEL_ADDRESS",
+        help="Where the core listens: host:port or unix:path.",
+    ),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the core's answer as JSON.")]

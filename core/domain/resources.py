@@ -61,6 +61,10 @@ class Resources(Mapping[str, int]):
         inner = ", ".join(f"{name}={amount}" for name, amount in sorted(self._amounts.items()))
         return f"Resources({inner})"
 
+    def as_dict(self) -> dict[str, int]:
+        """A copy to change."""
+        return self._amounts.copy()
+
     def is_zero(self) -> bool:
         """Whether every amount is 0, or there is none."""
         return not any(self._amounts.values())
@@ -216,10 +220,13 @@ def compare_shares(left: list[float], right: list[float]) -> int:
 def used_percent(used: Resources, capacity: Resources) -> dict[str, int]:
     """Whole percent of *capacity* used, by type that both name; may exceed 100 (scheduling.md 2.5)."""
     result: dict[str, int] = {}
-    for name, whole in capacity.items():
-        if name not in used:
+    held = used.as_dict()
+    if not held:
+        return result
+    for name, whole in capacity.as_dict().items():
+        amount = held.get(name)
+        if amount is None:
             continue
-        amount = used[name]
         if amount <= 0:
             result[name] = 0
         elif whole <= 0:

@@ -9,6 +9,7 @@ from core.domain.commands import AllocationSpec
 from core.domain.reasons import Outcome
 
 if TYPE_CHECKING:
+    from core.domain.views import AllocationView
     from core.model.applications import Application
     from core.model.callbacks import Inquiry
     from core.model.failures import FailureLog
@@ -105,7 +106,7 @@ class Allocation:
     __slots__ = (
         "application", "arrival", "bound_ns", "created_ns", "extras", "group", "key", "missed", "node", "preempted",
         "refused", "released", "replaced_by", "replaces", "reservation", "scale_up", "shape", "spec", "standing",
-        "triggered",
+        "triggered", "view",
     )  # fmt: skip
 
     refused_on: _Extra[frozenset[str] | None] = _Extra(None)
@@ -146,6 +147,8 @@ class Allocation:
     """Why it has not been placed."""
     told: _Extra[Told | None] = _Extra(None)
     """What the event history says of it at present."""
+    placeholder_ns: _Extra[int] = _Extra(0)
+    """When the placeholder was made whose place it took; 0: it took none."""
 
     def __init__(
         self, spec: AllocationSpec, application: Application, shape: Shape, created_ns: int, arrival: int
@@ -178,6 +181,8 @@ class Allocation:
         """Nodes the shim refused for it lately, with the reason."""
         self.scale_up = False
         """The shim was told that no node has room for it."""
+        self.view: AllocationView | None = None
+        """What was last shown of it, to be shown again while that is still so."""
         self.missed = 0
         """How often in a row it was a candidate and was not placed (preemption.md F8)."""
 

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from core.domain.application_states import AppState
 from core.domain.commands import ApplicationSpec
 from core.domain.priorities import PRIORITY_MIN
+from core.domain.views import StateEntry
 from core.model.group_order import GroupOrder
 from core.model.shapes import Shape, Vector, widen
 
 if TYPE_CHECKING:
+    from core.domain.views import AllocationView
     from core.model.allocations import Allocation, AskGroup, Room
     from core.model.queues import Queue
     from core.model.task_groups import TaskGroup
     from core.model.users import Account
+
+
+STATES_KEPT: Final = 64
+"""Most entries of the log of states: an application may go back and forth between two for ever."""
+
+
+class SpentKind(StrEnum):
+    """How an allocation counts in what its application has used (rest.md 4.5, resourceHistory)."""
+
+    REAL = "real"
+    PREEMPTED = "preempted"
+    PLACEHOLDER = "placeholder"
 
 
 class Application:
@@ -22,9 +37,10 @@ class Application:
 
     __slots__ = (
         "_group_numbers", "_priorities", "accounts", "allocating", "allocations", "application_id", "asks",
-        "backoff_room", "backoff_until_ns", "groups", "held_at", "held_count", "held_groups", "limit_group",
-        "offered_by", "order", "pending", "placeholder", "placeholder_count", "placeholder_deadline_ns",
-        "preempted_count", "priority", "queue", "real", "spec", "state", "submitted_ns", "task_groups", "timer_ns",
+        "backoff_room", "backoff_until_ns", "entered", "groups", "held_at", "held_count", "held_groups", "limit_group",
+        "offered_by", "order", "peak", "pending", "placeholder", "placeholder_count", "placeholder_deadline_ns",
+        "preempted_count", "priority", "queue", "real", "shown", "spec", "spent", "started_ns", "state", "submitted_ns",
+        "task_groups", "timer_ns",
         "told_held_by_queue", "told_held_by_quota", "unschedulable", "user",
     )  # fmt: skip
 
@@ -51,6 +67,8 @@ class Application:
         """Groups worth trying."""
         self.pending: Vector = [0] * width
         self.real: Vector = [0] * width
+        self.peak: Vector = [0] * width
+        """The most it held of each type before it last gave something back; only ``real`` can be above."""
         self.placeholder: Vector = [0] * width
         self.priority = PRIORITY_MIN
         """Highest priority among its pending asks."""
@@ -79,8 +97,25 @@ class Application:
         """The event history says that a limit of applications of a queue keeps it from starting."""
         self.told_held_by_quota = False
         """The same of a limit of its user or group."""
+        self.entered: list[StateEntry] = []
+        """When it entered which state, the last :data:`STATES_KEPT`."""
+        self.shown: tuple[AllocationView, ...] | None = None
+        """Its allocations as they were last shown, while that is still so."""
+        self.started_ns = 0
+        """When it first was Running; 0: never."""
+        self.spent: dict[tuple[SpentKind, str], dict[int, int]] = {}
+        """What its ended allocations have used, by kind and instance type, then resource type: amount times seconds."""
         self._priorities: dict[int, int] = {}
         self._group_numbers = 0
+
+    def enter(self, state: AppState, now_ns: int) -> None:
+        """From now on it is in *state*."""
+        self.state = state
+        self.entered.append(StateEntry(now_ns, state))
+        if len(self.entered) > STATES_KEPT:
+            del self.entered[0]
+        if state is AppState.RUNNING and not self.started_ns:
+            self.started_ns = now_ns
 
     def next_group_number(self) -> int:
         self._group_numbers += 1
@@ -91,6 +126,17 @@ class Application:
         if placeholders:
             return self.placeholder_count > 0
         return len(self.allocations) > self.placeholder_count
+
+    def confirmed(self) -> Vector:
+        """``real`` without what is charged for asks while the shim is asked about them."""
+        if not self.held_count:
+            return self.real
+        confirmed = list(self.real)
+        for ask in self.asks.values():
+            if ask.held_on is not None and not ask.spec.placeholder:
+                for t, amount in ask.shape.pairs:
+                    confirmed[t] -= amount
+        return confirmed
 
     def ask_appears(self, priority: int) -> None:
         """A pending ask of *priority* came, or came back: constant cost (preemption.md G)."""
@@ -114,7 +160,7 @@ class Application:
         self.queue.shows(before, priority)
 
     def widen(self, width: int) -> None:
-        for vector in (self.pending, self.real, self.placeholder):
+        for vector in (self.pending, self.real, self.placeholder, self.peak):
             widen(vector, width)
 
     def __repr__(self) -> str:

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from core.model.shapes import Pairs, Vector, widen
+from core.domain.commands import AllocationSpec
+from core.model.shapes import Pairs, Shape, Vector, widen
 
 if TYPE_CHECKING:
+    from core.domain.views import AllocationView
     from core.model.allocations import Allocation, Reservation
+
+
+INSTANCE_TYPE: Final = "si/instance-type"
+UNKNOWN_INSTANCE_TYPE: Final = "UNKNOWN"
+
+
+class ForeignLoad(NamedTuple):
+    """Load of another scheduler as the shim described it, here since ``since_ns``."""
+
+    spec: AllocationSpec
+    shape: Shape
+    since_ns: int
 
 
 class Node:
     """A node of a partition. ``free`` = capacity - allocated - occupied, per type; negative when over-allocated."""
 
     __slots__ = (
-        "allocated", "allocations", "attributes", "capacity", "foreign", "free", "held", "node_id", "occupied",
-        "reservations", "schedulable", "score", "version",
+        "allocated", "allocations", "attributes", "capacity", "foreign", "foreign_loads", "free", "held",
+        "instance_type", "node_id", "occupied", "reservations", "schedulable", "score", "shown", "version",
     )  # fmt: skip
 
     def __init__(self, node_id: str, attributes: tuple[tuple[str, str], ...], capacity: Vector) -> None:
         self.node_id: Final = node_id
         self.attributes: Final = attributes
+        self.instance_type: Final = dict(attributes).get(INSTANCE_TYPE) or UNKNOWN_INSTANCE_TYPE
         self.capacity = capacity
         self.allocated: Vector = [0] * len(capacity)
         self.occupied: Vector = [0] * len(capacity)
@@ -32,8 +47,12 @@ class Node:
         """Asks whose amount is charged here while the shim is asked whether they may run here."""
         self.foreign: dict[str, Pairs] = {}
         """Load of other schedulers, by its key."""
+        self.foreign_loads: dict[str, ForeignLoad] = {}
+        """What is known of it; nothing of what was reported for the node as a whole."""
         self.reservations: dict[str, Reservation] = {}
         """By the key of the ask the node is held for."""
+        self.shown: tuple[AllocationView, ...] | None = None
+        """Its allocations as they were last shown, while that is still so."""
         self.score = 0.0
         self.version = 0
         """Changes whenever its load or capacity does."""
@@ -67,10 +86,12 @@ class Node:
             free[t] += amount
         self.version += 1
 
-    def occupy(self, key: str, pairs: Pairs) -> None:
-        """Book foreign load under *key*, replacing what stood there."""
+    def occupy(self, key: str, pairs: Pairs, load: ForeignLoad | None = None) -> None:
+        """Book foreign load under *key*, replacing what stood there. *load*: what is known of it."""
         self.vacate(key)
         self.version += 1
+        if load is not None:
+            self.foreign_loads[key] = load
         self.foreign[key] = pairs
         for t, amount in pairs:
             self.occupied[t] += amount
@@ -79,6 +100,7 @@ class Node:
     def vacate(self, key: str) -> None:
         """Take foreign load off the books; an unknown key does nothing."""
         self.version += 1
+        self.foreign_loads.pop(key, None)
         for t, amount in self.foreign.pop(key, ()):
             self.occupied[t] -= amount
             self.free[t] += amount

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from core.domain.resources import Resources
+from core.domain.resources import NOTHING, Resources
 
 Vector = list[int]
 """Amounts by type index."""
@@ -97,7 +97,9 @@ class ResourceTypes:
     def resources(self, amounts: Vector | Mapping[int, int]) -> Resources:
         """Back to names; zeros of a vector are left out, those of a sparse map are kept."""
         if isinstance(amounts, list):
-            return Resources({self.names[t]: amount for t, amount in enumerate(amounts) if amount})
+            if not any(amounts):
+                return NOTHING
+            return Resources({name: amount for name, amount in zip(self.names, amounts, strict=False) if amount})
         return Resources({self.names[t]: amount for t, amount in amounts.items()})
 
 

@@ -6,7 +6,7 @@ Replay, what-if, recovery and a standby rest on that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.config.event_settings import event_settings
@@ -35,6 +35,7 @@ from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Rejection
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.domain.supposition import Forecast, Supposition
+from core.domain.views import ManagerView
 from core.model.callbacks import Callbacks
 from core.partition import lifecycle, status
 from core.partition.configuration import configure
@@ -46,6 +47,8 @@ from core.partition.preemption import monitor, noticing, preempting, rounds
 from core.partition.scheduling import autoscaling, cycle, inquiries, vetting
 from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT, PartitionState
 from core.partition.supposing import questions
+from core.partition.views.door import PartitionViews
+from core.policies.access import may_administer
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class Engine:
         self._reservation_percent = reservation_percent
         self.rm_id: str = ""
         """The registered manager; empty: nobody."""
+        self.manager: ManagerView | None = None
+        """How the registered manager described itself; ``None``: nobody."""
         self.checksum: str = ""
         """Of the configuration in force; empty while nobody is registered."""
         self.configuration: Configuration | None = None
@@ -136,6 +141,12 @@ class Engine:
         state = self._partitions.get(partition)
         queue = state.queues.get(path.lower()) if state is not None else None
         return quota.explain(state, queue) if state is not None and queue is not None else None
+
+    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+        """Whether *user* administers the queue at *path* in *partition* (full name); nobody one that does not exist."""
+        state = self._partitions.get(partition)
+        queue = state.queues.get(path.lower()) if state is not None else None
+        return queue is not None and may_administer(queue, user, groups)
 
     def explain_user(self, partition: str, user: str) -> UserExplanation | None:
         """What *user* holds in *partition* (full name), and what limits it; ``None``: it is not known there."""
@@ -229,6 +240,15 @@ class Engine:
         state = self._partitions.get(partition)
         return state.resolver if state is not None else ""
 
+    def views(self, partition: str, now_ns: int) -> PartitionViews | None:
+        """What *partition* (full name) shows of itself; ``None``: there is no such partition."""
+        state = self._partitions.get(partition)
+        return PartitionViews(state, self.rm_id, now_ns) if state is not None else None
+
+    def partition_names(self) -> list[str]:
+        """The full names of all partitions, sorted."""
+        return sorted(self._partitions)
+
     def partition(self, name: str) -> PartitionState | None:
         """The state of partition *name* (full form), to look at."""
         return self._partitions.get(name)
@@ -259,6 +279,7 @@ class Engine:
             self._build(name, partition, now_ns)
         self._in_force(configuration)
         self.rm_id = command.rm_id
+        self.manager = ManagerView(command.rm_id, command.version, command.policy_group, command.build_info, now_ns)
 
     def _read(self, text: str) -> Configuration:
         prepared, self._prepared = self._prepared, None
@@ -294,6 +315,7 @@ class Engine:
 
     def _forget(self) -> None:
         self.rm_id = ""
+        self.manager = None
         self.checksum = ""
         self.configuration = None
         self.extra_config = {}

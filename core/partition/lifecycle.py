@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from core.domain.application_states import TRANSITIONS, AppEvent, AppState
+from core.domain.commands import ApplicationSpec
 from core.domain.effects import ApplicationUpdated
 from core.model.allocations import Allocation
 from core.model.applications import Application
@@ -14,6 +15,7 @@ from core.partition.gangs import placeholders
 from core.partition.scheduling import admission
 from core.partition.scheduling.waiting import stop_offering
 from core.partition.state import PartitionState
+from core.partition.views import applications
 
 COMPLETING_TIMEOUT_NS: Final = 30 * 10**9
 TERMINATED_TIMEOUT_NS: Final = 72 * 3600 * 10**9
@@ -28,7 +30,8 @@ def fire(state: PartitionState, application: Application, event: AppEvent, now_n
     target = TRANSITIONS.get((application.state, event))
     if target is None or target is application.state:
         return
-    before, application.state = application.state, target
+    before = application.state
+    application.enter(target, now_ns)
     admission.state_changed(application, before)
     application.timer_ns = None
     if target is not AppState.REJECTED:
@@ -41,12 +44,14 @@ def fire(state: PartitionState, application: Application, event: AppEvent, now_n
         stop_offering(application)
     elif target in _FINISHED:
         _drop_asks(state, application)
-        leave(state, application)
+        leave(state, application, now_ns)
         _start_timer(state, application, now_ns + TERMINATED_TIMEOUT_NS)
 
 
-def reject(state: PartitionState, application_id: str, reason: str, now_ns: int) -> None:
-    """Remember a rejected application long enough to report its expiry (protocol.md 6.2)."""
+def reject(state: PartitionState, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
+    """Remember a rejected application of *user* long enough to report its expiry (protocol.md 6.2)."""
+    application_id = spec.application_id
+    state.past.rejected(applications.rejected(state, spec, user, reason, now_ns))
     if state.recording:
         state.events.state_entered(application_id, AppState.REJECTED, reason)
 
@@ -173,10 +178,12 @@ def _drop_asks(state: PartitionState, application: Application) -> None:
         removal.withdraw_ask(state, ask)
 
 
-def leave(state: PartitionState, application: Application) -> None:
-    """Free the ID and the place in the queue; the record lives on only in its expiry timer."""
+def leave(state: PartitionState, application: Application, now_ns: int) -> None:
+    """Free the ID and the place in the queue; the record lives on only in its expiry timer, and as it was shown."""
     placeholders.stop_timer(application)
     if state.applications.get(application.application_id) is application:
+        if application.state is not AppState.NEW:
+            state.past.finished(applications.finished(state, application, now_ns))
         del state.applications[application.application_id]
         admission.forget(application)
         user_accounting.close_accounts(application)

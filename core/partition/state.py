@@ -20,6 +20,7 @@ from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
 from core.partition.history.event_log import EventLog
 from core.partition.history.events import Recorder
+from core.partition.history.past import Past
 from core.partition.preemption.enforcement import Enforcement
 from core.partition.preemption.governor_state import GovernorBooks
 from core.policies.application_order import application_key
@@ -78,6 +79,7 @@ class PartitionState:
         self.name: Final = name
         self.types: Final = ResourceTypes(self._widen)
         self.preemption = preemption
+        self.created_ns = 0
         self.config: PartitionConfig | None = None
         """What the queues and switches follow; ``None``: nothing yet."""
         self.placement_rules: tuple[Rule, ...] = compile_rules(())
@@ -89,6 +91,8 @@ class PartitionState:
         self.nodes: Final[dict[str, Node]] = {}
         self.node_order: Final = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {}))
         self.applications: Final[dict[str, Application]] = {}
+        self.past: Final = Past()
+        """Applications that are no more, as they last were."""
         self.requests: Final[dict[str, Allocation]] = {}
         """Every ask and allocation of the partition by its key, or the name that stands for it (:func:`identity`)."""
         self.instances: Final[dict[str, dict[int, Allocation]]] = {}

@@ -7,15 +7,21 @@ import signal
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
 from core.process.server import KornelServer, ServerSettings
+from core.security.security import Security
 from core.service.clock import ManualClock, SystemClock
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
+from core.service.logs import LevelSwitch
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.sources import Sources
+
+if TYPE_CHECKING:
+    from core.tracing.tracing import Tracing
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -28,6 +34,24 @@ def core_version() -> str:
         return "unknown"
 
 
+class TracingUnavailable(Exception):
+    """Spans cannot be sent where they were to go."""
+
+
+def tracing_to(endpoint: str) -> Tracing | None:
+    """Tracing to an OTLP receiver; ``None`` for an empty *endpoint*. Raises :class:`TracingUnavailable`."""
+    if not endpoint:
+        return None
+    try:
+        from core.tracing.export import BadEndpoint, tracing_to  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise TracingUnavailable(f"tracing takes the extra packages of kornel[tracing]: {error}") from error
+    try:
+        return tracing_to(endpoint, core_version())
+    except BadEndpoint as error:
+        raise TracingUnavailable(str(error)) from error
+
+
 def loop_factory() -> LoopFactory | None:
     """uvloop's, where it is installed; ``None`` means the standard library's."""
     try:
@@ -37,16 +61,32 @@ def loop_factory() -> LoopFactory | None:
     return uvloop.new_event_loop
 
 
-def run(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger) -> bool:
-    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug.
+def run(
+    engine: EnginePort,
+    settings: ServerSettings,
+    sources: Sources,
+    logger: FilteringBoundLogger,
+    levels: LevelSwitch,
+    security: Security | None = None,
+    tracing: Tracing | None = None,
+) -> bool:
+    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*.
 
-    Raises :class:`core.process.server.AddressUnavailable`.
+    Raises :class:`core.process.server.AddressUnavailable` or :class:`core.process.server.AddressTooOpen`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger))
+        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing))
 
 
-async def _serve(engine: EnginePort, settings: ServerSettings, sources: Sources, logger: FilteringBoundLogger) -> bool:
+async def _serve(
+    engine: EnginePort,
+    settings: ServerSettings,
+    sources: Sources,
+    logger: FilteringBoundLogger,
+    levels: LevelSwitch,
+    security: Security | None,
+    tracing: Tracing | None,
+) -> bool:
     server = KornelServer(
         engine,
         settings,
@@ -55,6 +95,9 @@ async def _serve(engine: EnginePort, settings: ServerSettings, sources: Sources,
         logger=logger,
         garbage=GarbageKeeper(),
         sources=sources,
+        levels=levels,
+        security=security,
+        tracing=tracing,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -8,10 +8,10 @@ is cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import grpc
@@ -20,11 +20,13 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 from kornel.v1 import (
+    admin_pb2,
     callback_pb2,
     configuration_pb2,
     events_pb2,
     explain_pb2,
     manager_pb2,
+    read_pb2,
     status_pb2,
     test_clock_pb2,
 )
@@ -33,7 +35,15 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.effects import EventRecorded
 from core.domain.events import shortened
+from core.process.http import HttpFront, running_applications
+from core.rest.access import OPEN_DOOR
+from core.rest.guard_door import GuardDoor
+from core.rest.history import SAMPLES_KEPT, UsageHistory
+from core.rest.server import RestAddressUnavailable
+from core.security.errors import SecurityError
+from core.security.security import Security
 from core.service.addresses import stays_on_this_machine
+from core.service.admin_service import AdminService
 from core.service.callback_board import CallbackBoard
 from core.service.callback_service import CallbackService
 from core.service.clock import SECOND_NS, Clock, ManualClock
@@ -46,8 +56,11 @@ from core.service.event_journal import EventJournal
 from core.service.event_service import EventService
 from core.service.explain_service import ExplainService
 from core.service.garbage import GarbageKeeper
+from core.service.health import HealthKeeper
+from core.service.logs import LevelSwitch, LogLevel
 from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
+from core.service.read_service import ReadService
 from core.service.resolvers.lookups import GroupLookups
 from core.service.resolvers.sources import Sources
 from core.service.rpc import Handler
@@ -57,12 +70,17 @@ from core.service.status_codes import ShuttingDown
 from core.service.status_service import StatusService
 from core.service.streams import QUEUE_LIMIT, Switchboard
 
+if TYPE_CHECKING:
+    from core.tracing.tracing import Tracing  # an extra, which need not be installed
+
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
 _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
 _EVENTS: Final = events_pb2.DESCRIPTOR.services_by_name["EventService"].full_name
 _EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
 _STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
+_READ: Final = read_pb2.DESCRIPTOR.services_by_name["ReadService"].full_name
+_ADMIN: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 _MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
 _TEST_CLOCK: Final = test_clock_pb2.DESCRIPTOR.services_by_name["TestClockService"].full_name
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
@@ -82,6 +100,8 @@ OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 40_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # Who connects and says nothing is not waited for.
+    ("grpc.server_handshake_timeout_ms", 20_000),
     # Shims ping as well; one every ten seconds is no abuse.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
@@ -102,6 +122,8 @@ class ServerSettings:
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
+    ``rest_address``: ``host:port`` where HTTP is served; empty: nowhere.
+    ``history``: samples of running applications and containers to keep, one a minute; 0: no history.
     ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
     """
 
@@ -115,6 +137,8 @@ class ServerSettings:
     queue_limit: int = QUEUE_LIMIT
     callback_timeout_ns: int = SECOND_NS
     test_clock: bool = False
+    rest_address: str = ""
+    history: int = SAMPLES_KEPT
 
     def __post_init__(self) -> None:
         if self.test_clock and not stays_on_this_machine(self.address):
@@ -137,10 +161,18 @@ class KornelServer:
         logger: FilteringBoundLogger,
         garbage: GarbageKeeper,
         sources: Sources | None = None,
+        levels: LevelSwitch | None = None,
+        security: Security | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
-        """*sources*: the resolvers that work here; absent: those that need no settings."""
+        """*sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*.
+
+        *security* absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced.
+        """
         sources = sources or Sources.without_settings()
         self._settings = settings
+        self._security = security
+        self._tracing = tracing
         self._clock = clock
         self._logger = logger
         self._metrics = metrics
@@ -149,6 +181,16 @@ class KornelServer:
         self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger)
         self.events = EventJournal(str(uuid4()), logger=logger)
         """What has happened lately."""
+        self.health = HealthKeeper(
+            lambda: self._runner.all_views(),  # noqa: PLW0108 - the runner is made with this observer
+            lambda: self._runner.extra_config(),  # noqa: PLW0108
+            clock=clock,
+            logger=logger,
+        )
+        """Whether the books agree and requests make sense."""
+        self.history = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.history)
+        """How much ran, minute by minute."""
+        self._levels = levels or LevelSwitch(LogLevel.INFO)
         engine.record_events()
         self._runner = PartitionRunner(
             engine,
@@ -159,8 +201,9 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
-            observers=(self.events,),
-            on_settings=self.events.configure,
+            observers=(self.events, self.health, self.history, *(() if tracing is None else (tracing,))),
+            on_settings=self._on_settings,
+            on_submit=None if tracing is None else tracing.submitted,
         )
         self._lookups = GroupLookups(
             sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
@@ -180,6 +223,26 @@ class KornelServer:
             self._file = ConfigurationFile(
                 settings.config_file, settings.default_config, self._configurator, clock=clock, logger=logger
             )
+        self._http: HttpFront | None = None
+        if settings.rest_address:
+            self._http = HttpFront(
+                settings.rest_address,
+                runner=self._runner,
+                configurator=self._configurator,
+                callbacks=self._callbacks,
+                events=self.events,
+                history=self.history,
+                health=self.health,
+                ready=lambda: self._ready,
+                log_level=lambda: self._levels.name,
+                clock=clock,
+                logger=logger,
+                version=settings.version,
+                door=GuardDoor(security.guard, self._runner.administers) if security and security.guard else OPEN_DOOR,
+                tls=security.tls.context() if security and security.tls else None,
+            )
+        self._ready = False
+        """Whether requests are taken and the state can be trusted."""
         self._reading: set[asyncio.Task[None]] = set()
         self._health = health_aio.HealthServicer()
         self._services: tuple[str, ...] = ()
@@ -188,22 +251,62 @@ class KornelServer:
         self._running: asyncio.Task[None] | None = None
         self.address = ""
         """Where it listens, once started."""
+        self.rest_address = ""
+        """Where it serves HTTP, once started; empty: nowhere."""
 
     async def start(self) -> str:
-        """Listen and serve. Returns the address and writes it to the ready file. Raises :class:`AddressUnavailable`."""
-        server = grpc.aio.server(options=OPTIONS)
+        """Listen and serve. Returns the address and writes it to the ready file.
+
+        Raises :class:`AddressUnavailable` or :class:`AddressTooOpen`.
+        """
+        security = self._security
+        if security is not None:
+            try:
+                security.check(self._settings.address)
+                if self._settings.rest_address:
+                    security.check(self._settings.rest_address, "--rest-address")
+            except SecurityError as error:
+                raise AddressTooOpen(str(error)) from error
+        limits = dict(security.transport_options()) if security is not None else {}
+        server = grpc.aio.server(
+            options=tuple({**dict(OPTIONS), **limits}.items()),
+            interceptors=(
+                *(() if self._tracing is None else (self._tracing.interceptor(),)),
+                *(() if security is None else security.interceptors()),
+            ),
+        )
         self._add_services(server)
-        self.address = _listen(server, self._settings.address)
+        if self._http is not None:
+            try:
+                self._http.listen()
+            except RestAddressUnavailable as error:
+                raise AddressUnavailable(str(error)) from error
+            self.rest_address = self._http.address
+        tls = security.tls if security is not None else None
+        try:
+            self.address = _listen(server, self._settings.address, tls.grpc_credentials() if tls is not None else None)
+        except AddressUnavailable:
+            if self._http is not None:
+                await self._http.stop()
+            raise
         self._server = server
         self._garbage.start()
         self._running = asyncio.create_task(self._runner.run(), name="partition")
         await server.start()
+        self.health.start()
+        self.history.start()
+        if self._http is not None:
+            await self._http.start()
         await self._set_health(serving=True)
         if self._file is not None:
             await self._set_file_health(good=True)
             if self._settings.watch:
                 self._read_file(self._file.watch())
-        self._logger.info("serving", address=self.address, version=self._settings.version)
+        if security is not None:
+            self._read_file(security.follow())
+        self._logger.info(
+            "serving", address=self.address, rest=self.rest_address or "off", version=self._settings.version
+        )
         if self._settings.ready_file is not None:
             _write_whole(self._settings.ready_file, self.address)
         return self.address
@@ -221,7 +324,12 @@ class KornelServer:
         return not died
 
     def reload(self) -> None:
-        """Read the configuration file again, if there is one, and follow it."""
+        """Read the files again that the core was started with: queue configuration, certificates, security."""
+        security = self._security
+        if security is not None:
+            security.reload()
+        if self._file is None and security is not None and (security.tls or security.guard):
+            return
         if self._file is None:
             self._logger.warning("asked to read the configuration file again, but the core was given none")
         else:
@@ -234,6 +342,10 @@ class KornelServer:
         for reading in self._reading:
             reading.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
+        http_down = asyncio.create_task(self._http.stop()) if self._http is not None else None
+        self.history.stop()
+        await self.health.stop()
+        self._ready = False
         await self._quietly(self._health.enter_graceful_shutdown())
         # Asked for first, because from here on gRPC takes no new call while the old ones are being ended.
         down = asyncio.create_task(self._server.stop(self._settings.grace_s))
@@ -252,6 +364,10 @@ class KornelServer:
         await down
         await asyncio.gather(*self._health_changes, return_exceptions=True)
         await self._lookups.close()
+        if http_down is not None:
+            await http_down
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.close)
         self._log_summary()
 
     def _add_services(self, server: grpc.aio.Server) -> None:
@@ -284,6 +400,8 @@ class KornelServer:
             _EXPLAIN: ExplainService(self._runner, clock=self._clock, logger=self._logger).handlers(),
             _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
             _MANAGER: ManagerService(self._runner, logger=self._logger).handlers(),
+            _READ: ReadService(self._runner, self.health, logger=self._logger).handlers(),
+            _ADMIN: AdminService(self._runner, logger=self._logger).handlers(),
         }
         if self._settings.test_clock:
             assert isinstance(self._clock, ManualClock), "only a clock that stands still can be moved"
@@ -300,6 +418,10 @@ class KornelServer:
         deadline = loop.time() + self._settings.grace_s
         while (self._metrics.live_streams or self.events.places) and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
             await asyncio.sleep(0.005)
+
+    def _on_settings(self, extra_config: Mapping[str, str]) -> None:
+        self.events.configure(extra_config)
+        self._levels.configure(extra_config)
 
     def _on_damage(self, damaged: bool) -> None:
         self._change_health(self._set_health(serving=not damaged))
@@ -325,6 +447,7 @@ class KornelServer:
         await self._quietly(self._health.set(CONFIGURATION_FILE, _serving(good)))
 
     async def _set_health(self, *, serving: bool) -> None:
+        self._ready = serving
         for service in ("", *self._services):
             await self._quietly(self._health.set(service, _serving(serving)))
 
@@ -360,10 +483,13 @@ def _serving(well: bool) -> Any:
     return health_pb2.HealthCheckResponse.SERVING if well else health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-def _listen(server: grpc.aio.Server, address: str) -> str:
+def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
     """Open *address*. Returns it with the port that was really opened."""
     try:
-        port = server.add_insecure_port(address)
+        if credentials is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise AddressUnavailable(f"cannot listen on {address!r}") from error
     if address.startswith("unix"):

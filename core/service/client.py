@@ -22,6 +22,7 @@ from kornel.v1.status_pb2 import (
 )
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 
+from core.service.channels import open_channel
 from core.service.scheduler_service import MESSAGE_LIMIT
 
 DEFAULT_TIMEOUT_S: Final = 5.0
@@ -29,12 +30,16 @@ DUMP_TIMEOUT_S: Final = 60.0
 
 
 class CoreUnreachable(Exception):
-    """No core answered, or it refused to."""
+    """No core answered, or it refused to. ``bad_input``: because of what it was asked."""
+
+    def __init__(self, message: str, *, bad_input: bool = False) -> None:
+        super().__init__(message)
+        self.bad_input = bad_input
 
 
 def check_health(address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
     """``SERVING`` or what else the core says of itself. Raises :class:`CoreUnreachable`."""
-    with grpc.insecure_channel(address) as channel:
+    with open_channel(address) as channel:
         try:
             answer = HealthStub(channel).Check(  # type: ignore[attr-defined]  # the type stubs leave it out
                 health_pb2.HealthCheckRequest(), timeout=timeout_s
@@ -49,7 +54,7 @@ def fetch_status(
 ) -> GetStatusResponse:
     """The state of the core, its books checked with *audit*. Raises :class:`CoreUnreachable`."""
     options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
-    with grpc.insecure_channel(address, options) as channel:
+    with open_channel(address, options) as channel:
         try:
             request = GetStatusRequest(partition=partition, audit=audit)
             return StatusServiceStub(channel).GetStatus(request, timeout=timeout_s)
@@ -61,7 +66,7 @@ def explain_queue(
     address: str, path: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ExplainQueueResponse:
     """What bounds the queue at *path*. Raises :class:`CoreUnreachable`, also for a queue that does not exist."""
-    with grpc.insecure_channel(address) as channel:
+    with open_channel(address) as channel:
         try:
             request = ExplainQueueRequest(partition=partition, path=path)
             return StatusServiceStub(channel).ExplainQueue(request, timeout=timeout_s)
@@ -72,7 +77,7 @@ def explain_queue(
 def fetch_dump(address: str, timeout_s: float = DUMP_TIMEOUT_S) -> str:
     """Everything the core and its shim say of themselves, a JSON object. Raises :class:`CoreUnreachable`."""
     options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
-    with grpc.insecure_channel(address, options) as channel:
+    with open_channel(address, options) as channel:
         try:
             return StatusServiceStub(channel).GetStateDump(GetStateDumpRequest(), timeout=timeout_s).json
         except grpc.RpcError as error:
@@ -83,7 +88,7 @@ def explain_ask(
     address: str, key: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ExplainAskResponse:
     """Where the ask *key* stands. Raises :class:`CoreUnreachable`, for an unknown one too."""
-    with grpc.insecure_channel(address) as channel:
+    with open_channel(address) as channel:
         try:
             request = ExplainAskRequest(partition=partition, allocation_key=key)
             return StatusServiceStub(channel).ExplainAsk(request, timeout=timeout_s)
@@ -93,7 +98,7 @@ def explain_ask(
 
 def unregister(address: str, rm_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
     """Have the core forget resource manager *rm_id*. Raises :class:`CoreUnreachable`."""
-    with grpc.insecure_channel(address) as channel:
+    with open_channel(address) as channel:
         try:
             request = UnregisterResourceManagerRequest(rm_id=rm_id)
             ManagerServiceStub(channel).UnregisterResourceManager(request, timeout=timeout_s)
@@ -105,7 +110,7 @@ def explain_user(
     address: str, user: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ExplainUserResponse:
     """What limits *user*. Raises :class:`CoreUnreachable`, also for one that the core does not know."""
-    with grpc.insecure_channel(address) as channel:
+    with open_channel(address) as channel:
         try:
             request = ExplainUserRequest(partition=partition, user=user)
             return StatusServiceStub(channel).ExplainUser(request, timeout=timeout_s)
@@ -116,4 +121,5 @@ def explain_user(
 def unreachable(address: str, error: grpc.RpcError) -> CoreUnreachable:
     """*error* of a call to *address* in words."""
     assert isinstance(error, grpc.Call)
-    return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}")
+    bad_input = error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}", bad_input=bad_input)

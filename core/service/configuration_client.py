@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 
+from core.service.channels import open_channel
 from core.service.client import unreachable
 from core.service.scheduler_service import MESSAGE_LIMIT
 
@@ -24,7 +25,7 @@ class ConfigurationClient:
         self._address = address
         self._timeout_s = timeout_s
         options = [("grpc.max_receive_message_length", MESSAGE_LIMIT), ("grpc.max_send_message_length", MESSAGE_LIMIT)]
-        self._channel = grpc.insecure_channel(address, options)
+        self._channel = open_channel(address, options)
         self._stub = ConfigurationServiceStub(self._channel)
 
     def __enter__(self) -> ConfigurationClient:

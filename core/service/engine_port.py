@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from core.config.model import Configuration
@@ -12,7 +12,9 @@ from core.domain.explanation import Report
 from core.domain.reasons import Ignored
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.domain.supposition import Forecast, Supposition
+from core.domain.views import ManagerView
 from core.partition.configuration.what_if import WhatIf
+from core.partition.views.door import PartitionViews
 
 
 class Slice(Protocol):
@@ -33,6 +35,10 @@ class EnginePort(Protocol):
     @property
     def rm_id(self) -> str:
         """The registered resource manager; empty: none."""
+
+    @property
+    def manager(self) -> ManagerView | None:
+        """How the registered resource manager described itself; ``None``: none."""
 
     @property
     def checksum(self) -> str:
@@ -61,6 +67,9 @@ class EnginePort(Protocol):
 
     def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
         """What bounds a queue. *partition*: full name. ``None``: unknown."""
+
+    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+        """Whether *user* administers the queue at *path* in *partition* (full name)."""
 
     def explain_user(self, partition: str, user: str) -> UserExplanation | None:
         """What limits a user. *partition*: full name. ``None``: unknown."""
@@ -94,3 +103,9 @@ class EnginePort(Protocol):
 
     def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
         """What would come of *question*; changes nothing. ``None``: no such partition. Raises ``CommandRefused``."""
+
+    def views(self, partition: str, now_ns: int) -> PartitionViews | None:
+        """What *partition* (full name) shows of itself; ``None``: no such partition."""
+
+    def partition_names(self) -> list[str]:
+        """The full names of all partitions, sorted."""

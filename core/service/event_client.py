@@ -8,6 +8,7 @@ import grpc
 from kornel.v1.events_pb2 import WatchEventsRequest, WatchEventsResponse
 from kornel.v1.events_pb2_grpc import EventServiceStub
 
+from core.service.channels import open_channel
 from core.service.client import CoreUnreachable, unreachable
 from core.service.scheduler_service import MESSAGE_LIMIT
 
@@ -24,7 +25,7 @@ def watch(address: str, request: WatchEventsRequest, timeout_s: float) -> Iterat
 
     *timeout_s*: for the first answer.
     """
-    with grpc.insecure_channel(address, _OPTIONS) as channel:
+    with open_channel(address, _OPTIONS) as channel:
         try:
             grpc.channel_ready_future(channel).result(timeout=timeout_s)
         except grpc.FutureTimeoutError as error:

@@ -6,6 +6,7 @@ import grpc
 from kornel.v1.explain_pb2 import ExplainRequest, ExplainResponse, WhatIfRequest, WhatIfResponse
 from kornel.v1.explain_pb2_grpc import ExplainServiceStub
 
+from core.service.channels import open_channel
 from core.service.client import unreachable
 from core.service.scheduler_service import MESSAGE_LIMIT
 
@@ -14,7 +15,7 @@ _OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
 
 def explain(address: str, name: str, partition: str, timeout_s: float) -> ExplainResponse:
     """Why *name* waits, or why it left. Raises ``CoreUnreachable``, for an unknown name too."""
-    with grpc.insecure_channel(address, _OPTIONS) as channel:
+    with open_channel(address, _OPTIONS) as channel:
         try:
             request = ExplainRequest(partition=partition, name=name)
             return ExplainServiceStub(channel).Explain(request, timeout=timeout_s)
@@ -24,7 +25,7 @@ def explain(address: str, name: str, partition: str, timeout_s: float) -> Explai
 
 def what_if(address: str, request: WhatIfRequest, timeout_s: float) -> WhatIfResponse:
     """What would come of *request*. Raises ``CoreUnreachable``, for a question that makes no sense too."""
-    with grpc.insecure_channel(address, _OPTIONS) as channel:
+    with open_channel(address, _OPTIONS) as channel:
         try:
             return ExplainServiceStub(channel).WhatIf(request, timeout=timeout_s)
         except grpc.RpcError as error:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TextIO
+from typing import Any, Final, TextIO, cast
 
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
+
+from core.service.log_filters import protect
 
 
 class LogFormat(StrEnum):
@@ -27,23 +30,70 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-def build_logger(log_format: LogFormat, level: LogLevel, output: TextIO | None = None) -> FilteringBoundLogger:
+LEVEL_KEY: Final = "log.level"
+
+_NAMES: Final = {
+    "debug": LogLevel.DEBUG,
+    "info": LogLevel.INFO,
+    "warn": LogLevel.WARNING,
+    "warning": LogLevel.WARNING,
+    "error": LogLevel.ERROR,
+    "dpanic": LogLevel.ERROR,
+    "panic": LogLevel.ERROR,
+    "fatal": LogLevel.ERROR,
+    "-1": LogLevel.DEBUG,
+    "0": LogLevel.INFO,
+    "1": LogLevel.WARNING,
+    "2": LogLevel.ERROR,
+}
+_FILTERS: Final = {
+    level: structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]) for level in LogLevel
+}
+
+
+class LevelSwitch:
+    """The least severity that is written, which settings may change while the core runs (rest.md 3)."""
+
+    def __init__(self, level: LogLevel) -> None:
+        self._start = level
+        self.level = level
+
+    def configure(self, extra_config: Mapping[str, str]) -> None:
+        """Follow ``log.level``; what is absent or no level means the one that the core was started with."""
+        self.level = _NAMES.get(extra_config.get(LEVEL_KEY, "").lower(), self._start)
+
+    @property
+    def name(self) -> str:
+        """As upstream calls it."""
+        return "warn" if self.level is LogLevel.WARNING else str(self.level)
+
+    def wrap(self, *args: Any, **kwargs: Any) -> FilteringBoundLogger:
+        """What structlog calls for each line: a logger that filters by the level of now."""
+        made: FilteringBoundLogger = _FILTERS[self.level](*args, **kwargs)
+        return made
+
+
+def build_logger(
+    log_format: LogFormat, level: LogLevel | LevelSwitch, output: TextIO | None = None
+) -> FilteringBoundLogger:
     """A logger that writes one line per event to *output*, by default standard error. Configures nothing global."""
     target = sys.stderr if output is None else output
     processors: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        protect,
     ]
     if log_format is LogFormat.JSON:
-        processors += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        processors.append(structlog.processors.JSONRenderer())
     else:
         processors.append(
             structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback)
         )
-    severity = logging.getLevelNamesMapping()[level.upper()]
+    switch = level if isinstance(level, LevelSwitch) else LevelSwitch(level)
     logger: FilteringBoundLogger = structlog.wrap_logger(
         structlog.PrintLogger(target),
         processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger(severity),
+        wrapper_class=cast("type[Any]", switch.wrap),  # It is called, and nothing else.
     )
     return logger

@@ -39,7 +39,9 @@ from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Outcome
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.domain.supposition import Forecast, Supposition
+from core.domain.views import ManagerView
 from core.partition.configuration.what_if import WhatIf
+from core.partition.views.door import PartitionViews
 from core.service.callback_board import CallbackBoard, CallbackStream
 from core.service.callback_link import CallbackLink
 from core.service.callback_wire import Subscription
@@ -67,7 +69,7 @@ FAULT_WAIT_NS: Final = SECOND_NS
 """After a bug in a cycle nothing is tried before new input comes, or this has passed."""
 
 StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
-CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration
+CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | UpdateNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChange:
-    """What a registration, its end or a configuration update put into force."""
+    """What a command put into force that is no part of a stream."""
 
     changed: bool
     checksum: str
@@ -112,7 +114,8 @@ class PartitionRunner:
     """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can.
 
     ``observers`` see every effect after the shims were told. ``on_settings`` gets the extra settings in force after
-    each registration and configuration update.
+    each registration and configuration update. ``on_submit`` hears of each command of a stream, in the context of its
+    request.
 
     ``callbacks`` absent: a board of its own, to which nobody attaches.
     """
@@ -129,6 +132,7 @@ class PartitionRunner:
         callbacks: CallbackBoard | None = None,
         on_damage: Callable[[bool], None] = lambda damaged: None,
         observers: Sequence[EffectObserver] = (),
+        on_submit: Callable[[StreamCommand], None] | None = None,
         on_settings: Callable[[Mapping[str, str]], None] = lambda settings: None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
@@ -143,6 +147,7 @@ class PartitionRunner:
         self._garbage = garbage
         self._on_damage = on_damage
         self._observers = tuple(observers)
+        self._on_submit = on_submit
         self._on_settings = on_settings
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
@@ -158,6 +163,8 @@ class PartitionRunner:
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
         """Queue what came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
         await self._put(_FromStream(stream, command))
+        if self._on_submit is not None:
+            self._on_submit(command)
 
     async def end(self, stream: Stream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done, and its responses are sent."""
@@ -218,6 +225,10 @@ class PartitionRunner:
         """What bounds a queue of *partition* (bare or full name) now; ``None``: unknown."""
         return self._engine.explain_queue(full_partition_name(self._engine.rm_id, partition), path)
 
+    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+        """Whether *user* administers a queue of *partition* (bare or full name) now."""
+        return self._engine.administers(full_partition_name(self._engine.rm_id, partition), path, user, groups)
+
     def explain(self, partition: str, key: str) -> AskExplanation | None:
         """Where an ask of *partition* (bare or full name) stands now; ``None``: unknown."""
         return self._engine.explain(full_partition_name(self._engine.rm_id, partition), key)
@@ -233,6 +244,20 @@ class PartitionRunner:
     def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
         """What would come of *question* in *partition* (bare or full name) now; ``None``: no such partition."""
         return self._engine.suppose(full_partition_name(self._engine.rm_id, partition), question, now_ns)
+
+    @property
+    def manager(self) -> ManagerView | None:
+        """How the registered resource manager described itself; ``None``: none."""
+        return self._engine.manager
+
+    def views(self, partition: str) -> PartitionViews | None:
+        """What *partition* (bare or full name) shows of itself now; ``None``: no such partition."""
+        return self._engine.views(full_partition_name(self._engine.rm_id, partition), self._clock.now_ns())
+
+    def all_views(self) -> list[PartitionViews]:
+        """What each partition shows of itself now, by name."""
+        found = [self.views(name) for name in self._engine.partition_names()]
+        return [views for views in found if views is not None]
 
     def extra_config(self) -> Mapping[str, str]:
         """Extra settings in force."""
@@ -305,7 +330,7 @@ class PartitionRunner:
 
     def _call(self, call: _Call) -> None:
         try:
-            if call.configuration is not None and not isinstance(call.command, UnregisterManager):
+            if call.configuration is not None and isinstance(call.command, RegisterManager | UpdateConfiguration):
                 self._engine.prepare(call.command.config, call.configuration)
             before = self._engine.checksum
             effects = self._apply(call.command)

@@ -12,10 +12,15 @@
     ManagerGone                   FAILED_PRECONDITION   the caller: register again
     UnknownPartition, UnknownAsk  NOT_FOUND             the caller
     UnknownQueue, UnknownUser     NOT_FOUND             the caller
+    UnknownNode                   NOT_FOUND             the caller
+    UnknownApplication            NOT_FOUND             the caller
     UnknownVersion                NOT_FOUND             the caller
     VersionNotApplied             FAILED_PRECONDITION   the caller: another version
     NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
     InvalidRequest                INVALID_ARGUMENT      the caller
+    NotAuthenticated              UNAUTHENTICATED       the caller: prove who it is
+    NotPermitted                  PERMISSION_DENIED     whoever grants permissions
+    TooMany                       RESOURCE_EXHAUSTED    the caller: wait
     TrackingDisabled              FAILED_PRECONDITION   whoever sets event.trackingEnabled
     CursorOutOfRange              OUT_OF_RANGE          the caller: start without a cursor
     EventStreamsFull              RESOURCE_EXHAUSTED    the caller: try later; or whoever sets the limits
@@ -101,6 +106,14 @@ class UnknownUser(ServiceError):
     """Asked about a user that has no application and no limit."""
 
 
+class UnknownNode(ServiceError):
+    """Asked about a node that does not exist."""
+
+
+class UnknownApplication(ServiceError):
+    """Asked about an application that does not exist and is not remembered."""
+
+
 class UnknownVersion(ServiceError):
     """Asked for a configuration that is not kept."""
 
@@ -115,6 +128,18 @@ class NothingRegistered(ServiceError):
 
 class UnknownAsk(ServiceError):
     """Asked about an ask or allocation that does not exist."""
+
+
+class NotAuthenticated(ServiceError):
+    """Nobody knows who calls: no proof of identity, or one that does not hold."""
+
+
+class NotPermitted(ServiceError):
+    """The caller is known, and may not do this."""
+
+
+class TooMany(ServiceError):
+    """The caller asks for more at once than it may have."""
 
 
 class ShuttingDown(ServiceError):
@@ -154,10 +179,15 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
     UnknownQueue: grpc.StatusCode.NOT_FOUND,
     UnknownUser: grpc.StatusCode.NOT_FOUND,
+    UnknownNode: grpc.StatusCode.NOT_FOUND,
+    UnknownApplication: grpc.StatusCode.NOT_FOUND,
     UnknownVersion: grpc.StatusCode.NOT_FOUND,
     VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,
     NothingRegistered: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownAsk: grpc.StatusCode.NOT_FOUND,
+    NotAuthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    NotPermitted: grpc.StatusCode.PERMISSION_DENIED,
+    TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     EngineFault: grpc.StatusCode.INTERNAL,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -24,6 +25,7 @@ from core.domain.status import (
     UserStatus,
 )
 from core.service.callback_board import CallbackBoard, NoStateDump
+from core.service.callers import Permission, caller
 from core.service.clock import Clock
 from core.service.configuring import Configurator
 from core.service.metrics import ServiceMetrics
@@ -79,7 +81,8 @@ class StatusService:
         )
 
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
-        """config.md 7.3."""
+        """config.md 7.3. A queue's administrators may see it like everybody who may read."""
+        caller().require_for_queue(Permission.READ, partial(self._runner.administers, request.partition, request.path))
         found = self._runner.explain_queue(request.partition, request.path)
         if found is None:
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")

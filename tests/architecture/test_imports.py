@@ -23,7 +23,8 @@ LAYERS = {
     "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
     "core.service": {"core.domain", "core.config", "core.partition"},
     "core.archive": {"core.domain"},
-    "core.security": {"core.domain", "core.config"},
+    "core.security": {"core.domain", "core.config", "core.service"},
+    "core.tracing": {"core.domain"},
     "core.metrics": {"core.domain", "core.service"},
     "core.rest": {
         "core.archive", "core.config", "core.domain", "core.metrics", "core.partition", "core.security",
@@ -31,9 +32,9 @@ LAYERS = {
     },
     "core.process": {
         "core.archive", "core.config", "core.domain", "core.metrics", "core.partition", "core.rest", "core.security",
-        "core.service",
+        "core.service", "core.tracing",
     },
-    "core.cli": {"core.config", "core.partition", "core.process", "core.service"},
+    "core.cli": {"core.config", "core.partition", "core.process", "core.security", "core.service"},
     "core.__main__": {"core.cli"},
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""
@@ -44,6 +45,7 @@ SHELL = (
     "core.rest",
     "core.security",
     "core.service",
+    "core.tracing",
     "core.process",
     "core.cli",
     "core.__main__",

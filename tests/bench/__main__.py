@@ -21,6 +21,7 @@ from tests.bench import (
     preemption,
     recovery,
     responsiveness,
+    rest,
 )
 
 PLAIN = end_to_end.Workload()
@@ -43,6 +44,7 @@ def main() -> int:
         full_cluster.report(runs),
         monitor.report(1),
         attempts.report(1),
+        rest.report(runs),
         gangs.report(runs, engine_only=options.engine_only),
     ]
     if not options.engine_only:

@@ -14,15 +14,18 @@ from core.load.workload import resource
 from tests.bench import processes
 
 RM = "bench"
+SERVE = (
+    "serve", "--grpc", "127.0.0.1:0", "--ready-file", "{ready}", "--log-format", "json", "--rest-address",
+)  # fmt: skip
+"""Everything on, as anybody would run it; the address for HTTP comes last."""
+
 peak_mib = processes.peak_mib
 
 
 @asynccontextmanager
 async def running_core() -> AsyncIterator[tuple[str, int]]:
     """A core that serves: its address and process ID."""
-    async with processes.serving(
-        "core", "serve", "--grpc", "127.0.0.1:0", "--ready-file", "{ready}", "--log-format", "json"
-    ) as served:
+    async with processes.serving("core", *SERVE, "127.0.0.1:0") as served:
         yield served
 
 

@@ -29,7 +29,8 @@ from tests.bench.report import Figure, show
 PARTITION = "[bench]default"
 
 
-def _engine(nodes: int, leaves: int, policy: str, sort: str = "fifo") -> Engine:
+def engine_of(nodes: int, leaves: int, policy: str, sort: str = "fifo") -> Engine:
+    """An engine with *nodes* equal nodes and *leaves* queues below root, q0 and on."""
     queues = "\n".join(
         f"          - {{name: q{n}, properties: {{application.sort.policy: {sort}}}}}" for n in range(leaves)
     )
@@ -153,7 +154,7 @@ def report(runs: int, *, thorough: bool) -> bool:
         Figure(
             label,
             "/s",
-            [_place(_engine(nodes, leaves, policy, sort), asks, leaves, each, equal=equal) for _ in range(runs)],
+            [_place(engine_of(nodes, leaves, policy, sort), asks, leaves, each, equal=equal) for _ in range(runs)],
             least,
         )
         for (label, nodes, asks, leaves, each, policy, sort, equal), least in zip(CASES, LEAST, strict=True)

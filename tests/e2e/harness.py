@@ -69,6 +69,11 @@ class Core:
         for _ in range(QUIET_TURNS):
             await asyncio.sleep(0.001)
 
+    async def step(self) -> None:
+        """A few turns: enough for what falls due at a time, not for what clients are told."""
+        for _ in range(5):
+            await asyncio.sleep(0.001)
+
     async def serves(self) -> None:
         """Fails unless a node can be created and its answer read on a stream of its own."""
         await self.register()
@@ -79,7 +84,7 @@ class Core:
 
 @asynccontextmanager
 async def running_core(
-    engine: EnginePort | None = None, sources: Sources | None = None, **settings: Any
+    engine: EnginePort | None = None, sources: Sources | None = None, tracing: Any = None, **settings: Any
 ) -> AsyncIterator[Core]:
     """A core that serves *engine*, by default the real one. Checks at the end that nothing of it is left over."""
     before = asyncio.all_tasks()
@@ -93,6 +98,7 @@ async def running_core(
         logger=build_logger(LogFormat.CONSOLE, LogLevel.WARNING),
         garbage=GarbageKeeper(enabled=False),
         sources=sources,
+        tracing=tracing,
     )
     address = await server.start()
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]

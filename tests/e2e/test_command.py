@@ -27,11 +27,11 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")]), "COLUMNS": "200"}
 
 
-def kornel(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`kornel` with *arguments*, run to its end."""
+def kornel(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`kornel` with *arguments* and *variables* in its environment, run to its end."""
     return subprocess.run(
         [sys.executable, "-m", "core", *arguments],
-        env=environment(),
+        env={**environment(), **variables},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

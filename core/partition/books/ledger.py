@@ -7,6 +7,7 @@ waiting rooms that depend on those amounts in step.
 from __future__ import annotations
 
 from core.model.allocations import Allocation
+from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape, Vector
@@ -113,6 +114,7 @@ def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     node.allocations[ask.key] = ask
     node.version += 1
     application.allocations[ask.key] = ask
+    _shown_no_more(ask, node)
     if ask.spec.placeholder:
         _hold_placeholder(state, ask)
     state.allocation_count += 1
@@ -186,6 +188,7 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     key = allocation.key
     allocation.node = node
     allocation.bound_ns = now_ns
+    allocation.view = node.shown = application.shown = None
     node.allocations[key] = allocation
     node.charge(pairs)
     state.node_order.refresh(node)
@@ -206,6 +209,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     node = allocation.node
     assert node is not None, "only a placed allocation can be refunded"
     allocation.node = None
+    allocation.view = node.shown = application.shown = None
     del node.allocations[allocation.key]
     node.refund(pairs)
     state.node_order.refresh(node)
@@ -213,7 +217,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     if allocation.spec.placeholder:
         _drop_placeholder(allocation)
     else:
-        _unbook(application.real, pairs)
+        _give_back(application, pairs)
     if allocation.preempted:
         unmark(allocation)
     _use_no_more(state, allocation)
@@ -227,6 +231,7 @@ def mark(victim: Allocation, preemptor: Allocation | None) -> None:
     No *preemptor*: it leaves because its queue holds more than it may.
     """
     victim.preempted = True
+    _shown_no_more(victim, victim.node)
     if victim.spec.placeholder:
         keep_placeholder_from_use(victim)
     victim.preemptor = preemptor
@@ -240,6 +245,7 @@ def mark(victim: Allocation, preemptor: Allocation | None) -> None:
 def unmark(victim: Allocation) -> None:
     """*victim* left, however it did."""
     victim.preempted = False
+    _shown_no_more(victim, victim.node)
     for queue in victim.queue.lineage():
         _unbook(queue.preempting, victim.shape.pairs)
 
@@ -312,10 +318,13 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
         return
     application, node = request.application, request.node
     request.shape = shape
+    _shown_no_more(request, node)
     if request.replaces is not None:
         if request.replaces.node is not node:
             _exchange_on(state, node, before, shape)
         return
+    if not request.spec.placeholder:
+        _note_peak(application, before.pairs)
     _exchange(application.placeholder if request.spec.placeholder else application.real, before.pairs, shape.pairs)
     application.queue.order.mark(application)
     if request.spec.placeholder:
@@ -361,6 +370,7 @@ def replacement_starts(
     placeholder.replaced_by = ask
     placeholder.released = True
     keep_placeholder_from_use(placeholder)
+    _shown_no_more(ask, node)
     if node is not placeholder.node:
         node.allocations[ask.key] = ask
         node.charge(ask.shape.pairs)
@@ -375,6 +385,7 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     assert placeholder is not None, "only a replacement under way can be undone"
     assert node is not None, "a replacement under way has a node"
     ask.replaces = placeholder.replaced_by = ask.node = None
+    _shown_no_more(ask, node)
     if node is not placeholder.node:
         del node.allocations[ask.key]
         node.refund(ask.shape.pairs)
@@ -399,6 +410,9 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     old_node.refund(before)
     state.node_order.refresh(old_node)
     placeholder.replaced_by = ask.replaces = placeholder.node = None
+    ask.placeholder_ns = placeholder.created_ns
+    _shown_no_more(placeholder, old_node)
+    _shown_no_more(ask, ask.node)
     del application.asks[ask.key]
     del application.allocations[placeholder.key]
     application.allocations[ask.key] = ask
@@ -488,6 +502,37 @@ def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
         if ancestor.ceilings and not ancestor.admits(pairs):
             return ancestor
     return None
+
+
+def _shown_no_more(allocation: Allocation, node: Node | None) -> None:
+    """What was last shown of *allocation*, and of what is on *node*, is not so any more."""
+    allocation.view = allocation.application.shown = None
+    if node is not None:
+        node.shown = None
+
+
+def _give_back(application: Application, pairs: Pairs) -> None:
+    """*application* holds *pairs* less: the most it ever held may be what it held until now."""
+    if application.held_count:
+        _note_peak(application, pairs)
+        _unbook(application.real, pairs)
+        return
+    real, peak = application.real, application.peak
+    for t, amount in pairs:
+        held = real[t]
+        if held > peak[t]:
+            peak[t] = held
+        real[t] = held - amount
+
+
+def _note_peak(application: Application, pairs: Pairs) -> None:
+    """*application* is about to hold less of the types in *pairs*. What is only held for an ask is not its own yet."""
+    real, peak = application.real, application.peak
+    if application.held_count:
+        real = application.confirmed()
+    for t, _ in pairs:
+        if real[t] > peak[t]:
+            peak[t] = real[t]
 
 
 def _book(vector: Vector, pairs: Pairs) -> None:

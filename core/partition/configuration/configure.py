@@ -37,6 +37,7 @@ def build(
     *callbacks*: those of the engine; without, nobody is ever asked.
     """
     state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
+    state.created_ns = now_ns
     if state.recording:
         state.events.queues.created(state.root)
     update(state, config, now_ns)

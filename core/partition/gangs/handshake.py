@@ -8,7 +8,7 @@ from __future__ import annotations
 from core.domain.effects import Allocated
 from core.model.allocations import Allocation
 from core.partition import lifecycle
-from core.partition.books import ledger
+from core.partition.books import ledger, spent
 from core.partition.gangs import pools
 from core.partition.intake import instances
 from core.partition.preemption import preempting
@@ -17,11 +17,12 @@ from core.partition.state import PartitionState
 
 def confirm(state: PartitionState, placeholder: Allocation, now_ns: int) -> None:
     """*placeholder* ended: the ask that was waiting for that has its place, and the shim is told."""
-    announce(state, swap(state, placeholder), now_ns)
+    announce(state, swap(state, placeholder, now_ns), now_ns)
 
 
-def swap(state: PartitionState, placeholder: Allocation) -> Allocation:
+def swap(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allocation:
     """Book the end of *placeholder* and the start of its replacement, which is returned."""
+    spent.note_end(placeholder, now_ns)
     real = ledger.replacement_confirmed(state, placeholder)
     instances.forget(state, placeholder)
     pools.placeholder_replaced(state, placeholder)

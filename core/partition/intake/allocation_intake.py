@@ -13,7 +13,7 @@ from core.domain.reasons import Ignored, Rejection
 from core.domain.resources import NOTHING
 from core.model.allocations import SEPARATOR, Allocation, identity
 from core.model.applications import Application
-from core.model.nodes import Node
+from core.model.nodes import ForeignLoad, Node
 from core.model.shapes import Shape, TooManyTypes
 from core.partition import lifecycle
 from core.partition.books import ledger
@@ -130,7 +130,7 @@ def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
 def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
     """Apply an entry that nothing speaks against."""
     if spec.foreign:
-        _occupy(state, spec, shape)
+        _occupy(state, spec, shape, now_ns)
         return
     application = state.applications[spec.application_id]
     if spec.legacy:
@@ -234,13 +234,13 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
     return True
 
 
-def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape) -> None:
+def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
     """Foreign load: booked on its node, moved when the node changed, never answered (protocol.md 9, DB-8)."""
     node = state.nodes[spec.node_id]
     if state.recording:
         state.events.foreign_load_set(spec.key, state.foreign.get(spec.key), node, shape)
     _vacate(state, spec.key)
-    node.occupy(spec.key, shape.pairs)
+    node.occupy(spec.key, shape.pairs, ForeignLoad(spec, shape, _created_ns(spec, now_ns)))
     state.foreign[spec.key] = node
     state.node_order.refresh(node)
 

@@ -62,7 +62,7 @@ def remove(state: PartitionState, ref: ApplicationRef, now_ns: int) -> None:
 def _reject(state: PartitionState, spec: ApplicationSpec, reason: str, now_ns: int) -> None:
     state.effects.append(ApplicationRejected(spec.application_id, reason))
     if not reason.startswith((Rejection.APPLICATION_EXISTS, Rejection.INVALID_ID)):
-        lifecycle.reject(state, spec.application_id, reason, now_ns)
+        lifecycle.reject(state, spec, applicant_of(spec).user, reason, now_ns)
 
 
 def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Applicant) -> str | None:

@@ -162,7 +162,7 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
     for allocation in gone:
         replacement = allocation.replaced_by
         if replacement is not None and replacement.node is not node:
-            confirmed.append(handshake.swap(state, allocation))
+            confirmed.append(handshake.swap(state, allocation, now_ns))
         else:
             removal.remove_allocation(state, allocation, None, now_ns)
             lost.setdefault(allocation.application, []).append(allocation)

@@ -8,7 +8,7 @@ from core.domain.effects import Released
 from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.partition import lifecycle
-from core.partition.books import ledger
+from core.partition.books import ledger, spent
 from core.partition.gangs import handshake, pools
 from core.partition.intake import instances
 from core.partition.preemption import preempting
@@ -43,6 +43,7 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     if allocation.replaced_by is not None:
         handshake.undo(state, allocation.replaced_by)
     node = allocation.node
+    spent.note_end(allocation, now_ns)
     ledger.refund(state, allocation)
     instances.forget(state, allocation)
     if allocation.spec.placeholder:
@@ -106,6 +107,6 @@ def remove_application(state: PartitionState, application: Application, now_ns: 
     elif application.state is AppState.COMPLETING:
         lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
     application.timer_ns = None
-    lifecycle.leave(state, application)
+    lifecycle.leave(state, application, now_ns)
     message = f"application {application.application_id} was removed"
     state.effects.extend(released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from core.config.loader import checksum
@@ -30,7 +30,9 @@ from core.domain.reasons import Ignored
 from core.domain.resources import NOTHING
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.domain.supposition import Forecast, Supposition
+from core.domain.views import ManagerView
 from core.partition.configuration.what_if import WhatIf
+from core.partition.views.door import PartitionViews
 
 
 @dataclass
@@ -46,6 +48,7 @@ class FakeEngine:
     rm_id: str = ""
     checksum: str = ""
     configuration: Configuration | None = None
+    manager: ManagerView | None = None
     extra_config: dict[str, str] = field(default_factory=dict)
     asks: dict[tuple[str, str], AskExplanation] = field(default_factory=dict)
     preemption_interval_ns: int | None = None
@@ -109,6 +112,9 @@ class FakeEngine:
     def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
         return None
 
+    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+        return False
+
     def cycle(self, now_ns: int, budget: int) -> FakeSlice:
         self.cycles.append(now_ns)
         if self.wakeup_ns is not None and self.wakeup_ns <= now_ns:
@@ -145,6 +151,12 @@ class FakeEngine:
 
     def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
         return None
+
+    def views(self, partition: str, now_ns: int) -> PartitionViews | None:
+        return None
+
+    def partition_names(self) -> list[str]:
+        return []
 
 
 @dataclass

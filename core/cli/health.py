@@ -1,0 +1,45 @@
+"""``kornel health``: whether a core serves, and whether its own checks find anything."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, echo_json, failed
+from core.service import client
+from core.service.read_client import Reader
+from core.service.read_text import render_health
+
+
+def health(
+    grpc: Address = DEFAULT_ADDRESS,
+    checks: Annotated[bool, typer.Option("--checks", help="Show the checks that the core makes of itself.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the checks, kornel.v1.GetHealthReportResponse, as JSON.")
+    ] = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Print what a core says of its health. Exits 0 if that is SERVING, or with --checks if all succeeded, else 1."""
+    try:
+        well = _checks(grpc, timeout, as_json=as_json) if checks or as_json else _serving(grpc, timeout)
+    except client.CoreUnreachable as error:
+        raise failed(error) from error
+    if not well:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _serving(address: str, timeout_s: float) -> bool:
+    said = client.check_health(address, timeout_s)
+    typer.echo(said)
+    return said == "SERVING"
+
+
+def _checks(address: str, timeout_s: float, *, as_json: bool) -> bool:
+    with Reader(address, timeout_s) as reader:
+        report = reader.health()
+    if as_json:
+        echo_json(report)
+    else:
+        typer.echo(render_health(report))
+    return report.healthy

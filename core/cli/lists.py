@@ -1,0 +1,173 @@
+"""``kornel queues``, ``apps`` and ``nodes``: what a core holds; ``drain`` and ``undrain``: nodes out of it and back."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+from kornel.v1 import read_pb2 as pb
+
+from core.cli.options import (
+    DEFAULT_ADDRESS,
+    DEFAULT_TIMEOUT_S,
+    EXIT_BAD_INPUT,
+    Address,
+    AsJson,
+    Partition,
+    Timeout,
+    echo_json,
+    failed,
+)
+from core.service import client
+from core.service.quantity_text import Strokes, strokes_for
+from core.service.read_client import Reader
+from core.service.read_text import (
+    render_application,
+    render_applications,
+    render_node,
+    render_nodes,
+    render_queues,
+)
+
+drain_app = typer.Typer(help="Take something out of scheduling.", no_args_is_help=True)
+undrain_app = typer.Typer(help="Have something back that was taken out.", no_args_is_help=True)
+
+Limit = Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="Show no more than this; 0: all.")]
+Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Resource type to show; repeatable.")]
+NodeId = Annotated[str, typer.Argument(metavar="NODE", help="ID of the node.")]
+
+
+def queues(
+    path: Annotated[str, typer.Argument(metavar="[PATH]", help="Only this queue and those below it.")] = "",
+    types: Types = None,
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Partition = "",
+    as_json: AsJson = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show the queues as a tree: running applications, and what is used of each max.
+
+    The mark in a bar is the guarantee, +N is pending. Exits 1 when no core answers or there is no such queue.
+    """
+    try:
+        with Reader(grpc, timeout) as reader:
+            found = reader.queues(partition, path)
+    except client.CoreUnreachable as error:
+        raise failed(error) from error
+    if as_json:
+        echo_json(found)
+    else:
+        typer.echo(render_queues(found.queues, strokes(), types or ()))
+
+
+def apps(
+    application: Annotated[str, typer.Argument(metavar="[APP]", help="Only this one, with all it holds.")] = "",
+    queue: Annotated[str, typer.Option(metavar="PATH", help="Only those of this queue and below.")] = "",
+    user: Annotated[str, typer.Option(metavar="NAME", help="Only those of this user.")] = "",
+    state: Annotated[str, typer.Option(metavar="STATE", help="Only those in this state, such as Running.")] = "",
+    finished: Annotated[bool, typer.Option("--finished", help="Those that ended lately.")] = False,
+    rejected: Annotated[bool, typer.Option("--rejected", help="Those that were not taken lately.")] = False,
+    limit: Limit = 0,
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Partition = "",
+    as_json: AsJson = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show applications. Exits 1 when no core answers or there is no such application, 2 for a bad option."""
+    if finished and rejected:
+        typer.echo("--finished and --rejected are two lists: one of them", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT)
+    kind = pb.APPLICATION_KIND_FINISHED if finished else pb.APPLICATION_KIND_UNSPECIFIED
+    if rejected:
+        kind = pb.APPLICATION_KIND_REJECTED
+    wanted = pb.ListApplicationsRequest(partition=partition, queue=queue, user=user, state=state, kind=kind)
+    try:
+        with Reader(grpc, timeout) as reader:
+            found = reader.application(application, partition) if application else reader.applications(wanted, limit)
+    except client.CoreUnreachable as error:
+        if error.bad_input:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise failed(error) from error
+    if as_json:
+        echo_json(found)
+    elif isinstance(found, pb.GetApplicationResponse):
+        typer.echo(render_application(found, time.time_ns()))
+    else:
+        typer.echo(render_applications(found, time.time_ns()))
+
+
+def nodes(
+    node: Annotated[str, typer.Argument(metavar="[NODE]", help="Only this one, with all that runs there.")] = "",
+    draining: Annotated[bool, typer.Option("--draining", help="Only those that take no new work.")] = False,
+    types: Types = None,
+    limit: Limit = 0,
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Partition = "",
+    as_json: AsJson = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show nodes and how full they are. Exits 1 when no core answers or there is no such node."""
+    wanted = pb.ListNodesRequest(partition=partition, only_draining=draining)
+    try:
+        with Reader(grpc, timeout) as reader:
+            found = reader.node(node, partition) if node else reader.nodes(wanted, limit)
+    except client.CoreUnreachable as error:
+        raise failed(error) from error
+    if as_json:
+        echo_json(found)
+    elif isinstance(found, pb.GetNodeResponse):
+        typer.echo(render_node(found, time.time_ns()))
+    else:
+        typer.echo(render_nodes(found, strokes(), types or ()))
+
+
+@drain_app.command("node")
+def drain_node(
+    node: NodeId,
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Partition = "",
+    as_json: AsJson = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Have nothing new placed on a node; what runs there goes on. Undone by `kornel undrain node`, or by the shim.
+
+    Exits 0 also when it was draining already, 1 when no core answers or there is no such node.
+    """
+    try:
+        with Reader(grpc, timeout) as reader:
+            done = reader.drain(node, partition)
+    except client.CoreUnreachable as error:
+        raise failed(error) from error
+    if as_json:
+        echo_json(done)
+    else:
+        was = "draining" if done.changed else "draining already"
+        typer.echo(f"{node}: {was}, {done.allocation_count} allocations still run there")
+
+
+@undrain_app.command("node")
+def undrain_node(
+    node: NodeId,
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Partition = "",
+    as_json: AsJson = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Have new work placed on a node again. Exits 1 when no core answers or there is no such node."""
+    try:
+        with Reader(grpc, timeout) as reader:
+            done = reader.undrain(node, partition)
+    except client.CoreUnreachable as error:
+        raise failed(error) from error
+    if as_json:
+        echo_json(done)
+    else:
+        typer.echo(f"{node}: {'ready' if done.changed else 'ready already'}")
+
+
+def strokes() -> Strokes:
+    """What the terminal, or the file that standard output goes to, can show."""
+    return strokes_for(sys.stdout.encoding)

@@ -1,0 +1,73 @@
+"""``kornel security``: what a site needs to close its core to strangers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from core.cli.options import EXIT_BAD_INPUT
+from core.security.authority import CERTIFICATE_DAYS, Authority, write_secret
+from core.security.errors import SecurityError
+from core.security.guard import read_files
+from core.security.static_tokens import digest_of, new_token
+
+security_app = typer.Typer(help="Certificates, tokens, and the security file.", no_args_is_help=True)
+
+_LONGEST_DAYS: Final = 3650
+
+Folder = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the files are made.")]
+Days = Annotated[int, typer.Option("--days", min=1, max=_LONGEST_DAYS, help="How long it is valid.")]
+
+
+@security_app.command("certificate")
+def certificate(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whom it is for; its common name and file name.")],
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", metavar="HOST", help="For a server: a name or address it is reached at. Repeatable."),
+    ] = None,
+    folder: Folder = Path(),
+    days: Days = CERTIFICATE_DAYS,
+) -> None:
+    """Make a certificate and its key, signed by the authority in DIR, which is made at the first call.
+
+    With --host it is a server's, without a client's. Sites with an authority of their own use that instead.
+    """
+    try:
+        authority = Authority(folder)
+        made = authority.issue(name, host or [], days=days)
+    except SecurityError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    for path in (authority.certificate_path, *made):
+        typer.echo(path)
+
+
+@security_app.command("token")
+def token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is; the principal is token:NAME.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write the token to; must not exist.")],
+) -> None:
+    """Make a token. Prints the entry for the file with static tokens, which cannot be turned back into the token."""
+    made = new_token()
+    try:
+        write_secret(out, made.encode())
+    except OSError as error:
+        typer.echo(f"{out}: {error.strerror}", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    typer.echo(f"  - name: {name}\n    sha256: {digest_of(made)}")
+
+
+@security_app.command("check")
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Security file to read.")],
+) -> None:
+    """Tell what is wrong with a security file and the file with static tokens it names. Exits 2 for errors."""
+    try:
+        policy = read_files(file)[0]
+    except SecurityError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    typer.echo(f"{file}: {len(policy.rules)} rules")

@@ -1,0 +1,110 @@
+"""``kornel top``: the busiest queues, live."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from kornel.v1 import read_pb2 as pb
+from kornel.v1.status_pb2 import PartitionStatus
+
+from core.cli.lists import strokes
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, failed
+from core.service import client
+from core.service.quantity_text import Strokes, bar, percent, quantities, quantity, types_in_order
+from core.service.read_client import Reader
+from core.service.text_table import table
+
+_CLEAR: Final = "\x1b[H\x1b[2J"
+_BAR: Final = 20
+
+
+def top(
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two looks.")] = 2.0,
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="Look so often; 0: until Ctrl-C.")] = 0,
+    rows: Annotated[int, typer.Option(min=1, help="Most queues to show.")] = 20,
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Partition = "",
+    as_json: AsJson = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show the leaf queues that use and wait for most, again and again. Exits 1 when no core answers.
+
+    With --json one object a line: the partition, and the queues.
+    """
+    looked = 0
+    try:
+        while True:
+            status = client.fetch_status(grpc, partition or "default", timeout).partitions[0]
+            with Reader(grpc, timeout) as reader:
+                queues = busiest(reader.queues(partition).queues)
+            looked += 1
+            if as_json:
+                typer.echo(_line(status, queues[:rows]))
+            else:
+                typer.echo((_CLEAR if sys.stdout.isatty() else "") + render_top(status, queues[:rows], strokes()))
+            if count and looked >= count:
+                return
+            time.sleep(interval)
+    except KeyboardInterrupt:
+        return
+    except client.CoreUnreachable as error:
+        raise failed(error) from error
+
+
+def busiest(queues: Sequence[pb.QueueInfo]) -> list[pb.QueueInfo]:
+    """The root, then the leaves by the share of the cluster that they use, and wait for."""
+    if not queues:
+        return []
+    root = queues[0]
+
+    def share(amounts: dict[str, int]) -> float:
+        return max((amounts[name] / root.max[name] for name in amounts if root.max.get(name, 0) > 0), default=0.0)
+
+    leaves = [queue for queue in queues if queue.leaf]
+    leaves.sort(key=lambda queue: (-share(dict(queue.used)), -share(dict(queue.pending)), queue.path))
+    return [root, *leaves]
+
+
+def render_top(status: PartitionStatus, queues: Sequence[pb.QueueInfo], strokes: Strokes) -> str:
+    """The partition in two lines, then a row for each queue."""
+    counts = (
+        f"{status.node_count} nodes, {status.allocation_count} allocations, {status.pending_ask_count} asks pending,"
+        f" {status.preemption_triggered} preemptions"
+    )
+    lines = [f"{status.name}: {counts}", f"total {quantities(status.total)}", ""]
+    types = types_in_order([status.total])[:2]
+    rows = [("queue", "running", *types, "pending", "preempted")]
+    for queue in queues:
+        cells = []
+        for name in types:
+            used, whole = queue.used.get(name, 0), status.total.get(name, 0)
+            cells.append(f"{bar(used, whole, _BAR, strokes)} {percent(used, whole):>4} {quantity(name, used)}")
+        rows.append(
+            (
+                queue.path,
+                str(queue.running_application_count),
+                *cells,
+                quantities(queue.pending),
+                str(queue.preempted_allocations),
+            )
+        )
+    return "\n".join([*lines, *table(rows)])
+
+
+def _line(status: PartitionStatus, queues: Sequence[pb.QueueInfo]) -> str:
+    """One object in one line. The queues that *status* has are told only once."""
+    whole = PartitionStatus()
+    whole.CopyFrom(status)
+    del whole.queues[:], whole.users[:]
+    return json.dumps({"partition": _plain(whole), "busiest": [_plain(queue) for queue in queues]})
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)

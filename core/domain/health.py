@@ -1,0 +1,26 @@
+"""What a health report says (rest.md 7)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class HealthCheck(NamedTuple):
+    """One check. ``diagnosis`` names the offenders."""
+
+    name: str
+    succeeded: bool
+    description: str
+    diagnosis: str
+
+
+class HealthReport(NamedTuple):
+    """All checks in their order, as of ``at_ns``."""
+
+    at_ns: int
+    checks: tuple[HealthCheck, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether all succeeded."""
+        return all(check.succeeded for check in self.checks)

@@ -1,0 +1,105 @@
+"""What the engine shows, by partition: the way from names to the views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.domain.views import (
+    ApplicationSummary,
+    ApplicationView,
+    GroupView,
+    NodeSummary,
+    NodeView,
+    PartitionView,
+    QueueView,
+    RuleView,
+    UserView,
+)
+from core.partition.state import PartitionState
+from core.partition.views import applications, books, nodes, partitions, queues, rules, users
+
+
+class PartitionViews:
+    """One partition, for those who only look.
+
+    Iterators are lazy: take some items, let others have a turn, and go on. Each item is as of when it is taken.
+    """
+
+    def __init__(self, state: PartitionState, rm_id: str, now_ns: int) -> None:
+        self._state = state
+        self._rm_id = rm_id
+        self._now_ns = now_ns
+
+    def partition(self) -> PartitionView:
+        """The partition as a whole."""
+        return partitions.view(self._state, self._rm_id, self._now_ns)
+
+    def rules(self) -> tuple[RuleView, ...]:
+        """The placement rules in force, in order."""
+        return rules.views(self._state)
+
+    def has_queue(self, path: str) -> bool:
+        """Whether there is a queue at *path*, which is in lower case."""
+        return path in self._state.queues
+
+    def queues(self, path: str = "root", *, subtree: bool = True) -> Iterator[QueueView]:
+        """The queue at *path* and, with *subtree*, all below it, parents first, by name; nothing if there is none."""
+        return queues.views(self._state, path, subtree=subtree)
+
+    def nodes(self) -> Iterator[NodeView]:
+        """All nodes by ID."""
+        return nodes.views(self._state)
+
+    def node(self, node_id: str) -> NodeView | None:
+        """One node; ``None``: there is none."""
+        node = self._state.nodes.get(node_id)
+        return nodes.view(self._state, node) if node is not None else None
+
+    def node_summaries(self, after: str = "") -> Iterator[NodeSummary]:
+        """All nodes by ID without what runs there, those whose ID comes after *after*."""
+        return nodes.summaries(self._state, after)
+
+    def applications(self) -> Iterator[ApplicationView]:
+        """All live applications by ID."""
+        return applications.views(self._state)
+
+    def applications_of(self, path: str) -> Iterator[ApplicationView]:
+        """The live applications of the very queue at *path* by ID; nothing if there is none."""
+        return applications.of_queue(self._state, path)
+
+    def application(self, application_id: str) -> ApplicationView | None:
+        """A live application; ``None``: there is none."""
+        application = self._state.applications.get(application_id)
+        return applications.view(self._state, application) if application is not None else None
+
+    def application_summaries(self, after: str = "") -> Iterator[ApplicationSummary]:
+        """All live applications by ID without what they ask for and hold, those whose ID comes after *after*."""
+        return applications.summaries(self._state, after)
+
+    def finished(self) -> Iterator[ApplicationView]:
+        """Applications that completed, failed or were removed, the oldest first; an ID may come up several times."""
+        return iter(self._state.past.all_finished(self._now_ns))
+
+    def rejected(self) -> Iterator[ApplicationView]:
+        """Applications that were not taken, the oldest first."""
+        return iter(self._state.past.all_rejected(self._now_ns))
+
+    def users(self) -> Iterator[UserView]:
+        """Users that hold something or that a limit names, by name."""
+        return users.users(self._state)
+
+    def user(self, name: str) -> UserView | None:
+        """One of them; ``None``: it is none of them."""
+        return users.user(self._state, name)
+
+    def groups(self) -> Iterator[GroupView]:
+        """Groups that something counts for or that a limit names, by name."""
+        return users.groups(self._state)
+
+    def group(self, name: str) -> GroupView | None:
+        """One of them; ``None``: it is none of them."""
+        return users.group(self._state, name)
+
+    def faults(self) -> Iterator[books.Offender | None]:
+        """What does not add up in the books; ``None``: a moment to let others have a turn."""
+        return books.faults(self._state)

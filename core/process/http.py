@@ -1,0 +1,80 @@
+"""HTTP as a part of the process: the REST interface over the services of one server, on an address of its own."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+from structlog.typing import FilteringBoundLogger
+
+from core.domain.application_states import AppState
+from core.rest.access import OPEN_DOOR, Door
+from core.rest.application import RestApplication, Services
+from core.rest.handlers.metrics import Exposition, process_exposition
+from core.rest.history import UsageHistory
+from core.rest.server import HttpServer
+from core.service.callback_board import CallbackBoard
+from core.service.clock import Clock
+from core.service.configuring import Configurator
+from core.service.event_journal import EventJournal
+from core.service.health import HealthKeeper
+from core.service.runner import PartitionRunner
+
+
+class HttpFront:
+    """``address``: where it listens, once :meth:`listen` was called."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        runner: PartitionRunner,
+        configurator: Configurator,
+        callbacks: CallbackBoard,
+        events: EventJournal,
+        history: UsageHistory,
+        health: HealthKeeper,
+        ready: Callable[[], bool],
+        log_level: Callable[[], str],
+        clock: Clock,
+        logger: FilteringBoundLogger,
+        version: str,
+        metrics: Exposition = process_exposition,
+        door: Door = OPEN_DOOR,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """*tls* absent: plain HTTP."""
+        services = Services(
+            runner=runner,
+            configurator=configurator,
+            callbacks=callbacks,
+            events=events,
+            history=history,
+            health=health,
+            metrics=metrics,
+            ready=ready,
+            log_level=log_level,
+        )
+        rest = RestApplication(services, clock=clock, logger=logger, version=version, door=door)
+        self._server = HttpServer(rest.app, address, logger=logger, tls=tls, on_stop=rest.close)
+
+    @property
+    def address(self) -> str:
+        return self._server.address
+
+    def listen(self) -> None:
+        """Open the address. Raises :class:`core.rest.server.RestAddressUnavailable`."""
+        self._server.listen()
+
+    async def start(self) -> None:
+        """Answer requests."""
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Let requests under way end, for a while, and close."""
+        await self._server.stop()
+
+
+def running_applications(runner: PartitionRunner) -> int:
+    """How many run now, in all partitions."""
+    return sum(views.partition().applications.get(AppState.RUNNING, 0) for views in runner.all_views())

@@ -1,0 +1,120 @@
+"""Answers as ASGI applications: bodies in pieces, compressed when the client asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import orjson
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from core.rest.compression import SMALLEST, accepts_gzip, gzipped
+from core.rest.errors import error_document
+
+JSON: Final = "application/json; charset=UTF-8"
+YAML: Final = "application/x-yaml; charset=UTF-8"
+TEXT: Final = "text/plain; charset=utf-8"
+HTML: Final = "text/html; charset=utf-8"
+
+API_VERSION: Final = "1"
+
+_WIDEST: Final = 256 * 1024
+"""Bytes handed to the transport at once; it says when it wants more."""
+
+_OPTIONS: Final = orjson.OPT_APPEND_NEWLINE
+
+
+def cors(methods: str = "GET, OPTIONS") -> dict[str, str]:
+    """The headers that let pages of other origins read an answer."""
+    return {
+        "Access-Control-Allow-Origin": "*",
+        "Access-Control-Allow-Methods": methods,
+        "Access-Control-Allow-Headers": "X-Requested-With,Content-Type,Accept,Origin",
+    }
+
+
+def encode(document: Any) -> bytes:
+    """*document* as one JSON text that ends with a newline. Raises ``TypeError`` for what JSON cannot say."""
+    return orjson.dumps(document, option=_OPTIONS)
+
+
+class Answer:
+    """A whole answer. ``chunks``: the body in order; ``compress``: whether it may be."""
+
+    def __init__(
+        self,
+        chunks: Sequence[bytes],
+        content_type: str,
+        *,
+        status: int = 200,
+        headers: Iterable[tuple[str, str]] = (),
+        compress: bool = True,
+    ) -> None:
+        self.chunks = chunks
+        self.status = status
+        self.headers = [("Content-Type", content_type), *headers]
+        self.compress = compress
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        chunks, headers = self.chunks, list(self.headers)
+        size = sum(map(len, chunks))
+        if (
+            self.compress
+            and size >= SMALLEST
+            and accepts_gzip(",".join(Headers(scope=scope).getlist("accept-encoding")))
+        ):
+            chunks = await gzipped(chunks)
+            size = sum(map(len, chunks))
+            headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+        headers.append(("Content-Length", str(size)))
+        await send({"type": "http.response.start", "status": self.status, "headers": raw(headers)})
+        for piece in _pieces(chunks):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def raw(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """*headers* as ASGI wants them."""
+    return [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
+
+
+def json_answer(
+    document: Any, *, status: int = 200, methods: str = "GET, OPTIONS", headers: Iterable[tuple[str, str]] = ()
+) -> Answer:
+    """*document* with the headers that all JSON answers have."""
+    return Answer([encode(document)], JSON, status=status, headers=(*json_headers(methods), *headers))
+
+
+def json_headers(methods: str = "GET, OPTIONS") -> list[tuple[str, str]]:
+    """Those headers but the content type."""
+    return [*cors(methods).items(), ("YuniKorn-Api-Version", API_VERSION), ("Cache-Control", "no-store")]
+
+
+def error_answer(
+    status: int, message: str, methods: str = "GET, OPTIONS", headers: Iterable[tuple[str, str]] = ()
+) -> Answer:
+    """The error body with *status*."""
+    return json_answer(error_document(status, message), status=status, methods=methods, headers=headers)
+
+
+def text_answer(
+    text: str, *, status: int = 200, content_type: str = TEXT, headers: Iterable[tuple[str, str]] = ()
+) -> Answer:
+    """*text* as it is."""
+    return Answer([text.encode()], content_type, status=status, headers=headers)
+
+
+def _pieces(chunks: Sequence[bytes]) -> Iterable[bytes]:
+    """*chunks*, neighbours joined, none much wider than what one write should be."""
+    waiting: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        waiting.append(chunk)
+        size += len(chunk)
+        if size >= _WIDEST:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)

@@ -1,0 +1,103 @@
+"""The REST interface put together: an ASGI application over the services of one core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp
+from structlog.typing import FilteringBoundLogger
+
+from core.rest.access import OPEN_DOOR, Door
+from core.rest.event_streams import EventStreams
+from core.rest.handlers.applications import ApplicationHandlers
+from core.rest.handlers.cluster import ClusterHandlers
+from core.rest.handlers.configuration import ConfigurationHandlers
+from core.rest.handlers.documentation import DocumentationHandlers
+from core.rest.handlers.dump import DumpHandlers
+from core.rest.handlers.events import EventHandlers
+from core.rest.handlers.health import HealthHandlers
+from core.rest.handlers.history import HistoryHandlers
+from core.rest.handlers.metrics import Exposition, MetricsHandlers
+from core.rest.handlers.nodes import NodeHandlers
+from core.rest.handlers.queues import QueueHandlers
+from core.rest.handlers.users import UserHandlers
+from core.rest.history import UsageHistory
+from core.rest.routes import Handlers, all_routes
+from core.rest.routing import Router, Table
+from core.service.callback_board import CallbackBoard
+from core.service.clock import Clock
+from core.service.configuring import Configurator
+from core.service.event_journal import EventJournal
+from core.service.health import HealthKeeper
+from core.service.runner import PartitionRunner
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the interface shows. ``ready``: whether the core takes requests. ``log_level``: in force now."""
+
+    runner: PartitionRunner
+    configurator: Configurator
+    callbacks: CallbackBoard
+    events: EventJournal
+    history: UsageHistory
+    health: HealthKeeper
+    metrics: Exposition
+    ready: Callable[[], bool]
+    log_level: Callable[[], str]
+
+
+class RestApplication:
+    """``app`` answers requests; :meth:`close` ends answers that would never end by themselves.
+
+    *page* gets what no route is for, such as ``/``; absent: 404. *door* decides who may do what.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        clock: Clock,
+        logger: FilteringBoundLogger,
+        version: str,
+        door: Door = OPEN_DOOR,
+        page: ASGIApp | None = None,
+    ) -> None:
+        runner = services.runner
+        self._streams = EventStreams(services.events, clock=clock)
+        cluster = ClusterHandlers(runner, clock.now_ns())
+        configuration = ConfigurationHandlers(services.configurator, runner)
+        history = HistoryHandlers(services.history)
+        documentation = DocumentationHandlers(version)
+        routes = all_routes(
+            Handlers(
+                cluster=cluster,
+                queues=QueueHandlers(runner),
+                nodes=NodeHandlers(runner),
+                applications=ApplicationHandlers(runner),
+                users=UserHandlers(runner),
+                events=EventHandlers(services.events, self._streams),
+                configuration=configuration,
+                history=history,
+                health=HealthHandlers(services.health, services.ready),
+                dump=DumpHandlers(
+                    runner,
+                    services.callbacks,
+                    services.events.places,
+                    cluster,
+                    configuration,
+                    history,
+                    clock=clock,
+                    log_level=services.log_level,
+                ),
+                metrics=MetricsHandlers(services.metrics),
+                documentation=documentation,
+            )
+        )
+        documentation.describe(routes)
+        self.app: ASGIApp = Router(Table(routes), logger=logger, door=door, otherwise=page)
+
+    def close(self) -> None:
+        """The core stops."""
+        self._streams.close()

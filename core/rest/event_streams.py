@@ -1,0 +1,145 @@
+"""Live events over HTTP: a line each, for as long as the client reads (rest.md 4.2).
+
+A stream holds a position in the ring and no events, so a slow reader costs no memory. It is dropped when the ring no
+longer reaches back to where it is, or when its socket has been full for :data:`WRITE_PATIENCE_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from typing import Final
+
+from starlette.types import Receive, Scope, Send
+
+from core.domain.effects import EventRecorded
+from core.rest.answers import JSON, encode, json_headers, raw
+from core.rest.errors import RestError, error_document
+from core.rest.event_record import event_line
+from core.rest.http_protocol import ABORT
+from core.service.clock import Clock
+from core.service.event_journal import EventJournal
+from core.service.event_ring import Missed, RingReader
+from core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace
+from core.service.status_codes import EventStreamsFull
+
+CLOSED: Final = "Event stream was closed by the producer"
+
+
+class EventStreams:
+    """All streams of one journal over HTTP."""
+
+    def __init__(self, journal: EventJournal, *, clock: Clock) -> None:
+        self.journal = journal
+        self.encodings = _encodings()
+        self._clock = clock
+        self._open: dict[EventStream, None] = {}
+
+    def place(self, host: str) -> ExitStack:
+        """A place for one more stream; close it to give it up. Raises 503 if there is none."""
+        place = ExitStack()
+        try:
+            place.enter_context(self.journal.places.place(host, self._clock.now_ns()))
+        except EventStreamsFull as error:
+            raise RestError(503, "Too many streaming connections") from error
+        return place
+
+    def opened(self, stream: EventStream) -> None:
+        """*stream* is to be ended when the core stops."""
+        self._open[stream] = None
+
+    def ended(self, stream: EventStream) -> None:
+        """*stream* is no more."""
+        self._open.pop(stream, None)
+        if not self._open:
+            self.encodings = _encodings()
+
+    def close(self) -> None:
+        """End all streams."""
+        for stream in self._open:
+            stream.end()
+
+
+def _encodings() -> Encodings[EventRecorded]:
+    return Encodings(lambda _, event: event_line(event))
+
+
+class EventStream:
+    """The answer to one request, as an ASGI application. Begins with event *start*, or the oldest kept after it."""
+
+    def __init__(self, streams: EventStreams, start: int, place: ExitStack) -> None:
+        self._streams = streams
+        self._start = start
+        self._place = place
+        self._sending: asyncio.Task[None] | None = None
+        self._ended = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the client goes away, reads too slowly, or the core stops."""
+        sending = self._sending = asyncio.create_task(self._send_all(send), name="event stream")
+        watching = asyncio.create_task(_disconnected(receive), name="event stream client")
+        self._streams.opened(self)
+        try:
+            await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
+            sending.cancel()
+            watching.cancel()
+            said, _ = await asyncio.gather(sending, watching, return_exceptions=True)
+            if isinstance(said, TimeoutError):
+                _abort(scope)
+            elif self._ended:
+                await _last_line(scope, send)
+        finally:
+            self._streams.ended(self)
+            self._place.close()
+
+    def end(self) -> None:
+        """Send the last line and no more."""
+        self._ended = True
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def _send_all(self, send: Send) -> None:
+        journal, encodings = self._streams.journal, self._streams.encodings
+        headers = raw([("Content-Type", JSON), *json_headers()])
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await _write(send, encode({"InstanceUUID": journal.instance}))
+        reader: RingReader[EventRecorded] = journal.events.subscribe(self._start)
+        reader.skip()
+        pace = Pace(journal.places)
+        while True:
+            await reader.news()
+            limit = await pace.turn()
+            first_id = reader.position
+            try:
+                events = reader.take(limit)
+            except Missed:
+                self._ended = True
+                return
+            if not events:  # There is news without events: no more will come.
+                self._ended = True
+                return
+            await _write(send, b"".join(encodings.of(first_id, events)))
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _write(send: Send, lines: bytes) -> None:
+    await asyncio.wait_for(send({"type": "http.response.body", "body": lines, "more_body": True}), WRITE_PATIENCE_S)
+
+
+async def _last_line(scope: Scope, send: Send) -> None:
+    try:
+        await _write(send, encode(error_document(200, CLOSED)))
+        await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), WRITE_PATIENCE_S)
+    except TimeoutError:
+        _abort(scope)
+
+
+def _abort(scope: Scope) -> None:
+    """Drop the connection and what waits to be written to it."""
+    extension = scope.get("extensions", {}).get(ABORT)
+    if extension is not None:
+        extension["abort"]()

@@ -1,0 +1,75 @@
+"""HTTP's way past the guard: who sends a request is found out from its client certificate or bearer token.
+
+A stream of events whose caller has no right to it any more is cut off: HTTP has no way to say why in the middle of an
+answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from starlette.requests import Request
+from starlette.types import Scope
+
+from core.rest.access import Access
+from core.rest.errors import RestError
+from core.rest.http_protocol import ABORT, CERTIFICATE
+from core.security.guard import Guard, Pass
+from core.service.callers import Permission
+from core.service.status_codes import NotAuthenticated, NotPermitted, TooMany
+
+Administers = Callable[[str, str, str, Sequence[str]], bool]
+"""Whether a queue of a partition is administered by a user with these groups."""
+
+_ADMITTED: Final = "kornel.admitted"
+_PERMISSIONS: Final = {
+    Access.READ: Permission.READ,
+    Access.CONFIGURE: Permission.CONFIGURE,
+    Access.ADMIN: Permission.ADMINISTER,
+}
+
+
+class GuardDoor:
+    """Asks *guard*. Administrators of a queue may see it without being allowed to read all."""
+
+    def __init__(self, guard: Guard, administers: Administers) -> None:
+        self._guard = guard
+        self._administers = administers
+
+    async def admit(self, request: Request, access: Access) -> None:
+        """Raises :class:`RestError` with 401, 403 or 429 unless the caller may."""
+        if access is Access.OPEN:
+            return
+        proofs = request.headers.getlist("authorization")
+        extensions = request.scope.get("extensions", {})
+        host = request.client.host if request.client is not None else ""
+        try:
+            admitted = await self._guard.enter(
+                None if not proofs else proofs[0] if len(proofs) == 1 else "", extensions.get(CERTIFICATE), host
+            )
+            request.scope[_ADMITTED] = admitted
+            self._check(admitted, request, _PERMISSIONS[access])
+        except NotAuthenticated as error:
+            raise RestError(401, str(error), [("WWW-Authenticate", 'Bearer realm="kornel"')]) from error
+        except NotPermitted as error:
+            raise RestError(403, str(error)) from error
+        except TooMany as error:
+            raise RestError(429, str(error), [("Retry-After", "1")]) from error
+        abort = extensions.get(ABORT)
+        if abort is not None:
+            admitted.on_end = abort["abort"]
+
+    def leave(self, scope: Scope) -> None:
+        """The request is answered."""
+        admitted = scope.pop(_ADMITTED, None)
+        if admitted is not None:
+            self._guard.leave(admitted)
+
+    def _check(self, admitted: Pass, request: Request, permission: Permission) -> None:
+        named = request.path_params
+        if permission is Permission.READ and "queue" in named:
+            admitted.require_for_queue(permission, partial(self._administers, named["partition"], named["queue"]))
+        else:
+            admitted.require(permission)

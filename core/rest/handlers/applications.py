@@ -1,0 +1,165 @@
+"""Applications (rest.md 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from core.domain.application_states import AppState
+from core.domain.views import ApplicationSummary, ApplicationView
+from core.partition.views.applications import summary_of
+from core.partition.views.door import PartitionViews
+from core.rest.answers import Answer, json_answer
+from core.rest.documents.applications import application as application_document
+from core.rest.errors import RestError, not_found
+from core.rest.handlers.places import known_queue, partition_of, queue_path
+from core.rest.listing import Wishes, list_answer, page_of, wishes_of
+from core.rest.paths import decode_again
+from core.rest.queries import checked_queue, unsigned
+from core.rest.turns import gather
+from core.service.runner import PartitionRunner
+
+ACTIVE: Final = {
+    state.lower(): state
+    for state in (
+        AppState.NEW,
+        AppState.ACCEPTED,
+        AppState.RUNNING,
+        AppState.COMPLETING,
+        AppState.FAILING,
+        AppState.RESUMING,
+    )
+}
+"""What ``status`` may say."""
+
+Test = Callable[[ApplicationSummary], bool]
+
+
+class ApplicationHandlers:
+    """R13 to R17. Ours: pages, ``summary``, ``user``, ``queuePrefix`` and ``since`` (submission, ns)."""
+
+    def __init__(self, runner: PartitionRunner) -> None:
+        self._runner = runner
+
+    async def of_queue(self, request: Request) -> ASGIApp:
+        """R13."""
+        path = queue_path(request)
+        views = partition_of(self._runner, request)
+        return await self._live(request, views, known_queue(views, path), None)
+
+    async def of_queue_by_state(self, request: Request) -> ASGIApp:
+        """R17."""
+        views = partition_of(self._runner, request)
+        path = known_queue(views, queue_path(request))
+        if request.path_params["state"].lower() != "active":
+            raise RestError(400, "Only following application states are allowed: active")
+        return await self._live(request, views, path, _status(request))
+
+    async def by_state(self, request: Request) -> ASGIApp:
+        """R16."""
+        views = partition_of(self._runner, request)
+        status, state = _status(request), request.path_params["state"].lower()
+        if state == "active":
+            return await self._live(request, views, "", status)
+        if state == "completed":
+            return await _past(request, views.finished())
+        if state == "rejected":
+            return await _past(request, views.rejected())
+        raise RestError(400, "Only following application states are allowed: active, rejected, completed")
+
+    async def in_queue(self, request: Request) -> ASGIApp:
+        """R14."""
+        name = decode_again(request.path_params["queue"])
+        views = partition_of(self._runner, request)
+        path = known_queue(views, checked_queue(name))
+        found = views.application(request.path_params["application"])
+        if found is None or found.queue != path:
+            raise not_found("Application")
+        return json_answer(application_document(found))
+
+    async def application(self, request: Request) -> ASGIApp:
+        """R15. Ours: with ``state=any`` also those that have ended or were rejected, the latest of that ID."""
+        views = partition_of(self._runner, request)
+        wanted = request.path_params["application"]
+        found = views.application(wanted)
+        if found is None and wishes_of(request).query.get("state", "").lower() == "any":
+            found = next(
+                (past for past in reversed([*views.rejected(), *views.finished()]) if past.application_id == wanted),
+                None,
+            )
+        if found is None:
+            raise not_found("Application")
+        return json_answer(application_document(found))
+
+    async def _live(self, request: Request, views: PartitionViews, path: str, status: AppState | None) -> ASGIApp:
+        """Live applications, of the queue at *path* or of all, in the state *status* or in any."""
+        wishes = wishes_of(request)
+        test = _test(wishes, status)
+        if wishes.plain and test is None:
+            found = views.applications_of(path) if path else views.applications()
+            return await list_answer(request, map(application_document, found), wishes)
+        summaries = [
+            (summary.application_id, summary)
+            for summary in await gather(views.application_summaries())
+            if (not path or summary.queue == path) and (test is None or test(summary))
+        ]
+        page, more = page_of(summaries, wishes)
+        documents = _documents(views, page, summary=wishes.summary)
+        return await list_answer(request, documents, wishes, more=more, total=len(summaries))
+
+
+async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
+    wishes = wishes_of(request)
+    test = _test(wishes, None)
+    if wishes.plain and test is None:
+        return await list_answer(request, map(application_document, found), wishes)
+    # One ID may have ended several times: the end makes the key unique, and keeps pages in order.
+    keyed = [
+        (f"{view.finished_ns:020}/{view.application_id}", view)
+        for view in found
+        if test is None or test(summary_of(view))
+    ]
+    keyed.sort(key=lambda pair: pair[0])
+    page, more = page_of(keyed, wishes)
+    documents = (application_document(view, summary=wishes.summary) for view in page)
+    return await list_answer(request, documents, wishes, more=more, total=len(keyed))
+
+
+def _documents(views: PartitionViews, page: list[ApplicationSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+    for item in page:
+        view = views.application(item.application_id)
+        if view is not None:
+            yield application_document(view, summary=summary)
+
+
+def _status(request: Request) -> AppState | None:
+    text = wishes_of(request).query.get("status", "")
+    if not text:
+        return None
+    state = ACTIVE.get(text.lower())
+    if state is None:
+        allowed = ", ".join(ACTIVE)
+        raise RestError(400, f"allowed active status filters: {allowed}")
+    return state
+
+
+def _test(wishes: Wishes, status: AppState | None) -> Test | None:
+    """What an application must be like; ``None``: anything will do."""
+    tests: list[Test] = []
+    if status is not None:
+        tests.append(lambda summary: summary.state is status)
+    user = wishes.query.get("user", "")
+    if user:
+        tests.append(lambda summary: summary.user == user)
+    prefix = wishes.query.get("queuePrefix", "").lower()
+    if prefix:
+        tests.append(lambda summary: summary.queue.startswith(prefix))
+    since_ns = unsigned(wishes.query, "since", 0)
+    if since_ns:
+        tests.append(lambda summary: summary.submitted_ns >= since_ns)
+    if not tests:
+        return None
+    return lambda summary: all(test(summary) for test in tests)

@@ -1,0 +1,72 @@
+"""For whoever looks into a running process: stacks, the program, and which profiles there are (rest.md 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import threading
+import traceback
+from html import escape
+from typing import Final
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from core.rest.answers import HTML, JSON, Answer, json_headers, text_answer
+from core.rest.routing import redirect
+
+GO_ONLY: Final = ("allocs", "block", "goroutine", "heap", "mutex", "profile", "symbol", "threadcreate", "trace")
+
+
+async def stack(_request: Request) -> ASGIApp:
+    """D1. Text, although the content type says JSON, as upstream has it."""
+    return Answer([_stacks().encode("utf-8", "replace")], JSON, headers=json_headers())
+
+
+async def stack_moved(_request: Request) -> ASGIApp:
+    """R26."""
+    return redirect("/debug/stack")
+
+
+async def dump_moved(_request: Request) -> ASGIApp:
+    """R26."""
+    return redirect("/debug/fullstatedump")
+
+
+async def profiles(_request: Request) -> ASGIApp:
+    """D3: which profiles there are."""
+    items = "".join(f"<li>{escape(name)}: not available, it is a format of Go</li>" for name in GO_ONLY)
+    known = '<li><a href="/debug/pprof/cmdline">cmdline</a></li>'
+    page = f"<!doctype html><title>/debug/pprof/</title><ul>{known}{items}</ul>\n"
+    return text_answer(page, content_type=HTML)
+
+
+async def command_line(_request: Request) -> ASGIApp:
+    """The program's name. Its arguments may hold what is nobody's business."""
+    return text_answer(f"{sys.argv[0]}\n")
+
+
+async def no_profile(request: Request) -> ASGIApp:
+    """D3: what only a Go program can answer."""
+    name = request.path_params["profile"]
+    if name not in GO_ONLY:
+        return text_answer("404 page not found", status=404)
+    return text_answer("this core is no Go program and has no such profile\n", status=501)
+
+
+def _stacks() -> str:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    shown = io.StringIO()
+    for ident, frame in sys._current_frames().items():
+        shown.write(f"thread {names.get(ident, '?')} ({ident}):\n")
+        traceback.print_stack(frame, file=shown)
+        shown.write("\n")
+    for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
+        shown.write(f"task {task.get_name()}:\n")
+        try:
+            task.print_stack(file=shown)
+        except TypeError:
+            shown.write("  in compiled code, which has no lines\n")
+        shown.write("\n")
+    return shown.getvalue()

@@ -1,0 +1,37 @@
+"""What the interface says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from core.rest.answers import HTML, json_answer, text_answer
+from core.rest.openapi import docs_page, openapi_document
+from core.rest.routing import Route
+
+
+class DocumentationHandlers:
+    """Both are made once, when the routes are known."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def describe(self, routes: Iterable[Route]) -> None:
+        """The routes there are."""
+        document = openapi_document(routes, self._version)
+        self._document = json_answer(document)
+        self._page = text_answer(
+            docs_page(document),
+            content_type=HTML,
+            headers=[("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")],
+        )
+
+    async def openapi(self, _request: Request) -> ASGIApp:
+        """The OpenAPI document."""
+        return self._document
+
+    async def page(self, _request: Request) -> ASGIApp:
+        """The same for people."""
+        return self._page

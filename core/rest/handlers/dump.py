@@ -1,0 +1,174 @@
+"""The state dump (rest.md 8): everything in one object, written piece by piece, one dump at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from core.rest.answers import JSON, Answer, json_headers
+from core.rest.documents.applications import application
+from core.rest.documents.nodes import node
+from core.rest.documents.reports import DUMP_KEYS
+from core.rest.handlers.cluster import ClusterHandlers
+from core.rest.handlers.configuration import ConfigurationHandlers
+from core.rest.handlers.history import HistoryHandlers
+from core.rest.handlers.queues import queue_tree
+from core.rest.queries import read_query
+from core.rest.turns import Turns
+from core.service.callback_board import CallbackBoard, NoStateDump
+from core.service.clock import SECOND_NS, Clock
+from core.service.event_streams import StreamPlaces
+from core.service.runner import PartitionRunner
+
+_INDENT: Final = orjson.OPT_INDENT_2
+_SECRET: Final = ("password", "secret", "token", "credential", "private")
+MASKED: Final = "***"
+
+Part = Callable[[], Awaitable[Any]]
+
+
+class DumpHandlers:
+    """D2. Ours: ``include`` with names of parts, separated by commas."""
+
+    def __init__(
+        self,
+        runner: PartitionRunner,
+        callbacks: CallbackBoard,
+        places: StreamPlaces,
+        cluster: ClusterHandlers,
+        configuration: ConfigurationHandlers,
+        history: HistoryHandlers,
+        *,
+        clock: Clock,
+        log_level: Callable[[], str],
+    ) -> None:
+        self._runner = runner
+        self._callbacks = callbacks
+        self._places = places
+        self._cluster = cluster
+        self._configuration = configuration
+        self._history = history
+        self._clock = clock
+        self._log_level = log_level
+        self._one_at_a_time = asyncio.Lock()
+
+    async def dump(self, request: Request) -> ASGIApp:
+        """D2."""
+        wanted = read_query(request.scope["query_string"]).get("include", "")
+        names = {name for name in wanted.split(",") if name} or set(DUMP_KEYS)
+        async with self._one_at_a_time:
+            chunks = [piece async for piece in self._pieces(names | {"timestamp"})]
+        return Answer(chunks, JSON, headers=json_headers())
+
+    async def _pieces(self, names: set[str]) -> AsyncIterator[bytes]:
+        opening = b"{"
+        parts: Mapping[str, Part] = {
+            "timestamp": _now(self._clock.now_ns),
+            "partitions": _now(self._cluster.partition_documents),
+            "applications": self._applications,
+            "appHistory": _now(self._history.application_documents),
+            "containerHistory": _now(self._history.container_documents),
+            "nodes": self._nodes,
+            "clusterInfo": _now(self._cluster.cluster_documents),
+            "queues": self._queues,
+            "rmDiagnostics": self._diagnostics,
+            "logLevel": _now(self._log_level),
+            "config": self._config,
+            "placementRules": _now(self._cluster.rule_documents),
+            "eventStreams": _now(self._streams),
+        }
+        turns = Turns()
+        for name in DUMP_KEYS:
+            if name not in names:
+                continue
+            value = await parts[name]()
+            if not value:
+                continue
+            yield opening + b'\n  "' + name.encode() + b'": '
+            opening = b","
+            if isinstance(value, list):
+                yield b"["
+                for number, item in enumerate(value):
+                    yield (b",\n    " if number else b"\n    ") + _indented(item, 4)
+                    if turns.over():
+                        await turns.pause()
+                yield b"\n  ]"
+            else:
+                yield _indented(value, 2)
+        yield b"\n}\n"
+
+    async def _applications(self) -> list[Any]:
+        found: list[Any] = []
+        for views in self._runner.all_views():
+            for kind in (views.applications(), views.finished(), views.rejected()):
+                found += await _made(map(application, kind))
+        return found
+
+    async def _nodes(self) -> list[Any]:
+        return [
+            {"partitionName": views.partition().name, "nodesInfo": await _made(map(node, views.nodes()))}
+            for views in self._runner.all_views()
+        ]
+
+    async def _queues(self) -> list[Any]:
+        return [await queue_tree(views) for views in self._runner.all_views()]
+
+    async def _config(self) -> dict[str, Any]:
+        document = dict(await self._configuration.document())
+        if "Extra" in document:
+            document["Extra"] = {name: _masked(name, text) for name, text in document["Extra"].items()}
+        return document
+
+    async def _diagnostics(self) -> dict[str, Any]:
+        """What the shim says of itself, or why there is nothing."""
+        try:
+            text = await self._callbacks.state_dump()
+        except NoStateDump as reason:
+            return {"empty": str(reason)}
+        try:
+            value = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            return {"Error": f"the resource manager's answer is no JSON: {error}"}
+        return value if isinstance(value, dict) else {"Error": "the resource manager's answer is no JSON object"}
+
+    def _streams(self) -> list[dict[str, str]]:
+        return [
+            {
+                "Name": stream.host,
+                "CreatedAt": datetime.fromtimestamp(stream.opened_ns / SECOND_NS, UTC)
+                .isoformat()
+                .replace("+00:00", "Z"),
+            }
+            for stream in self._places.streams()
+        ]
+
+
+def _now(make: Callable[[], Any]) -> Part:
+    async def part() -> Any:
+        return make()
+
+    return part
+
+
+async def _made(documents: Iterable[dict[str, Any]]) -> list[Any]:
+    turns = Turns()
+    found = []
+    for document in documents:
+        found.append(document)
+        if turns.over():
+            await turns.pause()
+    return found
+
+
+def _indented(value: Any, columns: int) -> bytes:
+    return orjson.dumps(value, option=_INDENT).replace(b"\n", b"\n" + b" " * columns)
+
+
+def _masked(name: str, text: str) -> str:
+    return MASKED if any(word in name.lower() for word in _SECRET) else text

@@ -1,0 +1,64 @@
+"""Events in batches and as a stream (rest.md 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import orjson
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from core.domain.effects import EventRecorded
+from core.rest.answers import JSON, Answer, json_headers
+from core.rest.errors import RestError
+from core.rest.event_record import event_document
+from core.rest.event_streams import EventStream, EventStreams
+from core.rest.queries import positive, read_query, unsigned
+from core.rest.turns import encode_list
+from core.service.event_journal import EventJournal
+
+
+class EventHandlers:
+    """Routes below ``/events``."""
+
+    def __init__(self, journal: EventJournal, streams: EventStreams) -> None:
+        self._journal = journal
+        self._streams = streams
+
+    async def batch(self, request: Request) -> ASGIApp:
+        """R22."""
+        self._require_tracking()
+        journal = self._journal
+        query = read_query(request.scope["query_string"])
+        most = journal.settings.response_size
+        count = min(positive(query, "count", most), most)
+        start = unsigned(query, "start", 0)
+        ring = journal.events
+        head = {"InstanceUUID": journal.instance, "LowestID": ring.lowest_id, "HighestID": ring.highest_id}
+        events = ring.get(start, count)
+        chunks = [orjson.dumps(head)[:-1], b',"EventRecords":']
+        chunks += await encode_list(_documents(events)) if events is not None else [b"null\n"]
+        chunks[-1] = chunks[-1].rstrip(b"\n")
+        return Answer([*chunks, b"}\n"], JSON, headers=json_headers())
+
+    async def stream(self, request: Request) -> ASGIApp:
+        """R23. ``start``, which is ours, resumes at an ID."""
+        self._require_tracking()
+        client = request.scope.get("client")
+        place = self._streams.place(client[0] if client else "")
+        try:
+            query = read_query(request.scope["query_string"])
+            newest = unsigned(query, "count", 0)
+            start = unsigned(query, "start", 0) if query.get("start") else self._journal.events.newest(newest)
+        except RestError:
+            place.close()
+            raise
+        return EventStream(self._streams, start, place)
+
+    def _require_tracking(self) -> None:
+        if not self._journal.settings.tracking:
+            raise RestError(500, "Event tracking is disabled")
+
+
+def _documents(events: Iterable[EventRecorded]) -> Iterable[dict[str, object]]:
+    return (event_document(event) for event in events)

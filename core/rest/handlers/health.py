@@ -1,0 +1,40 @@
+"""The last health report (rest.md 4.13), and probes for orchestrators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from core.rest.answers import json_answer, text_answer
+from core.rest.documents.reports import health
+from core.rest.errors import RestError
+from core.rest.queries import flag, read_query
+from core.service.health import HealthKeeper
+
+
+class HealthHandlers:
+    """R24. Ours: ``strict=true`` answers 503 when something is wrong."""
+
+    def __init__(self, keeper: HealthKeeper, ready: Callable[[], bool]) -> None:
+        self._keeper = keeper
+        self._ready = ready
+
+    async def report(self, request: Request) -> ASGIApp:
+        """R24."""
+        report = self._keeper.report
+        if report is None:
+            raise RestError(404, "Health check is not available")
+        strict = flag(read_query(request.scope["query_string"]), "strict")
+        return json_answer(health(report), status=503 if strict and not report.healthy else 200)
+
+    async def ready(self, _request: Request) -> ASGIApp:
+        """Ours: whether the core takes requests. Not whether all is well: a core that is ill still schedules."""
+        ready = self._ready()
+        return text_answer("ready\n" if ready else "not ready\n", status=200 if ready else 503)
+
+
+async def live(_request: Request) -> ASGIApp:
+    """The event loop answers: that is what this probe asks."""
+    return text_answer("ok\n", headers=[("Cache-Control", "no-store")])

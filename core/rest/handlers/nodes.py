@@ -1,0 +1,62 @@
+"""Nodes (rest.md 4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from core.domain.views import NodeSummary
+from core.partition.views.door import PartitionViews
+from core.rest.answers import json_answer
+from core.rest.documents.nodes import node as node_document
+from core.rest.errors import RestError, not_found
+from core.rest.handlers.places import partition_of
+from core.rest.listing import Wishes, list_answer, page_of, wishes_of
+from core.rest.turns import gather
+from core.service.runner import PartitionRunner
+
+
+class NodeHandlers:
+    """R11 and R12. Ours: pages, ``summary``, and ``schedulable=true`` or ``false``."""
+
+    def __init__(self, runner: PartitionRunner) -> None:
+        self._runner = runner
+
+    async def nodes(self, request: Request) -> ASGIApp:
+        """R11."""
+        views, wishes = partition_of(self._runner, request), wishes_of(request)
+        wanted = _schedulable(wishes)
+        if wishes.plain and wanted is None:
+            return await list_answer(request, (node_document(node) for node in views.nodes()), wishes)
+        summaries = [
+            (node.node_id, node)
+            for node in await gather(views.node_summaries())
+            if wanted is None or node.schedulable is wanted
+        ]
+        page, more = page_of(summaries, wishes)
+        documents = _documents(views, page, summary=wishes.summary)
+        return await list_answer(request, documents, wishes, more=more, total=len(summaries))
+
+    async def node(self, request: Request) -> ASGIApp:
+        """R12."""
+        found = partition_of(self._runner, request).node(request.path_params["node"])
+        if found is None:
+            raise not_found("Node")
+        return json_answer(node_document(found))
+
+
+def _documents(views: PartitionViews, page: list[NodeSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+    for item in page:
+        node = views.node(item.node_id)
+        if node is not None:
+            yield node_document(node, summary=summary)
+
+
+def _schedulable(wishes: Wishes) -> bool | None:
+    text = wishes.query.get("schedulable", "").lower()
+    if text not in ("", "true", "false"):
+        raise RestError(400, "schedulable is true or false")
+    return None if not text else text == "true"

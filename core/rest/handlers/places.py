@@ -1,0 +1,37 @@
+"""From names in a path to partitions and queues, with the refusals that clients know (rest.md 2, 3)."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from core.partition.views.door import PartitionViews
+from core.rest.errors import not_found
+from core.rest.paths import decode_again
+from core.rest.queries import checked_queue
+from core.service.runner import PartitionRunner
+
+
+def partition_of(runner: PartitionRunner, request: Request) -> PartitionViews:
+    """The partition that the path names. Raises 404."""
+    found = partition_or_none(runner, request)
+    if found is None:
+        raise not_found("Partition")
+    return found
+
+
+def partition_or_none(runner: PartitionRunner, request: Request) -> PartitionViews | None:
+    """The same where an unknown partition is no error. Only the short form of a name is one (rest.md 1)."""
+    name = request.path_params["partition"]
+    return None if name.startswith("[") else runner.views(name)
+
+
+def queue_path(request: Request) -> str:
+    """The queue that the path names, checked and in lower case. Raises 400."""
+    return checked_queue(decode_again(request.path_params["queue"]))
+
+
+def known_queue(views: PartitionViews, path: str) -> str:
+    """*path*. Raises 404."""
+    if not views.has_queue(path):
+        raise not_found("Queue")
+    return path

@@ -1,0 +1,52 @@
+"""Queues (rest.md 4.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from core.partition.views.door import PartitionViews
+from core.rest.answers import json_answer
+from core.rest.documents.queues import QueueTree
+from core.rest.errors import not_found
+from core.rest.handlers.places import known_queue, partition_of, queue_path
+from core.rest.queries import read_query
+from core.rest.turns import Turns
+from core.service.runner import PartitionRunner
+
+
+class QueueHandlers:
+    """R9 and R10."""
+
+    def __init__(self, runner: PartitionRunner) -> None:
+        self._runner = runner
+
+    async def tree(self, request: Request) -> ASGIApp:
+        """R9."""
+        return json_answer(await queue_tree(partition_of(self._runner, request)))
+
+    async def queue(self, request: Request) -> ASGIApp:
+        """R10."""
+        views = partition_of(self._runner, request)
+        path = known_queue(views, queue_path(request))
+        subtree = "subtree" in read_query(request.scope["query_string"])
+        return json_answer(await _tree(views, path, QueueTree(), subtree=subtree))
+
+
+async def queue_tree(views: PartitionViews) -> dict[str, Any]:
+    """All queues of a partition; the root alone says which one that is."""
+    return await _tree(views, "root", QueueTree(views.partition().name))
+
+
+async def _tree(views: PartitionViews, path: str, tree: QueueTree, *, subtree: bool = True) -> dict[str, Any]:
+    turns = Turns()
+    for view in views.queues(path, subtree=subtree):
+        tree.add(view)
+        if turns.over():
+            await turns.pause()
+    document = tree.document()
+    if document is None:
+        raise not_found("Queue")
+    return document

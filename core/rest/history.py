@@ -1,0 +1,62 @@
+"""Samples of how much ran, once a minute for a day (rest.md 4.8)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from core.domain.effects import Allocated, Effect, Released
+from core.domain.views import UsageSample
+from core.service.clock import SECOND_NS, Clock, Timer
+
+INTERVAL_NS: Final = 60 * SECOND_NS
+SAMPLES_KEPT: Final = 1_440
+
+
+class UsageHistory:
+    """An ``EffectObserver``. ``running``: how many applications run now. ``kept`` 0: no history."""
+
+    def __init__(self, running: Callable[[], int], *, clock: Clock, kept: int = SAMPLES_KEPT) -> None:
+        self._running = running
+        self._clock = clock
+        self._timer: Timer | None = None
+        self._containers = 0
+        self._samples: deque[UsageSample] = deque(maxlen=kept)
+        self.enabled: Final = kept > 0
+
+    def observe(self, effects: Sequence[Effect]) -> None:
+        """Count what starts and ends."""
+        for effect in effects:
+            kind = type(effect)
+            if kind is Allocated:
+                self._containers += 1
+            elif kind is Released:
+                self._containers -= 1
+
+    def samples(self) -> tuple[UsageSample, ...]:
+        """The oldest first."""
+        return tuple(self._samples)
+
+    def start(self) -> None:
+        """Take a sample every minute from now on."""
+        if self.enabled and self._timer is None:
+            self._wait()
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self) -> None:
+        self._due_ns = self._clock.now_ns() + INTERVAL_NS
+        self._timer = self._clock.call_at(self._due_ns, self._sample)
+
+    def _sample(self) -> None:
+        now_ns = self._clock.now_ns()
+        if now_ns < self._due_ns:  # A timer may come early.
+            self._timer = self._clock.call_at(self._due_ns, self._sample)
+            return
+        self._samples.append(UsageSample(now_ns, self._running(), self._containers))
+        self._wait()

@@ -1,0 +1,87 @@
+"""What a client may ask of a list besides all of it: a page, some fields, a summary (rest.md 12.3).
+
+Without such parameters a list is what it always was. Cursors are opaque to clients: they hold the key of the last item
+of a page, so items that come or go meanwhile are neither repeated nor skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+from starlette.requests import Request
+
+from core.rest.answers import JSON, Answer, json_headers
+from core.rest.operations import Parameter
+from core.rest.queries import flag, positive, read_query
+from core.rest.schemas import POSITIVE
+from core.rest.turns import encode_list
+
+T = TypeVar("T")
+
+MOST_ITEMS: Final = 100_000
+
+PAGE_PARAMETERS: Final = (
+    Parameter("limit", "Most items of the answer; the header Link leads to the next ones.", POSITIVE),
+    Parameter("cursor", "Where a page begins, as the header Link of the page before says."),
+    Parameter("fields", "Names of fields, separated by commas: items have only these."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The parameters of one request. ``limit`` 0: no page, everything. ``after``: key of the last item seen."""
+
+    query: dict[str, str]
+    limit: int
+    after: str
+    fields: frozenset[str]
+    summary: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether the client wants what every client of YuniKorn wants."""
+        return not (self.limit or self.after or self.summary)
+
+
+def wishes_of(request: Request) -> Wishes:
+    """Raises 400."""
+    query = read_query(request.scope["query_string"])
+    return Wishes(
+        query,
+        min(positive(query, "limit", 0), MOST_ITEMS),
+        query.get("cursor", ""),
+        frozenset(name for name in query.get("fields", "").split(",") if name),
+        flag(query, "summary"),
+    )
+
+
+def page_of(keyed: Sequence[tuple[str, T]], wishes: Wishes) -> tuple[list[T], str]:
+    """The part of *keyed*, which is sorted, that is wanted, and the key to go on after; empty: that is all."""
+    rest = [(key, item) for key, item in keyed if key > wishes.after] if wishes.after else keyed
+    if not wishes.limit or len(rest) <= wishes.limit:
+        return [item for _, item in rest], ""
+    return [item for _, item in rest[: wishes.limit]], rest[wishes.limit - 1][0]
+
+
+async def list_answer(
+    request: Request, documents: Iterable[dict[str, Any]], wishes: Wishes, *, more: str = "", total: int | None = None
+) -> Answer:
+    """*documents* as a JSON list. *more*: key after which the next page begins; *total*: items of all pages."""
+    if wishes.fields:
+        documents = ({name: value for name, value in each.items() if name in wishes.fields} for each in documents)
+    headers = json_headers()
+    if total is not None:
+        headers.append(("X-Total-Count", str(total)))
+    if more:
+        headers.append(("Link", f'<{_next(request, wishes, more)}>; rel="next"'))
+    if total is not None:
+        headers.append(("Access-Control-Expose-Headers", "Link, X-Total-Count"))
+    return Answer(await encode_list(documents), JSON, headers=headers)
+
+
+def _next(request: Request, wishes: Wishes, after: str) -> str:
+    query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in {**wishes.query, "cursor": after}.items())
+    return f"{quote(request.scope['path'])}?{query}"

@@ -1,0 +1,188 @@
+"""The OpenAPI 3.1 document, made from the table of routes, and a page that shows it without anybody's help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape
+from typing import Any, Final
+
+from core.rest.operations import JSON_TYPE, Operation
+from core.rest.routing import Route
+from core.rest.schemas import SCHEMAS, any_case, ref
+
+_STATUS_TEXTS: Final = {
+    401: "The caller has to say who it is.",
+    403: "The caller may not do this.",
+    405: "The path takes another method.",
+    429: "The caller asks too often.",
+    500: "The core failed to answer.",
+}
+_NAMED: Final = re.compile(r":([a-z]+)")
+
+_PATH_PARAMETERS: Final = {
+    "partition": "Name without the manager's in front of it.",
+    "queue": "Full path. Decoded twice; a name with / is sent as %252F. Case does not matter.",
+    "application": "Application ID.",
+    "node": "Node ID.",
+    "user": "User name. Decoded twice.",
+    "group": "Group name. Decoded twice.",
+    "state": "In any case: active, completed or rejected; in a queue active alone.",
+}
+_NAME: Final = {"type": "string", "minLength": 1}
+_PATH_SCHEMAS: Final = {
+    "queue": {"type": "string", "pattern": r"^[a-zA-Z0-9_:#@-]{1,64}(\.[a-zA-Z0-9_:#@-]{1,64})*$"},
+    "user": {"type": "string", "pattern": r"^[_a-zA-Z][a-zA-Z0-9:#_.@-]*[$]?$"},
+    "group": {"type": "string", "pattern": r"^[_a-zA-Z][a-zA-Z0-9:_.-]*$"},
+    "state": any_case("active", "completed", "rejected"),
+}
+"""Of names as they are sent after one decoding and one encoding; what is there may be decoded once more."""
+
+
+def openapi_document(routes: Iterable[Route], version: str) -> dict[str, Any]:
+    """What *routes* promise. *version*: of this core."""
+    paths: dict[str, Any] = {}
+    for route in routes:
+        if route.operation is not None:
+            path = _NAMED.sub(r"{\1}", route.path)
+            paths.setdefault(path, {})[route.method.lower()] = _operation(route, route.operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Kornel REST interface",
+            "version": version,
+            "description": "Compatible with /ws/v1 of Apache YuniKorn's core. What is marked as an extension is ours.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}, "certificate": {"type": "mutualTLS"}},
+        },
+        "security": [{}, {"bearer": []}, {"certificate": []}],
+    }
+
+
+def _operation(route: Route, operation: Operation) -> dict[str, Any]:
+    names = _NAMED.findall(route.path)
+    parameters: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": _PATH_PARAMETERS[name],
+            "schema": _PATH_SCHEMAS.get(name, _NAME),
+        }
+        for name in names
+    ]
+    if "queue" in names and "state" in names:
+        parameters[-1]["schema"] = any_case("active")
+    parameters += [
+        {
+            "name": parameter.name,
+            "in": "query",
+            "required": False,
+            "description": parameter.description,
+            "schema": dict(parameter.schema),
+        }
+        for parameter in operation.parameters
+    ]
+    described: dict[str, Any] = {
+        "operationId": operation.identity,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "responses": _responses(operation),
+        "x-access": str(route.access),
+    }
+    if parameters:
+        described["parameters"] = parameters
+    if operation.body:
+        described["requestBody"] = {"required": False, "content": {operation.body: {"schema": {"type": "string"}}}}
+    return described
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    good: dict[str, Any] = {"description": operation.summary}
+    if operation.content:
+        good["content"] = {
+            media: {"schema": operation.answer} if media == JSON_TYPE and operation.answer is not None else {}
+            for media in operation.content
+        }
+    responses: dict[str, Any] = {str(operation.status): good}
+    error = {JSON_TYPE: {"schema": ref("Error")}}
+    for status, text in {**_STATUS_TEXTS, **operation.errors}.items():
+        content = {"text/plain": {}} if status == 405 else error
+        responses.setdefault(str(status), {"description": text, "content": content})
+    return dict(sorted(responses.items()))
+
+
+_STYLE: Final = """
+:root{color-scheme:light dark;font:15px/1.5 system-ui,sans-serif}body{max-width:62rem;margin:2rem auto;padding:0 1rem}
+code,pre{font:13px/1.5 ui-monospace,monospace}section{border-top:1px solid #8886;padding:.5rem 0}h3{margin:.4rem 0}
+.m{display:inline-block;min-width:3.2rem;font-weight:600}table{border-collapse:collapse}td{padding:.1rem .8rem .1rem 0;
+vertical-align:top}summary{cursor:pointer}pre{overflow:auto;background:#8881;padding:.6rem}
+"""
+
+
+def docs_page(document: dict[str, Any]) -> str:
+    """*document* as a page of plain HTML: no scripts, and nothing from other hosts."""
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Kornel REST interface</title>',
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>',
+        f"<h1>Kornel REST interface</h1><p>{escape(document['info']['description'])}</p>",
+        '<p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p>',
+    ]
+    tag = ""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if operation["tags"][0] != tag:
+                tag = operation["tags"][0]
+                parts.append(f"<h2>{escape(tag)}</h2>")
+            parts.append(_section(path, method, operation))
+    parts.append("<h2>Schemas</h2>")
+    for name, schema in document["components"]["schemas"].items():
+        parts.append(f'<section id="{escape(name)}"><h3>{escape(name)}</h3><table>')
+        always = schema.get("required", ())
+        for field, kind in schema["properties"].items():
+            mark = "always" if field in always else ""
+            parts.append(f"<tr><td><code>{escape(field)}</code></td><td>{_kind(kind)}</td><td>{mark}</td></tr>")
+        parts.append("</table></section>")
+    parts.append("</body></html>\n")
+    return "\n".join(parts)
+
+
+def _section(path: str, method: str, operation: dict[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><td><code>{escape(p['name'])}</code></td><td>{p['in']}</td><td>{escape(p['description'])}</td></tr>"
+        for p in operation.get("parameters", ())
+    )
+    answers = "".join(
+        f"<tr><td>{status}</td><td>{escape(said['description'])}</td><td>{_answer(said)}</td></tr>"
+        for status, said in operation["responses"].items()
+    )
+    return (
+        f'<section id="{escape(operation["operationId"])}"><h3><span class="m">{method.upper()}</span>'
+        f"<code>{escape(path)}</code></h3><p>{escape(operation['summary'])}</p><table>{rows}</table>"
+        f"<details><summary>Answers</summary><table>{answers}</table></details></section>"
+    )
+
+
+def _answer(said: dict[str, Any]) -> str:
+    schema = said.get("content", {}).get(JSON_TYPE, {}).get("schema")
+    return _kind(schema) if schema else escape(", ".join(said.get("content", ())))
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rpartition("/")[2])
+        return f'<a href="#{name}">{name}</a>'
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema['items'])}"
+    if "enum" in schema:
+        return escape(" | ".join(map(str, schema["enum"])))
+    if schema.get("properties"):
+        return "; ".join(f"<code>{escape(name)}</code>: {_kind(below)}" for name, below in schema["properties"].items())
+    kind = schema.get("type", "anything")
+    described = schema.get("description", "")
+    return escape(f"{kind if isinstance(kind, str) else ' or '.join(kind)}. {described}" if described else str(kind))

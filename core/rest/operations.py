@@ -1,0 +1,41 @@
+"""What the OpenAPI document says of a route."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+JSON_TYPE: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One query parameter. ``schema``: of its text once decoded."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path.
+
+    identity  unique name, for generated clients
+    answer    schema of a good answer; ``None``: one that is no JSON
+    errors    other statuses that the handler gives, with what they mean
+    content   media types of a good answer
+    body      media type of the request's body; empty: it has none
+    status    of a good answer
+    """
+
+    identity: str
+    tag: str
+    summary: str
+    answer: Mapping[str, Any] | None
+    parameters: tuple[Parameter, ...] = ()
+    errors: Mapping[int, str] = field(default_factory=dict)
+    content: tuple[str, ...] = (JSON_TYPE,)
+    body: str = ""
+    status: int = 200

@@ -1,0 +1,30 @@
+"""Paths and the names in them: one canonical form, and values that are decoded twice (rest.md 2)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote_plus
+
+from core.rest.errors import RestError
+
+_BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def canonical(path: str) -> str:
+    """*path* without doubled slashes, ``.``, ``..`` and a slash at its end."""
+    kept: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            del kept[-1:]
+        elif segment and segment != ".":
+            kept.append(segment)
+    return "/" + "/".join(kept)
+
+
+def decode_again(value: str) -> str:
+    """The second decoding of a name in a path, as query text. Raises 400 for a value that cannot be decoded."""
+    broken = _BROKEN_ESCAPE.search(value)
+    if broken is not None:
+        raise RestError(400, f'invalid URL escape "{value[broken.start() : broken.start() + 3]}"')
+    return unquote_plus(value)

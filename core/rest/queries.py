@@ -1,0 +1,81 @@
+"""Parameters of requests, read as the clients of YuniKorn know them (rest.md 2 to 4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl
+
+from core.rest.errors import RestError
+
+_DIGITS: Final = re.compile(r"[0-9]+", re.ASCII)
+_MOST: Final = 2**64 - 1
+
+_USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?", re.ASCII)
+_GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*", re.ASCII)
+_QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}", re.ASCII)
+_QUEUE_RULE: Final = "a queue name has 1 to 64 characters of letters, digits and _ : # / @ -"
+
+
+def read_query(text: bytes) -> dict[str, str]:
+    """The query of a request; of a name given twice the first value."""
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True):
+        found.setdefault(name, value)
+    return found
+
+
+def unsigned(query: Mapping[str, str], name: str, default: int) -> int:
+    """A number of 64 bits; *default* if absent or empty. Raises 400."""
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not _DIGITS.fullmatch(text):
+        raise RestError(400, f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    # So many digits are out of range whatever they say; reading them all would take its time.
+    if len(text.lstrip("0")) > 20 or int(text) > _MOST:
+        raise RestError(400, f'strconv.ParseUint: parsing "{text}": value out of range')
+    return int(text)
+
+
+def positive(query: Mapping[str, str], name: str, default: int) -> int:
+    """As :func:`unsigned`, but 0 is refused."""
+    value = unsigned(query, name, default)
+    if not value and query.get(name):
+        raise RestError(400, f'0 is not a valid value for "{name}"')
+    return value
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """Whether *name* is given and not switched off."""
+    return query.get(name, "false").lower() not in ("false", "0", "no")
+
+
+def checked_user(name: str) -> str:
+    """*name*. Raises 400 for what no user is called."""
+    if not _USER.fullmatch(name):
+        raise RestError(400, "Invalid user name")
+    return name
+
+
+def checked_group(name: str) -> str:
+    """*name*. Raises 400 for what no group is called."""
+    if not _GROUP.fullmatch(name):
+        raise RestError(400, "Invalid group name")
+    return name
+
+
+def checked_queue(path: str) -> str:
+    """*path* in lower case, as queues are kept. Raises 400 for a path that no queue can have."""
+    lower = path.lower()
+    if lower == "root.@recovery@":
+        return lower
+    for element in lower.split("."):
+        if not _QUEUE_NAME.fullmatch(element):
+            raise RestError(
+                400,
+                f"problem in queue query parameter parsing as queue param {path} contains invalid"
+                f" queue name {element}. {_QUEUE_RULE}",
+            )
+    return lower

@@ -1,0 +1,410 @@
+"""Every route of the interface, with what the OpenAPI document says of it (rest.md 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from core.rest.access import Access
+from core.rest.handlers import debug
+from core.rest.handlers.applications import ACTIVE, ApplicationHandlers
+from core.rest.handlers.cluster import ClusterHandlers
+from core.rest.handlers.configuration import ConfigurationHandlers
+from core.rest.handlers.documentation import DocumentationHandlers
+from core.rest.handlers.dump import DumpHandlers
+from core.rest.handlers.events import EventHandlers
+from core.rest.handlers.health import HealthHandlers, live
+from core.rest.handlers.history import HistoryHandlers
+from core.rest.handlers.metrics import MetricsHandlers
+from core.rest.handlers.nodes import NodeHandlers
+from core.rest.handlers.queues import QueueHandlers
+from core.rest.handlers.users import UserHandlers
+from core.rest.listing import PAGE_PARAMETERS
+from core.rest.operations import JSON_TYPE, Operation, Parameter
+from core.rest.routing import Route
+from core.rest.schemas import FLAG, POSITIVE, UNSIGNED, Schema, any_case, listed, ref
+
+PREFIX: Final = "/ws/v1"
+
+_NO_PARTITION: Final = {404: "Partition not found."}
+_BAD_QUEUE: Final = {400: "Not a queue's path, or a parameter that cannot be read.", 404: "No such partition or queue."}
+_NO_NAME: Final = {400: "Not a name.", 404: "Unknown."}
+_SUMMARY: Final = Parameter("summary", "Extension: leave out allocations and asks.", FLAG)
+_APPLICATION_FILTERS: Final = (
+    *PAGE_PARAMETERS,
+    _SUMMARY,
+    Parameter("user", "Extension: only applications of this user."),
+    Parameter("queuePrefix", "Extension: only applications of queues whose path begins so."),
+    Parameter("since", "Extension: only those submitted at this time (ns) or later.", UNSIGNED),
+)
+_STATUS: Final = Parameter(
+    "status", f"Only this one of the active states: {', '.join(ACTIVE)}.", any_case(*ACTIVE, empty=True)
+)
+_SUBTREE: Final = Parameter("subtree", "Whatever its value: with all queues below.")
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """Who answers."""
+
+    cluster: ClusterHandlers
+    queues: QueueHandlers
+    nodes: NodeHandlers
+    applications: ApplicationHandlers
+    users: UserHandlers
+    events: EventHandlers
+    configuration: ConfigurationHandlers
+    history: HistoryHandlers
+    health: HealthHandlers
+    dump: DumpHandlers
+    metrics: MetricsHandlers
+    documentation: DocumentationHandlers
+
+
+def all_routes(to: Handlers) -> list[Route]:
+    """In the order in which the documentation shows them."""
+    return [
+        *_cluster_routes(to),
+        *_partition_routes(to),
+        *_application_routes(to),
+        *_user_routes(to),
+        *_event_routes(to),
+        *_configuration_routes(to),
+        *_operation_routes(to),
+        *_debug_routes(to),
+    ]
+
+
+def _cluster_routes(to: Handlers) -> list[Route]:
+    return [
+        Route(f"{PREFIX}/clusters", to.cluster.clusters, _get("clusters", "Cluster", "Clusters.", listed("Cluster"))),
+        Route(
+            f"{PREFIX}/partitions",
+            to.cluster.partitions,
+            _get("partitions", "Cluster", "All partitions.", listed("Partition")),
+        ),
+        Route(
+            f"{PREFIX}/scheduler/node-utilizations",
+            to.cluster.utilization,
+            _get(
+                "nodeUtilizations",
+                "Cluster",
+                "How many nodes are how full, by partition and resource type.",
+                listed("PartitionNodeUtilization"),
+            ),
+        ),
+        Route(
+            f"{PREFIX}/history/apps",
+            to.history.applications,
+            _get(
+                "applicationHistory",
+                "Cluster",
+                "Running applications, minute by minute.",
+                listed("ApplicationSample"),
+                errors={500: "Internal metrics collection is not enabled."},
+            ),
+        ),
+        Route(
+            f"{PREFIX}/history/containers",
+            to.history.containers,
+            _get(
+                "containerHistory",
+                "Cluster",
+                "Containers, minute by minute.",
+                listed("ContainerSample"),
+                errors={500: "Internal metrics collection is not enabled."},
+            ),
+        ),
+    ]
+
+
+def _partition_routes(to: Handlers) -> list[Route]:
+    one = f"{PREFIX}/partition/:partition"
+    return [
+        Route(
+            f"{one}/placementrules",
+            to.cluster.rules,
+            _get("placementRules", "Partition", "Placement rules in force.", listed("Rule"), errors=_NO_PARTITION),
+        ),
+        Route(
+            f"{one}/queues",
+            to.queues.tree,
+            _get("queues", "Partition", "The root queue with all others in it.", ref("Queue"), errors=_NO_PARTITION),
+        ),
+        Route(
+            f"{one}/queue/:queue",
+            to.queues.queue,
+            _get("queue", "Partition", "One queue.", ref("Queue"), (_SUBTREE,), errors=_BAD_QUEUE),
+        ),
+        Route(
+            f"{one}/nodes",
+            to.nodes.nodes,
+            _get(
+                "nodes",
+                "Partition",
+                "All nodes with what runs on them.",
+                listed("Node"),
+                (*PAGE_PARAMETERS, _SUMMARY, Parameter("schedulable", "Extension: only those, or only others.", FLAG)),
+                errors={400: "A parameter that cannot be read.", **_NO_PARTITION},
+            ),
+        ),
+        Route(
+            f"{one}/node/:node",
+            to.nodes.node,
+            _get("node", "Partition", "One node.", ref("Node"), errors={404: "No such partition or node."}),
+        ),
+    ]
+
+
+def _application_routes(to: Handlers) -> list[Route]:
+    one = f"{PREFIX}/partition/:partition"
+    bad_state = {400: "No such state, or a parameter that cannot be read.", 404: "No such partition or queue."}
+    return [
+        Route(
+            f"{one}/queue/:queue/applications",
+            to.applications.of_queue,
+            _get(
+                "applicationsOfQueue",
+                "Applications",
+                "Live applications of this very queue.",
+                listed("Application"),
+                _APPLICATION_FILTERS,
+                errors=_BAD_QUEUE,
+            ),
+        ),
+        Route(
+            f"{one}/queue/:queue/application/:application",
+            to.applications.in_queue,
+            _get(
+                "applicationOfQueue",
+                "Applications",
+                "A live application of this very queue.",
+                ref("Application"),
+                errors={**_BAD_QUEUE, 404: "No such partition, queue or application."},
+            ),
+        ),
+        Route(
+            f"{one}/queue/:queue/applications/:state",
+            to.applications.of_queue_by_state,
+            _get(
+                "applicationsOfQueueByState",
+                "Applications",
+                "Live applications of this very queue in one state.",
+                listed("Application"),
+                (_STATUS, *_APPLICATION_FILTERS),
+                errors=bad_state,
+            ),
+        ),
+        Route(
+            f"{one}/applications/:state",
+            to.applications.by_state,
+            _get(
+                "applicationsByState",
+                "Applications",
+                "Applications that are active, completed or rejected.",
+                listed("Application"),
+                (_STATUS, *_APPLICATION_FILTERS),
+                errors=bad_state,
+            ),
+        ),
+        Route(
+            f"{one}/application/:application",
+            to.applications.application,
+            _get(
+                "application",
+                "Applications",
+                "A live application.",
+                ref("Application"),
+                (Parameter("state", "Extension: any: also one that has ended or was rejected."),),
+                errors={404: "No such partition or application."},
+            ),
+        ),
+    ]
+
+
+def _user_routes(to: Handlers) -> list[Route]:
+    usage = f"{PREFIX}/partition/:partition/usage"
+    bad_page = {400: "A parameter that cannot be read."}
+    return [
+        Route(
+            f"{usage}/users",
+            to.users.users,
+            _get("users", "Users", "What users use.", listed("UserUsage"), PAGE_PARAMETERS, errors=bad_page),
+        ),
+        Route(
+            f"{usage}/user/:user",
+            to.users.user,
+            _get("user", "Users", "What one user uses.", ref("UserUsage"), errors=_NO_NAME),
+        ),
+        Route(
+            f"{usage}/groups",
+            to.users.groups,
+            _get("groups", "Users", "What groups use.", listed("GroupUsage"), PAGE_PARAMETERS, errors=bad_page),
+        ),
+        Route(
+            f"{usage}/group/:group",
+            to.users.group,
+            _get("group", "Users", "What one group uses.", ref("GroupUsage"), errors=_NO_NAME),
+        ),
+    ]
+
+
+def _event_routes(to: Handlers) -> list[Route]:
+    disabled = {400: "A parameter that cannot be read.", 500: "Event tracking is disabled."}
+    return [
+        Route(
+            f"{PREFIX}/events/batch",
+            to.events.batch,
+            _get(
+                "eventBatch",
+                "Events",
+                "Events by their numbers.",
+                ref("EventBatch"),
+                (
+                    Parameter("start", "Number of the first event; 0 by default.", UNSIGNED),
+                    Parameter("count", "Most events; more than the configured number are never given.", POSITIVE),
+                ),
+                errors=disabled,
+            ),
+        ),
+        Route(
+            f"{PREFIX}/events/stream",
+            to.events.stream,
+            Operation(
+                "eventStream",
+                "Events",
+                "Events as they happen, a JSON object on each line; never ends.",
+                None,
+                (
+                    Parameter("count", "How many of the newest stored events come first.", UNSIGNED),
+                    Parameter("start", "Extension: number of the first event.", UNSIGNED),
+                ),
+                errors={**disabled, 503: "Too many streaming connections."},
+                content=("application/x-ndjson",),
+            ),
+        ),
+    ]
+
+
+def _configuration_routes(to: Handlers) -> list[Route]:
+    return [
+        Route(
+            f"{PREFIX}/config",
+            to.configuration.show,
+            Operation(
+                "config",
+                "Configuration",
+                "The configuration in force: as JSON for those that accept exactly that, else as YAML.",
+                ref("Configuration"),
+                content=(JSON_TYPE, "application/x-yaml"),
+            ),
+        ),
+        Route(
+            f"{PREFIX}/validate-conf",
+            to.configuration.validate,
+            Operation(
+                "validateConf",
+                "Configuration",
+                "Whether a queue configuration could be used. Changes nothing.",
+                ref("Validation"),
+                errors={413: "The text is too long."},
+                body="application/x-yaml",
+            ),
+            method="POST",
+        ),
+    ]
+
+
+def _operation_routes(to: Handlers) -> list[Route]:
+    return [
+        Route(
+            f"{PREFIX}/scheduler/healthcheck",
+            to.health.report,
+            _get(
+                "healthcheck",
+                "Operations",
+                "The last health report; 200 also when something is wrong.",
+                ref("Health"),
+                (Parameter("strict", "Extension: 503 when something is wrong.", FLAG),),
+                errors={404: "There is none yet.", 503: "Something is wrong (with strict)."},
+            ),
+        ),
+        Route(
+            f"{PREFIX}/metrics",
+            to.metrics.scrape,
+            Operation("metrics", "Operations", "Metrics for Prometheus.", None, content=("text/plain",)),
+        ),
+        Route(
+            "/healthz/live",
+            live,
+            Operation("live", "Operations", "Whether the process answers.", None, content=("text/plain",)),
+            access=Access.OPEN,
+        ),
+        Route(
+            "/healthz/ready",
+            to.health.ready,
+            Operation(
+                "ready",
+                "Operations",
+                "Whether the core takes requests.",
+                None,
+                errors={503: "Not now."},
+                content=("text/plain",),
+            ),
+            access=Access.OPEN,
+        ),
+        *_documentation_routes(to),
+    ]
+
+
+def _documentation_routes(to: Handlers) -> list[Route]:
+    document = Operation("openapi", "Operations", "This document.", {"type": "object"})
+    return [
+        Route("/openapi.json", to.documentation.openapi, document, access=Access.OPEN),
+        Route(f"{PREFIX}/openapi.json", to.documentation.openapi, access=Access.OPEN),
+        Route("/docs", to.documentation.page, access=Access.OPEN),
+    ]
+
+
+def _debug_routes(to: Handlers) -> list[Route]:
+    moved: dict[str, Any] = {"content": ("text/html",), "status": 301}
+    return [
+        Route(f"{PREFIX}/stack", debug.stack_moved, Operation("stackMoved", "Debug", "Moved.", None, **moved)),
+        Route(
+            f"{PREFIX}/fullstatedump",
+            debug.dump_moved,
+            Operation("dumpMoved", "Debug", "Moved.", None, **moved),
+        ),
+        Route(
+            "/debug/stack",
+            debug.stack,
+            Operation("stack", "Debug", "Stacks of threads and tasks, as text.", None),
+            access=Access.ADMIN,
+        ),
+        Route(
+            "/debug/fullstatedump",
+            to.dump.dump,
+            _get(
+                "fullStateDump",
+                "Debug",
+                "Everything at once.",
+                ref("StateDump"),
+                (Parameter("include", "Extension: names of its parts, separated by commas; only these."),),
+            ),
+            access=Access.ADMIN,
+        ),
+        Route("/debug/pprof/", debug.profiles, access=Access.ADMIN),
+        Route("/debug/pprof/cmdline", debug.command_line, access=Access.ADMIN),
+        Route("/debug/pprof/:profile", debug.no_profile, access=Access.ADMIN),
+    ]
+
+
+def _get(
+    identity: str,
+    tag: str,
+    summary: str,
+    answer: Schema,
+    parameters: tuple[Parameter, ...] = (),
+    errors: dict[int, str] | None = None,
+) -> Operation:
+    return Operation(identity, tag, summary, answer, parameters, errors or {})

@@ -1,0 +1,165 @@
+"""From a path to its handler: methods, canonical redirects and the texts for what is not there (rest.md 2).
+
+A path is percent-decoded once by the HTTP server. Fixed parts are matched in their case first; a path that matches only
+without regard to case, or after being made canonical, is redirected.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from html import escape
+from typing import Final
+from urllib.parse import quote
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+from structlog.typing import FilteringBoundLogger
+
+from core.rest.access import OPEN_DOOR, Access, Door
+from core.rest.answers import HTML, TEXT, Answer, cors, error_answer, text_answer
+from core.rest.errors import RestError
+from core.rest.operations import Operation
+from core.rest.paths import canonical
+
+Handler = Callable[[Request], Awaitable[ASGIApp]]
+
+_SAFE: Final = "/:@!$&'()*+,;=-._~"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """``path``: a segment that begins with ``:`` stands for any value of that name.
+
+    ``operation``: what the OpenAPI document says of it; ``None``: nothing, it is not meant for programs.
+    """
+
+    path: str
+    handler: Handler
+    operation: Operation | None = None
+    method: str = "GET"
+    access: Access = Access.READ
+    segments: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "segments", tuple(self.path.strip("/").split("/")))
+
+    @property
+    def allowed(self) -> str:
+        """Value of the ``Allow`` header: the methods in order of their names."""
+        return ", ".join(sorted((self.method, "OPTIONS")))
+
+    def filled(self, values: dict[str, str]) -> str:
+        """The path with *values* in the place of its names."""
+        return "/" + "/".join(values[segment[1:]] if segment[:1] == ":" else segment for segment in self.segments)
+
+
+class Table:
+    """All routes. Fixed segments win over names."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._routes = tuple(routes)
+        self._by_length: dict[int, list[Route]] = {}
+        for route in self._routes:
+            self._by_length.setdefault(len(route.segments), []).append(route)
+        for same in self._by_length.values():
+            same.sort(key=lambda route: tuple(segment.startswith(":") for segment in route.segments))
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(self._routes)
+
+    def find(self, path: str, *, any_case: bool = False) -> tuple[Route, dict[str, str]] | None:
+        """The route of *path* and the values of its names; ``None``: there is none."""
+        segments = path.split("/")[1:]
+        for route in self._by_length.get(len(segments), ()):
+            values = _match(route.segments, segments, any_case)
+            if values is not None:
+                return route, values
+        return None
+
+
+def _match(wanted: tuple[str, ...], given: list[str], any_case: bool) -> dict[str, str] | None:
+    values: dict[str, str] = {}
+    for name, segment in zip(wanted, given, strict=True):
+        if name[:1] == ":" and segment:
+            values[name[1:]] = segment
+        elif name != segment and not (any_case and name.lower() == segment.lower()):
+            return None
+    return values
+
+
+class Router:
+    """ASGI application over a table. ``otherwise`` answers paths that are nobody's; absent: 404.
+
+    ``door`` is asked before a handler runs.
+    """
+
+    def __init__(
+        self, table: Table, *, logger: FilteringBoundLogger, door: Door = OPEN_DOOR, otherwise: ASGIApp | None = None
+    ) -> None:
+        self._table = table
+        self._logger = logger
+        self._door = door
+        self._otherwise = otherwise
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        began = time.perf_counter()
+        try:
+            answer = await self._answer(scope, receive)
+            await answer(scope, receive, send)
+        finally:
+            self._door.leave(scope)
+        self._logger.debug(
+            "http request",
+            method=scope["method"],
+            path=quote(scope["path"], safe=_SAFE)[:200],
+            client=(scope.get("client") or ("",))[0],
+            ms=round((time.perf_counter() - began) * 1_000, 3),
+        )
+
+    async def _answer(self, scope: Scope, receive: Receive) -> ASGIApp:
+        path = scope["path"]
+        tidy = canonical(path)
+        found = self._table.find(tidy)
+        if found is not None and tidy == path:
+            return await self._handle(*found, scope, receive)
+        found = found or self._table.find(tidy, any_case=True)
+        if found is not None:
+            return _redirect(found[0].filled(found[1]), scope)
+        if self._otherwise is not None:
+            return self._otherwise
+        return Answer([b"404 page not found"], TEXT, status=404)
+
+    async def _handle(self, route: Route, values: dict[str, str], scope: Scope, receive: Receive) -> ASGIApp:
+        if scope["method"] == "OPTIONS":
+            return text_answer("", headers=[("Allow", route.allowed), *cors(route.allowed).items()])
+        if scope["method"] != route.method:
+            return text_answer("Method Not Allowed", status=405, headers=[("Allow", route.allowed)])
+        scope["path_params"] = values
+        request = Request(scope, receive)
+        try:
+            await self._door.admit(request, route.access)
+            return await route.handler(request)
+        except RestError as error:
+            return error_answer(error.status, error.message, route.allowed, headers=error.headers)
+        except ClientDisconnect:
+            return text_answer("", status=408)  # Nobody is there to read it.
+        except Exception as error:
+            self._logger.error("bug while a request was answered", route=route.path, exc_info=error)
+            return error_answer(500, "internal error, see the log of the core", route.allowed)
+
+
+def redirect(location: str, status: int = 301) -> Answer:
+    """Go to *location*, with a page that says so."""
+    page = f'<a href="{escape(location)}">Moved Permanently</a>.\n'
+    return text_answer(page, status=status, content_type=HTML, headers=[("Location", location)])
+
+
+def _redirect(path: str, scope: Scope) -> Answer:
+    location = quote(path, safe=_SAFE)
+    query = scope["query_string"].decode("latin-1")
+    if query:
+        location += "?" + quote(query, safe=_SAFE + "?%")
+    return redirect(location, 301 if scope["method"] == "GET" else 307)

@@ -1,0 +1,7 @@
+"""What goes wrong with the files and options that make a core secure."""
+
+from __future__ import annotations
+
+
+class SecurityError(ValueError):
+    """Options or files that cannot be used. The text says which, why, and never quotes a secret."""

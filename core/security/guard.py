@@ -1,0 +1,259 @@
+"""The guard: finds out who calls, says what they may, and ends calls whose right to be here has passed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from structlog.typing import FilteringBoundLogger
+
+from core.config.problems import ConfigError
+from core.security.errors import SecurityError
+from core.security.identity import Identity, of_certificate
+from core.security.jwks import KeySet
+from core.security.limits import Buckets
+from core.security.oidc import OidcVerifier
+from core.security.policy import Grants, Limits, Policy, read_policy
+from core.security.static_tokens import StaticTokens, read_tokens
+from core.service.callers import AclCheck, Permission
+from core.service.clock import Clock, Timer
+from core.service.configuration_file import FileUnreadable, read_text
+from core.service.status_codes import NotAuthenticated, NotPermitted, ServiceError, ShuttingDown, TooMany
+
+ParsedT = TypeVar("ParsedT")
+
+UNKNOWN: Final = "somebody unknown"
+FAILURE_BURST_S: Final = 10
+
+_certificate_identity = lru_cache(maxsize=1024)(of_certificate)
+"""Certificates that were shown last; each call of a connection shows the same again."""
+
+
+class Pass:
+    """One call that was let in: a :class:`core.service.callers.Caller`. What it asked for is asked again later.
+
+    ``ended``: set once the call must end, with the reason in ``reason``; ``on_end`` is called then.
+    """
+
+    def __init__(self, identity: Identity | None, grants: Grants) -> None:
+        self.identity = identity
+        self.name = UNKNOWN if identity is None else identity.name
+        self.ended = asyncio.Event()
+        self.reason: ServiceError | None = None
+        self.timer: Timer | None = None
+        self.on_end: Callable[[], None] | None = None
+        self._grants = grants
+        self._asked: list[Callable[[], None]] = []
+
+    @property
+    def known(self) -> bool:
+        return self.identity is not None
+
+    def require(self, permission: Permission) -> None:
+        """Raises :class:`NotPermitted` unless *permission* is granted; :class:`NotAuthenticated` to the unknown."""
+        self._asked.append(partial(self._check_permission, permission))
+        self._check_permission(permission)
+
+    def require_for_queue(self, permission: Permission, administers: AclCheck) -> None:
+        """As :meth:`require`, but whoever administers the queue in question needs no grant."""
+        who = self.identity
+        if who is None or not administers(who.user, who.groups):
+            self.require(permission)
+
+    def require_manager(self, rm_id: str) -> None:
+        """Raises :class:`NotPermitted` unless it may act as resource manager *rm_id*."""
+        self._asked.append(partial(self._check_manager, rm_id))
+        self._check_manager(rm_id)
+
+    def regrant(self, grants: Grants) -> None:
+        """What it may from now on. What it was let in for ends the call if it may not do that any more."""
+        self._grants = grants
+        for check in self._asked:
+            try:
+                check()
+            except ServiceError as error:
+                self.end(error)
+
+    def end(self, reason: ServiceError) -> None:
+        """Have the call end."""
+        if self.reason is None:
+            self.reason = reason
+            self.ended.set()
+            if self.on_end is not None:
+                self.on_end()
+
+    def _check_permission(self, permission: Permission) -> None:
+        if permission not in self._grants.permissions:
+            raise self._refusal(f"the permission {permission!s}")
+
+    def _check_manager(self, rm_id: str) -> None:
+        if not self._grants.manages(rm_id):
+            raise self._refusal(f"to be resource manager {rm_id!r}")
+
+    def _refusal(self, lacking: str) -> ServiceError:
+        if self.identity is None:
+            return NotAuthenticated("no client certificate and no bearer token, or none with a name")
+        return NotPermitted(f"{self.name!r} was not granted {lacking}")
+
+
+class Guard:
+    """One security file, followed. Raises :class:`SecurityError` when it cannot be used at first.
+
+    A later reading that cannot be used is reported and the former one holds; :meth:`reload` reads again.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        logger: FilteringBoundLogger,
+        fetch_keys: Callable[[str], bytes] | None = None,
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._logger = logger
+        self._fetch_keys = fetch_keys
+        self._live: set[Pass] = set()
+        self._keys: KeySet | None = None
+        self._keys_source = ""
+        policy, tokens = read_files(self._path)
+        usual = policy.limits
+        self._calls = Buckets(usual.calls_per_second, usual.burst)
+        self._failures = Buckets(usual.failures_per_second, 1)
+        self._apply(policy, tokens)
+
+    @property
+    def limits(self) -> Limits:
+        return self._policy.limits
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files it rests on. Signing keys are looked after by themselves."""
+        tokens = self._policy.tokens
+        return (self._path,) if tokens is None else (self._path, tokens)
+
+    def reload(self) -> None:
+        """Read the files again and end the calls that would not be let in any more."""
+        try:
+            policy, tokens = read_files(self._path)
+        except SecurityError as error:
+            self._logger.error("security file not used, the former reading holds", cause=str(error))
+            return
+        self._apply(policy, tokens)
+        for admitted in tuple(self._live):
+            if admitted.identity is not None and self._withdrawn(admitted.identity):
+                admitted.end(_come_back("the proof of identity was withdrawn"))
+            else:
+                admitted.regrant(policy.grants(admitted.identity))
+        self._logger.info("security file read again", rules=len(policy.rules), calls=len(self._live))
+
+    async def enter(self, authorization: str | None, certificate: bytes | None, host: str) -> Pass:
+        """Let a call from *host* in; to be followed by :meth:`leave`.
+
+        *authorization*: the header of that name. *certificate*: DER of a client certificate that was verified. With a
+        token the token says who calls, else the certificate. Raises :class:`NotAuthenticated` for a proof that does not
+        hold, :class:`TooMany` for a peer that calls too often.
+        """
+        now_ns = self._clock.now_ns()
+        if self._failures.empty(host, now_ns):
+            raise TooMany("too many failed attempts from this address")
+        try:
+            identity = await self._identify(authorization, certificate, now_ns)
+        except NotAuthenticated as refusal:
+            self._failures.take(host, now_ns)
+            self._logger.info("caller refused", host=host, cause=str(refusal))
+            raise
+        if not self._calls.take(host if identity is None else identity.name, now_ns):
+            raise TooMany("this peer calls more often than it may")
+        admitted = Pass(identity, self._policy.grants(identity))
+        self._live.add(admitted)
+        if identity is not None and identity.expires_ns is not None:
+            self._watch(admitted, identity.expires_ns)
+        return admitted
+
+    def leave(self, admitted: Pass) -> None:
+        """The call is over."""
+        self._live.discard(admitted)
+        if admitted.timer is not None:
+            admitted.timer.cancel()
+
+    @property
+    def live_calls(self) -> int:
+        return len(self._live)
+
+    def _watch(self, admitted: Pass, expires_ns: int) -> None:
+        if self._clock.now_ns() >= expires_ns:
+            admitted.end(_come_back("the proof of identity has expired"))
+        else:
+            admitted.timer = self._clock.call_at(expires_ns, partial(self._watch, admitted, expires_ns))
+
+    async def _identify(self, authorization: str | None, certificate: bytes | None, now_ns: int) -> Identity | None:
+        if authorization is None:
+            return self._of_certificate(certificate, now_ns)
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token or not token.isascii():
+            raise NotAuthenticated("not a bearer token")
+        found = self._tokens.find(token, now_ns)
+        if found is not None:
+            return found
+        if self._oidc is None or token.count(".") != 2:
+            raise NotAuthenticated("an unknown or expired token")
+        return await self._oidc.verify(token, certificate, now_ns)
+
+    def _of_certificate(self, certificate: bytes | None, now_ns: int) -> Identity | None:
+        if certificate is None:
+            return None
+        try:
+            identity = _certificate_identity(certificate)
+        except ValueError as error:
+            raise NotAuthenticated("the client certificate cannot be read") from error
+        # TLS checked that once, when the connection began.
+        if identity is not None and identity.expires_ns is not None and identity.expires_ns <= now_ns:
+            raise NotAuthenticated("the client certificate has expired")
+        return identity
+
+    def _withdrawn(self, identity: Identity) -> bool:
+        if not identity.proof:
+            return False
+        if identity.principals[0].startswith("token:"):
+            return not self._tokens.holds(identity.proof)
+        return self._oidc is None or not self._oidc.holds(identity.proof)
+
+    def _apply(self, policy: Policy, tokens: StaticTokens) -> None:
+        self._policy = policy
+        self._tokens = tokens
+        limits = policy.limits
+        self._calls.resize(limits.calls_per_second, limits.burst)
+        self._failures.resize(limits.failures_per_second, max(1, int(FAILURE_BURST_S * limits.failures_per_second)))
+        self._oidc: OidcVerifier | None = None
+        if policy.oidc is not None:
+            if self._keys is None or self._keys_source != policy.oidc.keys:
+                self._keys_source = policy.oidc.keys
+                self._keys = KeySet(self._keys_source, clock=self._clock, logger=self._logger, fetch=self._fetch_keys)
+            self._oidc = OidcVerifier(policy.oidc, self._keys)
+
+
+def read_files(path: Path) -> tuple[Policy, StaticTokens]:
+    """The security file at *path*, and the tokens it names. Raises :class:`SecurityError`, every problem located."""
+    policy = _located(path, lambda text: read_policy(text, path.parent))
+    tokens = StaticTokens() if policy.tokens is None else _located(policy.tokens, read_tokens)
+    return policy, tokens
+
+
+def _come_back(reason: str) -> ServiceError:
+    """The status says that trying again may help: with another proof it does."""
+    return ShuttingDown(f"{reason}, come back with another one")
+
+
+def _located(path: Path, parse: Callable[[str], ParsedT]) -> ParsedT:
+    try:
+        return parse(read_text(path))
+    except FileUnreadable as error:
+        raise SecurityError(str(error)) from error
+    except ConfigError as error:
+        raise SecurityError(f"{path}: {error}") from error

@@ -1,0 +1,84 @@
+"""Identities as values: what somebody has proved to be called.
+
+A principal says by its prefix how it was proved, so that a name in a certificate never stands for the same name in a
+token::
+
+    uri:  dns:  cn:       names of a client certificate: each URI and DNS name of its SAN, and its common name
+    o:                    its organisations, which are groups
+    oidc:  oidc-group:    the user and group claims of an OIDC token
+    token:  token-group:  name and groups of a static token
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from core.service.clock import SECOND_NS
+
+PREFIXES: Final = ("uri", "dns", "cn", "o", "oidc", "oidc-group", "token", "token-group")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """``principals``: all names and groups with their prefixes; the first one is how logs call it.
+
+    user, groups  what access lists of queues are asked about, without prefixes
+    expires_ns    Unix time in ns from which it proves nothing any more; ``None``: never
+    proof         what it rests on, if that can be withdrawn: the digest of a static token, issuer and ID of an OIDC one
+    """
+
+    principals: tuple[str, ...]
+    user: str
+    groups: tuple[str, ...] = ()
+    expires_ns: int | None = None
+    proof: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.principals[0]
+
+
+def of_certificate(der: bytes) -> Identity | None:
+    """Who a client certificate, verified already, is for; ``None``: it has no name that counts.
+
+    Raises ValueError for bytes that are no certificate.
+    """
+    certificate = x509.load_der_x509_certificate(der)
+    uris: list[str] = []
+    hosts: list[str] = []
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        pass
+    else:
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+        hosts = names.get_values_for_type(x509.DNSName)
+    common = _of_subject(certificate, NameOID.COMMON_NAME)
+    organisations = _of_subject(certificate, NameOID.ORGANIZATION_NAME)
+    principals = [
+        *(f"uri:{uri}" for uri in uris),
+        *(f"dns:{host.lower()}" for host in hosts),
+        *(f"cn:{name}" for name in common),
+    ]
+    if not principals:
+        return None
+    return Identity(
+        principals=(*principals, *(f"o:{name}" for name in organisations)),
+        user=[*common, *hosts, *uris][0],
+        groups=tuple(organisations),
+        expires_ns=int(certificate.not_valid_after_utc.timestamp()) * SECOND_NS,
+    )
+
+
+def fingerprint(der: bytes) -> bytes:
+    """SHA-256 of a certificate, which tokens bound to it name (RFC 8705, ``x5t#S256``)."""
+    return hashlib.sha256(der).digest()
+
+
+def _of_subject(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[str]:
+    return [str(attribute.value) for attribute in certificate.subject.get_attributes_for_oid(oid) if attribute.value]

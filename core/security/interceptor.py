@@ -1,0 +1,149 @@
+"""gRPC's way past the guard: every call of every service, our own and those of gRPC's packages.
+
+What a call is let in by may pass while it is open. A stream then ends UNAVAILABLE, so that clients come back with a
+fresh proof, or PERMISSION_DENIED where a new one would not help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+from structlog.typing import FilteringBoundLogger
+
+from core.security.guard import Guard, Pass
+from core.security.methods import METHODS, Demand
+from core.security.tls import der_of
+from core.service.callers import CALLER
+from core.service.event_service import host_of
+from core.service.rpc import Handler, Requests, end
+from core.service.status_codes import NotPermitted, ServiceError
+
+_NOT_LISTED: Final = Demand(lambda caller, _: _refuse())
+
+
+class GuardInterceptor(grpc.aio.ServerInterceptor):
+    """Lets calls in as :data:`core.security.methods.METHODS` says."""
+
+    def __init__(self, guard: Guard, logger: FilteringBoundLogger) -> None:
+        self._guard = guard
+        self._logger = logger
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        """The handler of the call, guarded; ``None``: there is none."""
+        handler: Handler | None = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        demand = METHODS.get(handler_call_details.method, _NOT_LISTED)
+        return handler if demand.public else self._guarded(handler, demand)
+
+    def _guarded(self, handler: Any, demand: Demand) -> Handler:
+        forms = {
+            "request_deserializer": handler.request_deserializer,
+            "response_serializer": handler.response_serializer,
+        }
+        if handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, demand), **forms)
+        if handler.stream_stream is not None:
+            return grpc.stream_stream_rpc_method_handler(self._stream(handler.stream_stream, demand), **forms)
+        if handler.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(self._answers(handler.unary_stream, demand), **forms)
+        raise AssertionError("nobody serves a call with many requests and one response")
+
+    def _unary(self, serve: Callable[[Any, Any], Awaitable[Any]], demand: Demand) -> Any:
+        async def handle(request: Any, context: Any) -> Any:
+            async with self._admitted(context) as admitted:
+                await self._check(demand, admitted, request, context)
+                return await serve(request, context)
+
+        return handle
+
+    def _answers(self, serve: Callable[[Any, Any], Any], demand: Demand) -> Any:
+        async def handle(request: Any, context: Any) -> None:
+            async with self._admitted(context) as admitted:
+                await self._check(demand, admitted, request, context)
+                await self._while_good(admitted, serve(request, context), context)
+
+        return handle
+
+    def _stream(self, serve: Callable[[Any, Any], Any], demand: Demand) -> Any:
+        async def handle(requests: Any, context: Any) -> None:
+            async with self._admitted(context) as admitted:
+                if demand.request is None:
+                    await self._check(demand, admitted, None, context)
+                await self._while_good(admitted, serve(_checked(requests, admitted, demand), context), context)
+
+        return handle
+
+    @contextlib.asynccontextmanager
+    async def _admitted(self, context: Any) -> AsyncIterator[Pass]:
+        try:
+            admitted = await self._guard.enter(_authorization(context), _certificate(context), host_of(context.peer()))
+        except ServiceError as error:
+            await end(context, error, self._logger)
+            raise
+        token = CALLER.set(admitted)
+        try:
+            yield admitted
+        finally:
+            CALLER.reset(token)
+            self._guard.leave(admitted)
+
+    async def _check(self, demand: Demand, admitted: Pass, request: Any, context: Any) -> None:
+        try:
+            demand.met(admitted, request)
+        except ServiceError as error:
+            self._logger.info("call refused", caller=admitted.name, cause=str(error))
+            await end(context, error, self._logger)
+
+    async def _while_good(self, admitted: Pass, serving: Any, context: Any) -> None:
+        """Run *serving*, responses given by it or written to the context, until it ends or has no right to go on."""
+        work = asyncio.ensure_future(_forward(serving, context) if hasattr(serving, "__aiter__") else serving)
+        ended = asyncio.ensure_future(admitted.ended.wait())
+        try:
+            await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                await work
+                return
+        finally:
+            ended.cancel()
+            work.cancel()
+            await asyncio.gather(work, ended, return_exceptions=True)
+        assert admitted.reason is not None
+        self._logger.info("call ended", caller=admitted.name, cause=str(admitted.reason))
+        await end(context, admitted.reason, self._logger)
+
+
+async def _forward(responses: AsyncIterator[Any], context: Any) -> None:
+    async for response in responses:
+        await context.write(response)
+
+
+async def _checked(requests: Requests, admitted: Pass, demand: Demand) -> Requests:
+    """*requests*; the first one is looked at. What it raises ends the stream in the service's own way."""
+    first = True
+    async for request in requests:
+        if first and demand.request is not None:
+            demand.met(admitted, request)
+            first = False
+        yield request
+
+
+def _refuse() -> None:
+    raise NotPermitted("this method is served to nobody here")
+
+
+def _authorization(context: Any) -> str | None:
+    found = [value for key, value in context.invocation_metadata() or () if key == "authorization"]
+    if not found:
+        return None
+    # Two proofs: whoever put in the second one may not be the caller.
+    return found[0] if len(found) == 1 else ""
+
+
+def _certificate(context: Any) -> bytes | None:
+    shown = context.auth_context().get("x509_pem_cert")
+    return der_of(shown[0]) if shown else None

@@ -1,0 +1,115 @@
+"""What each gRPC method takes. A method that is not listed is refused to everybody.
+
+Requests are looked into here, so that services need not know who calls: a manager's name stands in the request, of a
+stream in the first one, and services hold a stream to that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from google.protobuf.message import Message
+from kornel.v1 import callback_pb2, manager_pb2, status_pb2
+from si.v1 import si_pb2 as si
+
+from core.security.guard import Pass
+from core.service.callers import Permission
+from core.service.rpc import parse
+from core.service.status_codes import NotPermitted
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """``request``: the message that ``check`` is given; ``None``: it looks at none. ``public``: nobody is asked."""
+
+    check: Callable[[Pass, Any], None]
+    request: type[Message] | None = None
+    public: bool = False
+
+    def met(self, caller: Pass, raw: bytes) -> None:
+        """Raises unless *caller* may make this call, whose (first) request is *raw*."""
+        self.check(caller, parse(self.request, raw) if self.request is not None else None)
+
+
+def _need(permission: Permission) -> Demand:
+    return Demand(lambda caller, _: caller.require(permission))
+
+
+def _manager(request: type[Message], rm_id_of: Callable[[Any], str]) -> Demand:
+    return Demand(lambda caller, message: caller.require_manager(rm_id_of(message)), request)
+
+
+def _register(caller: Pass, request: si.RegisterResourceManagerRequest) -> None:
+    """Who brings a configuration along puts it into force."""
+    caller.require_manager(request.rmID)
+    if request.config or request.extraConfig:
+        caller.require(Permission.CONFIGURE)
+
+
+def _unregister(caller: Pass, request: manager_pb2.UnregisterResourceManagerRequest) -> None:
+    try:
+        caller.require(Permission.ADMINISTER)
+    except NotPermitted:
+        caller.require_manager(request.rm_id)
+
+
+def _status(caller: Pass, request: status_pb2.GetStatusRequest) -> None:
+    """An audit stops scheduling for as long as it takes."""
+    caller.require(Permission.ADMINISTER if request.audit else Permission.READ)
+
+
+_READ: Final = _need(Permission.READ)
+_CONFIGURE: Final = _need(Permission.CONFIGURE)
+_PUBLIC: Final = Demand(lambda caller, _: None, public=True)
+_FOR_QUEUE: Final = Demand(lambda caller, _: None)
+"""The service asks: a queue's administrators may see it."""
+
+METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
+    {
+        "/si.v1.Scheduler/RegisterResourceManager": Demand(_register, si.RegisterResourceManagerRequest),
+        "/si.v1.Scheduler/UpdateAllocation": _manager(si.AllocationRequest, lambda request: request.rmID),
+        "/si.v1.Scheduler/UpdateApplication": _manager(si.ApplicationRequest, lambda request: request.rmID),
+        "/si.v1.Scheduler/UpdateNode": _manager(si.NodeRequest, lambda request: request.rmID),
+        "/kornel.v1.CallbackService/Attach": _manager(
+            callback_pb2.AttachRequest, lambda request: request.subscription.rm_id
+        ),
+        "/kornel.v1.ConfigurationService/UpdateConfiguration": _CONFIGURE,
+        "/kornel.v1.ConfigurationService/RollbackConfiguration": _CONFIGURE,
+        "/kornel.v1.ConfigurationService/ValidateConfiguration": _READ,
+        "/kornel.v1.ConfigurationService/PreviewConfiguration": _READ,
+        "/kornel.v1.ConfigurationService/GetConfigurationHistory": _READ,
+        "/kornel.v1.ConfigurationService/GetConfiguration": _READ,
+        "/kornel.v1.StatusService/GetStatus": Demand(_status, status_pb2.GetStatusRequest),
+        "/kornel.v1.StatusService/GetStateDump": _READ,
+        "/kornel.v1.StatusService/ExplainAsk": _READ,
+        "/kornel.v1.StatusService/ExplainUser": _READ,
+        "/kornel.v1.StatusService/ExplainQueue": _FOR_QUEUE,
+        "/kornel.v1.ExplainService/Explain": _READ,
+        "/kornel.v1.ExplainService/WhatIf": _READ,
+        "/kornel.v1.AdminService/DrainNode": _need(Permission.ADMINISTER),
+        "/kornel.v1.AdminService/UndrainNode": _need(Permission.ADMINISTER),
+        "/kornel.v1.EventService/WatchEvents": _READ,
+        "/kornel.v1.ReadService/ListQueues": _READ,
+        "/kornel.v1.ReadService/GetQueue": _FOR_QUEUE,
+        "/kornel.v1.ReadService/ListApplications": _READ,
+        "/kornel.v1.ReadService/GetApplication": _READ,
+        "/kornel.v1.ReadService/ListNodes": _READ,
+        "/kornel.v1.ReadService/GetNode": _READ,
+        "/kornel.v1.ReadService/GetHealthReport": _READ,
+        "/kornel.v1.HistoryService/ListApplications": _READ,
+        "/kornel.v1.HistoryService/ListPreemptions": _READ,
+        "/kornel.v1.HistoryService/ListEvents": _READ,
+        "/kornel.v1.HistoryService/ListConfigurations": _READ,
+        "/kornel.v1.ManagerService/UnregisterResourceManager": Demand(
+            _unregister, manager_pb2.UnregisterResourceManagerRequest
+        ),
+        "/kornel.v1.TestClockService/AdvanceClock": _need(Permission.TEST_CLOCK),
+        "/grpc.health.v1.Health/Check": _PUBLIC,
+        "/grpc.health.v1.Health/List": _PUBLIC,
+        "/grpc.health.v1.Health/Watch": _PUBLIC,
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _READ,
+    }
+)

@@ -1,0 +1,97 @@
+"""All that keeps a core to those it is for: TLS, the guard, and a refusal to be reached from elsewhere without."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from structlog.typing import FilteringBoundLogger
+
+from core.security.errors import SecurityError
+from core.security.files import FollowedFiles
+from core.security.guard import Guard
+from core.security.interceptor import GuardInterceptor
+from core.security.tls import Tls, TlsFiles
+from core.service.addresses import stays_on_this_machine
+from core.service.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityOptions:
+    """As on the command line. ``policy``: the security file. ``insecure_anywhere``: said in so many words."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    policy: Path | None = None
+    insecure_anywhere: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise SecurityError("--tls-cert and --tls-key belong together: one of them is missing")
+        if self.client_ca is not None and self.certificate is None:
+            raise SecurityError("--tls-client-ca needs --tls-cert and --tls-key")
+
+
+class Security:
+    """*clock* is real time, whatever the engine's is. Raises :class:`SecurityError` for files that cannot be used."""
+
+    def __init__(self, options: SecurityOptions, *, clock: Clock, logger: FilteringBoundLogger) -> None:
+        self._options = options
+        self._logger = logger
+        self.tls: Tls | None = None
+        self.guard: Guard | None = None
+        if options.certificate is not None and options.key is not None:
+            self.tls = Tls(TlsFiles(options.certificate, options.key, options.client_ca), logger)
+        if options.policy is not None:
+            self.guard = Guard(options.policy, clock=clock, logger=logger)
+
+    def check(self, address: str, option: str = "--grpc") -> None:
+        """Raises :class:`SecurityError` when strangers on other machines could use what is served at *address*."""
+        if self._options.insecure_anywhere or stays_on_this_machine(address):
+            return
+        missing = []
+        if self.tls is None:
+            missing.append("traffic would not be encrypted (--tls-cert FILE --tls-key FILE)")
+        if self.guard is None and not (self.tls is not None and self.tls.demands_certificate):
+            missing.append("nobody would be asked who they are (--tls-client-ca FILE or --security FILE)")
+        if missing:
+            raise SecurityError(
+                f"{option} {address}: other machines could reach this core, and {'; and '.join(missing)}."
+                " Give these options, listen on 127.0.0.1, or say --insecure-anywhere if everybody on the network may"
+                " do everything"
+            )
+
+    def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
+        """For the gRPC server."""
+        return () if self.guard is None else (GuardInterceptor(self.guard, self._logger),)
+
+    def transport_options(self) -> tuple[tuple[str, int], ...]:
+        """Limits of the gRPC server that hold from the start on."""
+        if self.guard is None:
+            return ()
+        limits = self.guard.limits
+        return (
+            ("grpc.max_receive_message_length", limits.message_bytes),
+            ("grpc.max_concurrent_streams", limits.streams),
+        )
+
+    def reload(self) -> None:
+        """Read all files again."""
+        if self.tls is not None:
+            self.tls.reload()
+        if self.guard is not None:
+            self.guard.reload()
+
+    async def follow(self) -> None:
+        """Read files again whenever they change, for ever."""
+        tls, guard = self.tls, self.guard
+        followed = []
+        if tls is not None:
+            followed.append(FollowedFiles(lambda: tls.files.paths, tls.reload))
+        if guard is not None:
+            followed.append(FollowedFiles(lambda: guard.paths, guard.reload))
+        await asyncio.gather(*(files.follow() for files in followed))

@@ -1,0 +1,118 @@
+"""Tokens for small sites: a file with the SHA-256 digests of tokens that ``kornel security token`` made.
+
+A digest without salt or stretching suffices because tokens are 256 random bits: there is nothing to guess. That is also
+why passwords have no place here, and what is too short to be such a token is refused unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from core.config.fields import Field
+from core.config.problems import ProblemLog
+from core.config.yaml_reader import read, shortened
+from core.security.identity import Identity
+from core.service.clock import SECOND_NS
+
+PREFIX: Final = "krn_"
+SHORTEST: Final = len(PREFIX) + 43
+
+_DIGEST: Final = re.compile("[0-9a-f]{64}", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,127}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class StaticToken:
+    """``digest``: SHA-256 of the token, hexadecimal. ``expires_ns``: ``None`` never."""
+
+    name: str
+    digest: str
+    groups: tuple[str, ...] = ()
+    expires_ns: int | None = None
+
+
+class StaticTokens:
+    """The tokens of one reading of the file."""
+
+    def __init__(self, tokens: Sequence[StaticToken] = ()) -> None:
+        self._tokens = tuple(tokens)
+        self._digests = frozenset(token.digest for token in tokens)
+
+    def find(self, presented: str, now_ns: int) -> Identity | None:
+        """Whose token *presented* is; ``None``: nobody's, or it has expired. A near miss takes as long as any."""
+        if len(presented) < SHORTEST:
+            return None
+        digest = hashlib.sha256(presented.encode()).hexdigest()
+        found: StaticToken | None = None
+        for token in self._tokens:
+            if hmac.compare_digest(token.digest, digest):
+                found = token
+        if found is None or (found.expires_ns is not None and found.expires_ns <= now_ns):
+            return None
+        return Identity(
+            principals=(f"token:{found.name}", *(f"token-group:{group}" for group in found.groups)),
+            user=found.name,
+            groups=found.groups,
+            expires_ns=found.expires_ns,
+            proof=found.digest,
+        )
+
+    def holds(self, proof: str) -> bool:
+        """Whether the token with the digest *proof* is still listed."""
+        return proof in self._digests
+
+
+def new_token() -> str:
+    """A token nobody can guess."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def digest_of(token: str) -> str:
+    """What the file says of *token*."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def read_tokens(text: str) -> StaticTokens:
+    """The file's text. Raises :class:`core.config.problems.ConfigError` with every problem, located."""
+    log = ProblemLog()
+    top = Field(read(text, log).root, 1, 1, log).mapping(("tokens",))
+    tokens: list[StaticToken] = []
+    names: set[str] = set()
+    for item in top["tokens"].items():
+        fields = item.mapping(("name", "sha256", "groups", "expires"))
+        name, digest = fields["name"].text(), fields["sha256"].text()
+        if _NAME.fullmatch(name) is None:
+            fields["name"].error(f"{shortened(name)} is no name", "letters, digits and _ . @ -")
+        elif name in names:
+            fields["name"].error(f"name {shortened(name)} is given twice", "each name once")
+        names.add(name)
+        if _DIGEST.fullmatch(digest) is None:
+            # Somebody may have put the token itself here: never quoted.
+            fields["sha256"].error(
+                "this is no SHA-256 digest", "64 hexadecimal digits, as `kornel security token` prints"
+            )
+        tokens.append(
+            StaticToken(name, digest, tuple(group for group, _ in fields["groups"].texts()), _time(fields["expires"]))
+        )
+    log.raise_if_errors()
+    return StaticTokens(tokens)
+
+
+def _time(field: Field) -> int | None:
+    if not field.given:
+        return None
+    try:
+        at = datetime.fromisoformat(field.text())
+        if at.tzinfo is not None:
+            return int(at.timestamp()) * SECOND_NS
+    except (ValueError, OverflowError):
+        pass
+    field.error(f"{shortened(field.text())} is no time", "for instance 2030-01-31T00:00:00Z, with its zone")
+    return None

@@ -1,0 +1,148 @@
+"""TLS for gRPC and HTTPS from one set of PEM files, which may be replaced while the core runs.
+
+Connections that are open stay as they are; every handshake after a replacement is made with the new files. Files that
+cannot be used are reported and change nothing.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from structlog.typing import FilteringBoundLogger
+
+from core.security.errors import SecurityError
+
+MOST_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files. ``client_ca``: who signs client certificates, which are then demanded; ``None``: none is asked for."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return (self.certificate, self.key, *((self.client_ca,) if self.client_ca is not None else ()))
+
+
+class _Loaded:
+    """One reading of the files."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self.context = _context(files)
+        certificate, key = _read(files.certificate), _read(files.key)
+        root = _read(files.client_ca) if files.client_ca is not None else None
+        self.grpc = grpc.ssl_server_certificate_configuration([(key, certificate)], root_certificates=root)
+        self.expires = min(found.not_valid_after_utc for found in x509.load_pem_x509_certificates(certificate))
+
+
+class Tls:
+    """Server credentials. Raises :class:`SecurityError` for files that cannot be used."""
+
+    def __init__(self, files: TlsFiles, logger: FilteringBoundLogger) -> None:
+        self.files = files
+        self._logger = logger
+        self._loaded = _Loaded(files)
+        self._entry = _context(files)
+        # Called in every handshake, also where the client names no server.
+        self._entry.sni_callback = self._choose
+
+    @property
+    def demands_certificate(self) -> bool:
+        """Whether nobody connects without a client certificate."""
+        return self.files.client_ca is not None
+
+    def reload(self) -> None:
+        """Read the files again; what cannot be used is reported, and the former reading holds."""
+        try:
+            self._loaded = _Loaded(self.files)
+        except SecurityError as error:
+            self._logger.error("new TLS files not used, the former ones hold", cause=str(error))
+        else:
+            self._logger.info("TLS files read again", expires=self._loaded.expires.isoformat())
+
+    def grpc_credentials(self) -> grpc.ServerCredentials:
+        """For a gRPC server's port."""
+        told = self._loaded
+
+        def latest() -> Any:
+            """Called from gRPC's own threads at each handshake; ``None``: as before."""
+            nonlocal told
+            loaded = self._loaded
+            if loaded is told:
+                return None
+            told = loaded
+            return loaded.grpc
+
+        return grpc.dynamic_ssl_server_credentials(
+            told.grpc, latest, require_client_authentication=self.demands_certificate
+        )
+
+    def context(self) -> ssl.SSLContext:
+        """For an HTTPS server. It follows :meth:`reload`."""
+        return self._entry
+
+    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext) -> None:
+        connection.context = self._loaded.context
+
+
+def peer_certificate(connection: ssl.SSLObject | None) -> bytes | None:
+    """DER of the client's certificate on an HTTPS connection; ``None``: it showed none."""
+    return connection.getpeercert(binary_form=True) if connection is not None else None
+
+
+@lru_cache(maxsize=1024)
+def der_of(pem: bytes) -> bytes:
+    """A certificate as gRPC hands it out, in DER. Raises ValueError."""
+    return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
+
+
+def _context(files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    # Tickets would let a client whose certificate was withdrawn come back without showing it.
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    _try(files.certificate, lambda: context.load_cert_chain(files.certificate, files.key, password=_no_password))
+    if files.client_ca is not None:
+        path = files.client_ca
+        _try(path, lambda: context.load_verify_locations(cafile=path))
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _no_password() -> str:
+    raise SecurityError("the private key is encrypted, and nobody is there to be asked for its password")
+
+
+def _try(path: Path, load: Callable[[], None]) -> None:
+    try:
+        load()
+    except ssl.SSLError as error:
+        said = f"not usable as PEM, or key and certificate do not match: {error.reason}"
+        raise SecurityError(f"{path}: {said}") from error
+    except OSError as error:
+        raise SecurityError(f"{error.filename or path}: {error.strerror or error}") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise SecurityError(f"{path}: {error.strerror or error}") from error
+    if len(raw) > MOST_BYTES:
+        raise SecurityError(f"{path}: longer than {MOST_BYTES} bytes")
+    return raw

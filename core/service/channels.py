@@ -1,0 +1,104 @@
+"""The command line's way to a core: plain text on this machine, or TLS, with a client certificate or a bearer token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import grpc
+
+from core.service.addresses import stays_on_this_machine
+
+
+class ConnectionNotPossible(ValueError):
+    """What was given to connect with cannot be used. The text never quotes a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """All empty: plain text, and nobody.
+
+    ca           PEM file with who signs the core's certificate; with it, or a certificate, TLS is spoken
+    certificate  PEM file, with ``key``: what the core is shown
+    token_file   bearer token; never sent in plain text to another machine
+    server_name  whom the core's certificate is for, if not the host of the address
+    """
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    token_file: Path | None = None
+    server_name: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise ConnectionNotPossible("--cert and --key belong together: one of them is missing")
+
+    def channel(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
+        """A channel to *address*. Raises :class:`ConnectionNotPossible`."""
+        if self.ca is None and self.certificate is None:
+            if self.token_file is not None and not stays_on_this_machine(address):
+                raise ConnectionNotPossible(f"a token is not sent to {address} in plain text: give --ca FILE")
+            channel = grpc.insecure_channel(address, options)
+        else:
+            if self.server_name:
+                options = [*options, ("grpc.ssl_target_name_override", self.server_name)]
+            credentials = grpc.ssl_channel_credentials(
+                _bytes_of(self.ca), _bytes_of(self.key), _bytes_of(self.certificate)
+            )
+            channel = grpc.secure_channel(address, credentials, options)
+        if self.token_file is None:
+            return channel
+        token = _bytes_of(self.token_file)
+        assert token is not None
+        return grpc.intercept_channel(channel, _Token(token.decode("ascii", "replace").strip()))
+
+
+CONNECTION: Final[ContextVar[Connection]] = ContextVar("connection")
+
+
+def open_channel(address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
+    """A channel as the command line was told to connect. Raises :class:`ConnectionNotPossible`."""
+    return CONNECTION.get(Connection()).channel(address, options)
+
+
+class _Details(NamedTuple):
+    method: str
+    timeout: float | None
+    metadata: Sequence[tuple[str, str | bytes]] | None
+    credentials: grpc.CallCredentials | None
+    wait_for_ready: bool | None
+    compression: Any
+
+
+class _Token(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
+    def __init__(self, token: str) -> None:
+        self._said = ("authorization", f"Bearer {token}")
+
+    def intercept_unary_unary(self, continuation: Callable[..., Any], client_call_details: Any, request: Any) -> Any:
+        return continuation(self._with_token(client_call_details), request)
+
+    def intercept_unary_stream(self, continuation: Callable[..., Any], client_call_details: Any, request: Any) -> Any:
+        return continuation(self._with_token(client_call_details), request)
+
+    def _with_token(self, details: Any) -> _Details:
+        return _Details(
+            details.method,
+            details.timeout,
+            [*(details.metadata or ()), self._said],
+            details.credentials,
+            details.wait_for_ready,
+            details.compression,
+        )
+
+
+def _bytes_of(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConnectionNotPossible(f"{path}: {error.strerror or error}") from error

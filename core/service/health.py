@@ -1,0 +1,179 @@
+"""Looks after the health of the core: nine checks, every thirty seconds unless configured otherwise (rest.md 7).
+
+The books of a large cluster take a while to look through, so that is done a little at a time between other work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from core.config.quantities import parse_duration
+from core.domain.effects import AllocationRejected, Effect, NodeRejected
+from core.domain.health import HealthCheck, HealthReport
+from core.domain.reasons import Rejection
+from core.domain.views import PartitionView
+from core.partition.views.door import PartitionViews
+from core.service.clock import SECOND_NS, Clock, Timer
+
+INTERVAL_KEY: Final = "health.checkInterval"
+DEFAULT_INTERVAL_NS: Final = 30 * SECOND_NS
+ERROR_WINDOW_NS: Final = 600 * SECOND_NS
+"""How long a refused allocation update counts as trouble (scheduling.md S-25)."""
+
+_TICK_NS: Final = SECOND_NS
+_NAMED: Final = 5
+"""Offenders that a diagnosis names; the others it counts."""
+
+_ERRORS, _FAILED_NODES, _RESERVATIONS = 0, 1, 6
+_CHECKS: Final = (
+    ("Scheduling errors", "allocation updates refused in the last ten minutes"),
+    ("Failed nodes", "nodes registered for a partition that does not exist"),
+    ("Negative resources", "allocated and total resources of each partition are not negative"),
+    ("Negative resources", "amounts of each node are not negative"),
+    ("Consistency of data", "capacities of the nodes of each partition add up to its total"),
+    ("Consistency of data", "capacity of each node is what is allocated, occupied and available"),
+    ("Reservation check", "reservations per node"),
+    ("Orphan allocation on node check", "allocations on nodes belong to applications that know them"),
+    ("Orphan allocation on app check", "allocations of applications are on nodes that have them"),
+)
+"""Names are what clients look for, in this order."""
+
+
+class HealthKeeper:
+    """An ``EffectObserver``. ``report``: the last result; ``None`` before the first.
+
+    *views*: what each partition shows of itself now. *extra_config*: the extra settings in force.
+    """
+
+    def __init__(
+        self,
+        views: Callable[[], Sequence[PartitionViews]],
+        extra_config: Callable[[], Mapping[str, str]],
+        *,
+        clock: Clock,
+        logger: FilteringBoundLogger,
+    ) -> None:
+        self._views = views
+        self._extra_config = extra_config
+        self._clock = clock
+        self._logger = logger
+        self._timer: Timer | None = None
+        self._checking: asyncio.Task[HealthReport] | None = None
+        self._checked_ns = 0
+        self._errors: deque[tuple[int, int]] = deque()
+        """(second, how many in it), no older than the window."""
+        self._failed_nodes = 0
+        self.report: HealthReport | None = None
+
+    def observe(self, effects: Sequence[Effect]) -> None:
+        """Count what was refused and should not have been asked for."""
+        for effect in effects:
+            if type(effect) is AllocationRejected:
+                self._count_error()
+            elif type(effect) is NodeRejected and effect.reason.startswith(Rejection.PARTITION_NOT_FOUND):
+                self._failed_nodes += 1
+
+    def start(self) -> None:
+        """Check now, and from now on whenever the settings in force say so."""
+        if self._timer is None:
+            self._begin()
+            self._wait()
+
+    async def stop(self) -> None:
+        """Check no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.gather(self._checking, return_exceptions=True)
+
+    async def check(self) -> HealthReport:
+        """Check everything now; joins a check that is under way."""
+        return await asyncio.shield(self._begin())
+
+    def _begin(self) -> asyncio.Task[HealthReport]:
+        if self._checking is None or self._checking.done():
+            self._checked_ns = self._clock.now_ns()
+            self._checking = asyncio.create_task(self._check(), name="health")
+        return self._checking
+
+    def _wait(self) -> None:
+        self._timer = self._clock.call_at(self._clock.now_ns() + _TICK_NS, self._tick)
+
+    def _tick(self) -> None:
+        self._wait()
+        interval_ns = check_interval_ns(self._extra_config())
+        if interval_ns is not None and self._clock.now_ns() >= self._checked_ns + interval_ns:
+            self._begin()
+
+    async def _check(self) -> HealthReport:
+        found: dict[int, list[str]] = {}
+        reservations: list[str] = []
+        errors = self._recent_errors()
+        if errors:
+            found[_ERRORS] = [f"{errors} refused"]
+        if self._failed_nodes:
+            found[_FAILED_NODES] = [f"{self._failed_nodes} failed node{'s' if self._failed_nodes > 1 else ''}"]
+        for views in self._views():
+            reservations.append(_reserved(views.partition()))
+            await _look(views, found)
+        checks = []
+        for number, (name, description) in enumerate(_CHECKS):
+            offenders = found.get(number, [])
+            diagnosis = "; ".join(reservations) if number == _RESERVATIONS else _named(offenders)
+            checks.append(HealthCheck(name, not offenders, description, diagnosis))
+        self.report = report = HealthReport(self._checked_ns, tuple(checks))
+        for check in checks:
+            if not check.succeeded:
+                self._logger.warning("health check failed", check=check.name, diagnosis=check.diagnosis)
+        return report
+
+    def _count_error(self) -> None:
+        second = self._clock.now_ns() // SECOND_NS
+        if self._errors and self._errors[-1][0] == second:
+            self._errors[-1] = (second, self._errors[-1][1] + 1)
+        else:
+            self._errors.append((second, 1))
+            self._recent_errors()
+
+    def _recent_errors(self) -> int:
+        since = (self._clock.now_ns() - ERROR_WINDOW_NS) // SECOND_NS
+        while self._errors and self._errors[0][0] < since:
+            self._errors.popleft()
+        return sum(count for _, count in self._errors)
+
+
+def check_interval_ns(extra_config: Mapping[str, str]) -> int | None:
+    """How often to check; ``None``: not at all. What cannot be read is the default."""
+    text = extra_config.get(INTERVAL_KEY)
+    if text is None:
+        return DEFAULT_INTERVAL_NS
+    try:
+        interval_ns = parse_duration(text)
+    except ValueError:
+        return DEFAULT_INTERVAL_NS
+    return interval_ns if interval_ns > 0 else None
+
+
+async def _look(views: PartitionViews, found: dict[int, list[str]]) -> None:
+    for fault in views.faults():
+        if fault is None:
+            await asyncio.sleep(0)
+        else:
+            found.setdefault(fault.check, []).append(fault.what)
+
+
+def _reserved(partition: PartitionView) -> str:
+    ratio = f"{partition.reservations / partition.nodes:.3f}" if partition.nodes else "NaN"
+    return f"{partition.name}: {ratio}"
+
+
+def _named(offenders: Sequence[str]) -> str:
+    named = "; ".join(offenders[:_NAMED])
+    return named if len(offenders) <= _NAMED else f"{named}; and {len(offenders) - _NAMED} more"

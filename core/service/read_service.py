@@ -1,0 +1,211 @@
+"""``kornel.v1.ReadService``: what the core holds, in pages that never keep the engine waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
+from typing import Final, TypeVar
+
+from kornel.v1 import read_pb2 as pb
+from structlog.typing import FilteringBoundLogger
+
+from core.domain.application_states import AppState
+from core.domain.views import ApplicationSummary
+from core.partition.views.applications import summary_of
+from core.partition.views.door import PartitionViews
+from core.service.callers import Permission, caller
+from core.service.health import HealthKeeper
+from core.service.read_wire import (
+    application_message,
+    health_message,
+    node_message,
+    node_summary_message,
+    queue_message,
+    summary_message,
+)
+from core.service.rpc import Handler, unary
+from core.service.runner import PartitionRunner
+from core.service.status_codes import (
+    InvalidRequest,
+    UnknownApplication,
+    UnknownNode,
+    UnknownPartition,
+    UnknownQueue,
+)
+
+_USUAL: Final = 500
+_MOST: Final = 5_000
+_QUEUES: Final = 1_000
+_AT_ONCE: Final = 100
+"""Entries looked at before others get their turn: about a millisecond."""
+
+_STATES: Final = {state.lower(): state for state in AppState}
+
+T = TypeVar("T")
+
+
+class ReadService:
+    """Looks at what *runner* shows."""
+
+    def __init__(self, runner: PartitionRunner, health: HealthKeeper, *, logger: FilteringBoundLogger) -> None:
+        self._runner = runner
+        self._health = health
+        self._logger = logger
+
+    def handlers(self) -> dict[str, Handler]:
+        """The calls by method name."""
+        return {
+            "ListQueues": unary(pb.ListQueuesRequest, self._queues, self._logger),
+            "GetQueue": unary(pb.GetQueueRequest, self._queue, self._logger),
+            "ListApplications": unary(pb.ListApplicationsRequest, self._applications, self._logger),
+            "GetApplication": unary(pb.GetApplicationRequest, self._application, self._logger),
+            "ListNodes": unary(pb.ListNodesRequest, self._nodes, self._logger),
+            "GetNode": unary(pb.GetNodeRequest, self._node, self._logger),
+            "GetHealthReport": unary(pb.GetHealthReportRequest, self._report, self._logger),
+        }
+
+    async def _queues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
+        views = self._views(request.partition)
+        path = request.path.lower() or "root"
+        if not views.has_queue(path):
+            raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
+        skip, size = _number(request.page_token), _page_size(request.page_size, _QUEUES, _QUEUES)
+        page, more = await _page(islice(views.queues(path), skip, None), size)
+        return pb.ListQueuesResponse(
+            queues=[queue_message(view) for view in page], next_page_token=_token(str(skip + size)) if more else ""
+        )
+
+    async def _queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
+        """A queue's administrators may see it like everybody who may read."""
+        caller().require_for_queue(Permission.READ, partial(self._runner.administers, request.partition, request.path))
+        found = next(self._views(request.partition).queues(request.path.lower(), subtree=False), None)
+        if found is None:
+            raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
+        return pb.GetQueueResponse(queue=queue_message(found))
+
+    async def _applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
+        views = self._views(request.partition)
+        test, size = _test(request), _page_size(request.page_size, _USUAL, _MOST)
+        if request.kind == pb.APPLICATION_KIND_UNSPECIFIED:
+            page, more = await _page(views.application_summaries(_text(request.page_token)), size, test)
+            following = _token(page[-1].application_id) if more else ""
+            return pb.ListApplicationsResponse(
+                applications=[summary_message(view) for view in page], next_page_token=following
+            )
+        past = views.rejected() if request.kind == pb.APPLICATION_KIND_REJECTED else views.finished()
+        since_ns, last_id = _end(request.page_token)
+        ordered = sorted(map(summary_of, past), key=lambda view: (view.finished_ns, view.application_id))
+        left = (view for view in ordered if (view.finished_ns, view.application_id) > (since_ns, last_id))
+        page, more = await _page(left, size, test)
+        following = _token(f"{page[-1].finished_ns} {page[-1].application_id}") if more else ""
+        return pb.ListApplicationsResponse(
+            applications=[summary_message(view) for view in page], next_page_token=following
+        )
+
+    async def _application(self, request: pb.GetApplicationRequest) -> pb.GetApplicationResponse:
+        views, wanted = self._views(request.partition), request.application_id
+        found = views.application(wanted)
+        if found is None:
+            ended = [view for view in (*views.finished(), *views.rejected()) if view.application_id == wanted]
+            found = max(ended, key=lambda view: view.finished_ns, default=None)
+        if found is None:
+            raise UnknownApplication(f"no application {wanted!r} in partition {request.partition or 'default'!r}")
+        return application_message(found, summary_of(found))
+
+    async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
+        views, size = self._views(request.partition), _page_size(request.page_size, _USUAL, _MOST)
+        page, more = await _page(
+            views.node_summaries(_text(request.page_token)),
+            size,
+            lambda node: not (request.only_draining and node.schedulable),
+        )
+        return pb.ListNodesResponse(
+            nodes=[node_summary_message(view) for view in page],
+            next_page_token=_token(page[-1].node_id) if more else "",
+        )
+
+    async def _node(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
+        found = self._views(request.partition).node(request.node_id)
+        if found is None:
+            raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
+        return node_message(found)
+
+    async def _report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
+        return health_message(self._health.report or await self._health.check())
+
+    def _views(self, partition: str) -> PartitionViews:
+        views = self._runner.views(partition)
+        if views is None:
+            raise UnknownPartition(f"no partition {partition or 'default'!r}")
+        return views
+
+
+async def _page(items: Iterable[T], size: int, test: Callable[[T], bool] = lambda item: True) -> tuple[list[T], bool]:
+    """The first *size* of *items* that pass *test*, and whether there is at least one more."""
+    page: list[T] = []
+    for looked, item in enumerate(items, 1):
+        if test(item):
+            if len(page) == size:
+                return page, True
+            page.append(item)
+        if looked % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return page, False
+
+
+def _test(request: pb.ListApplicationsRequest) -> Callable[[ApplicationSummary], bool]:
+    state = _STATES.get(request.state.lower())
+    if request.state and state is None:
+        raise InvalidRequest(f"no application has state {request.state!r}, the states are {', '.join(AppState)}")
+    queue, user = request.queue.lower(), request.user
+
+    def passes(summary: ApplicationSummary) -> bool:
+        return (
+            (state is None or summary.state is state)
+            and (not user or summary.user == user)
+            and (not queue or summary.queue == queue or summary.queue.startswith(f"{queue}."))
+        )
+
+    return passes
+
+
+def _page_size(wanted: int, usual: int, most: int) -> int:
+    if wanted < 0:
+        raise InvalidRequest(f"page_size {wanted} is below 0")
+    return min(wanted or usual, most)
+
+
+def _token(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def _text(token: str) -> str:
+    """What :func:`_token` was given. Raises :class:`InvalidRequest`."""
+    try:
+        return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeError) as error:
+        raise InvalidRequest(f"page_token {token[:40]!r} is none that this list gave") from error
+
+
+def _number(token: str) -> int:
+    text = _text(token)
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise InvalidRequest(f"page_token {token[:40]!r} is none that this list gave")
+    return int(text)
+
+
+def _end(token: str) -> tuple[int, str]:
+    """After which end of which application to go on."""
+    text = _text(token)
+    if not text:
+        return -1, ""
+    at, blank, name = text.partition(" ")
+    if not blank or not at.isascii() or not at.isdigit() or len(at) > 30:
+        raise InvalidRequest(f"page_token {token[:40]!r} is none that this list gave")
+    return int(at), name

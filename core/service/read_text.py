@@ -1,0 +1,184 @@
+"""Queues, applications, nodes and health as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kornel.v1 import read_pb2 as pb
+
+from core.service.quantity_text import Strokes, age, bar, percent, quantities, quantity, types_in_order
+from core.service.text_table import table
+
+_BAR: Final = 16
+
+
+def render_queues(queues: Sequence[pb.QueueInfo], strokes: Strokes, types: Sequence[str] = ()) -> str:
+    """A tree with a bar for each of *types*, by default the first two that the cluster has.
+
+    A bar is as long as the max of its queue, or of the nearest one above that has one; its mark is the guarantee.
+    """
+    if not queues:
+        return "no queues"
+    shown = list(types) or types_in_order([queues[0].max, queues[0].used])[:2]
+    names = dict(zip([queue.path for queue in queues], _branches(queues, strokes), strict=True))
+    whole: dict[str, dict[str, int]] = {}
+    rows = [("queue", "apps", *(name for name in shown))]
+    for queue in queues:
+        above = whole.get(queue.path.rpartition(".")[0], {})
+        whole[queue.path] = most = {**above, **queue.max}
+        name = names[queue.path] + ("" if queue.status == "Active" else f" ({queue.status.lower()})")
+        rows.append((name, str(queue.running_application_count), *(_use(queue, most, t, strokes) for t in shown)))
+    return "\n".join(table(rows))
+
+
+def _use(queue: pb.QueueInfo, most: dict[str, int], name: str, strokes: Strokes) -> str:
+    used, limit = queue.used.get(name, 0), most.get(name, 0)
+    own = quantity(name, queue.max[name]) if name in queue.max else "-"
+    guaranteed = queue.guaranteed.get(name)
+    text = f"{bar(used, limit, _BAR, strokes, guaranteed)} {percent(used, limit):>4} {quantity(name, used)}/{own}"
+    if guaranteed is not None:
+        text += f" g={quantity(name, guaranteed)}"
+    pending = queue.pending.get(name, 0)
+    if pending:
+        text += f" +{quantity(name, pending)}"
+    return text
+
+
+def _branches(queues: Sequence[pb.QueueInfo], strokes: Strokes) -> Iterator[str]:
+    """The last name of each queue behind the lines that lead to it."""
+    top = queues[0].path
+    children: dict[str, str] = {queue.path.rpartition(".")[0]: queue.path for queue in queues[1:]}
+    for queue in queues:
+        if queue.path == top:
+            yield queue.path
+            continue
+        above = queue.path.rpartition(".")[0]
+        lines = strokes.last if children[above] == queue.path else strokes.branch
+        while above != top:
+            parent = above.rpartition(".")[0]
+            lines = (" " * len(strokes.pass_by) if children[parent] == above else strokes.pass_by) + lines
+            above = parent
+        yield lines + queue.path.rpartition(".")[2]
+
+
+def render_applications(found: pb.ListApplicationsResponse, now_ns: int) -> str:
+    """A row for each."""
+    if not found.applications:
+        return "no applications"
+    rows = [("application", "state", "queue", "user", "age", "allocations", "asks", "used", "pending")]
+    rows += [
+        (
+            summary.application_id,
+            summary.state,
+            summary.queue,
+            summary.user,
+            age((summary.finished_ns or now_ns) - summary.submitted_ns),
+            str(summary.allocation_count),
+            str(summary.ask_count),
+            quantities(summary.used),
+            quantities(summary.pending),
+        )
+        for summary in found.applications
+    ]
+    return "\n".join([*table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
+
+
+def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
+    """Several lines: the application, its states, its asks, its allocations."""
+    summary = found.summary
+    lines = [
+        f"{summary.application_id}: {summary.state} in {summary.queue}",
+        f"  user {summary.user}, groups {', '.join(found.groups) or '-'}",
+        f"  submitted {age(now_ns - summary.submitted_ns)} ago"
+        + (f", ended {age(now_ns - summary.finished_ns)} ago" if summary.finished_ns else ""),
+        f"  used {quantities(summary.used)}; most {quantities(found.max_used)}; pending {quantities(summary.pending)}",
+    ]
+    if found.rejected:
+        lines.append(f"  rejected: {found.rejected}")
+    if found.states:
+        lines.append("  " + " > ".join(f"{entry.state} ({age(now_ns - entry.at_ns)} ago)" for entry in found.states))
+    if found.asks:
+        rows = [("ask", "waits", "priority", "wants", "not placed because")]
+        rows += [
+            (
+                ask.key,
+                age(now_ns - ask.created_ns),
+                str(ask.priority),
+                quantities(ask.resources),
+                ask.last_failure or ("reserved " + ask.reserved_node if ask.reserved_node else "-"),
+            )
+            for ask in found.asks
+        ]
+        lines += ["", *table(rows)]
+    if found.allocations:
+        lines += ["", *_allocations(found.allocations, now_ns)]
+    return "\n".join(lines)
+
+
+def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[str] = ()) -> str:
+    """A row for each with a bar for each of *types*, by default the first two there are."""
+    if not found.nodes:
+        return "no nodes"
+    shown = list(types) or types_in_order(node.capacity for node in found.nodes)[:2]
+    rows = [("node", "state", "allocations", "reserved", *shown)]
+    rows += [
+        (
+            node.node_id,
+            "ready" if node.schedulable else "draining",
+            str(node.allocation_count),
+            str(node.reservation_count),
+            *(_filling(node, name, strokes) for name in shown),
+        )
+        for node in found.nodes
+    ]
+    return "\n".join([*table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
+
+
+def _filling(node: pb.NodeSummary, name: str, strokes: Strokes) -> str:
+    used, whole = node.allocated.get(name, 0) + node.occupied.get(name, 0), node.capacity.get(name, 0)
+    return f"{bar(used, whole, _BAR, strokes)} {percent(used, whole):>4} {quantity(name, used)}/{quantity(name, whole)}"
+
+
+def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
+    """Several lines: the node, then what runs there."""
+    summary = found.summary
+    lines = [
+        f"{summary.node_id}: {'ready' if summary.schedulable else 'draining'}",
+        f"  capacity  {quantities(summary.capacity)}",
+        f"  allocated {quantities(summary.allocated)}; others {quantities(summary.occupied)}",
+        f"  available {quantities(summary.available)}",
+        f"  kept free for {', '.join(found.reservations) or 'nobody'}",
+    ]
+    if found.attributes:
+        lines.append("  " + " ".join(f"{key}={found.attributes[key]}" for key in sorted(found.attributes)))
+    if found.allocations:
+        lines += ["", *_allocations(found.allocations, now_ns)]
+    return "\n".join(lines)
+
+
+def render_health(report: pb.GetHealthReportResponse) -> str:
+    """A row for each check."""
+    rows = [("check", "result", "diagnosis")]
+    rows += [
+        (f"{check.name}: {check.description}", "ok" if check.succeeded else "FAILED", check.diagnosis or "-")
+        for check in report.checks
+    ]
+    return "\n".join([f"{'healthy' if report.healthy else 'unhealthy'}", *table(rows)])
+
+
+def _allocations(allocations: Sequence[pb.AllocationInfo], now_ns: int) -> Iterator[str]:
+    rows = [("allocation", "application", "node", "age", "priority", "holds", "")]
+    rows += [
+        (
+            one.key,
+            one.application_id,
+            one.node_id,
+            age(now_ns - one.bound_ns),
+            str(one.priority),
+            quantities(one.resources),
+            " ".join(word for word, so in (("placeholder", one.placeholder), ("preempted", one.preempted)) if so),
+        )
+        for one in allocations
+    ]
+    return table(rows)

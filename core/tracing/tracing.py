@@ -1,0 +1,185 @@
+"""What is traced: each unary call, each request on a stream, and each ask from its arrival to its decision.
+
+A stream lives as long as its shim and would be a span without end, so each request on it is one: from its arrival to
+when the engine's queue has taken it. The span of an ask is its child and ends with the first decision about it. Callers
+join in with the W3C entry ``traceparent`` of their metadata.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import grpc
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from core.domain.commands import Command, UpdateAllocations
+from core.domain.effects import Allocated, AllocationRejected, AskReleased, Effect, PreemptionDecided, Released
+
+MOST_ASKS: Final = 10_000
+"""Asks whose span is open. The oldest one's is ended undecided when there are more."""
+
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+
+
+class Tracing:
+    """An effect observer, and what the server's interceptors and the runner tell. *processor* takes what is over."""
+
+    def __init__(self, processor: SpanProcessor, version: str) -> None:
+        self._provider = TracerProvider(
+            resource=Resource.create({"service.name": "kornel", "service.version": version}), shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(processor)
+        self._tracer = self._provider.get_tracer("kornel", version)
+        self._asks: OrderedDict[tuple[str, str], Span] = OrderedDict()
+
+    def interceptor(self) -> grpc.aio.ServerInterceptor:
+        """For the gRPC server, before all others."""
+        return _Interceptor(self._tracer)
+
+    def submitted(self, command: Command) -> None:
+        """A request of a stream is queued for the engine; the current span is that request's."""
+        if not isinstance(command, UpdateAllocations):
+            return
+        for spec in command.allocations:
+            named = (spec.application_id, spec.key)
+            if spec.node_id or spec.foreign or named in self._asks:
+                continue
+            self._asks[named] = self._tracer.start_span(
+                "ask",
+                attributes={
+                    "kornel.application": spec.application_id,
+                    "kornel.ask": spec.key,
+                    "kornel.partition": spec.partition,
+                },
+            )
+            if len(self._asks) > MOST_ASKS:
+                self._end(next(iter(self._asks)), "not followed any more")
+
+    def observe(self, effects: Sequence[Effect]) -> None:
+        """End the spans of asks that *effects* decide."""
+        for effect in effects:
+            if isinstance(effect, Allocated):
+                span = self._asks.get((effect.spec.application_id, effect.spec.key))
+                if span is not None:
+                    span.set_attribute("kornel.node", effect.node_id)
+                    self._end((effect.spec.application_id, effect.spec.key), "allocated")
+            elif isinstance(effect, AllocationRejected):
+                self._end((effect.application_id, effect.key), "rejected", effect.reason)
+            elif isinstance(effect, Released | AskReleased):
+                self._end((effect.application_id, effect.key), "released")
+            elif isinstance(effect, PreemptionDecided) and effect.key:
+                span = self._asks.get((effect.application_id, effect.key))
+                if span is not None:
+                    span.add_event(
+                        "preemption",
+                        {
+                            "kornel.preemption.kind": effect.kind,
+                            "kornel.preemption.outcome": str(effect.outcome),
+                            "kornel.preemption.detail": effect.detail,
+                            "kornel.preemption.victims": [victim.key for victim in effect.victims],
+                        },
+                    )
+
+    def close(self) -> None:
+        """End what is open and hand everything over. Blocks until the receiver has it, or its patience is over."""
+        while self._asks:
+            self._end(next(iter(self._asks)), "undecided when the core stopped")
+        self._provider.shutdown()
+
+    def _end(self, named: tuple[str, str], decision: str, error: str = "") -> None:
+        span = self._asks.pop(named, None)
+        if span is None:
+            return
+        span.set_attribute("kornel.decision", decision)
+        if error:
+            span.set_status(Status(StatusCode.ERROR, error))
+        span.end()
+
+
+class _Interceptor(grpc.aio.ServerInterceptor):
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        """The handler of the call, traced; ``None``: there is none."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        forms = {
+            "request_deserializer": handler.request_deserializer,
+            "response_serializer": handler.response_serializer,
+        }
+        method = handler_call_details.method
+        metadata = handler_call_details.invocation_metadata or ()
+        if handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, method, metadata), **forms)
+        if handler.stream_stream is not None:
+            return grpc.stream_stream_rpc_method_handler(self._stream(handler.stream_stream, method, metadata), **forms)
+        return handler
+
+    def _unary(self, serve: Callable[[Any, Any], Awaitable[Any]], method: str, metadata: Any) -> Any:
+        async def handle(request: Any, context: Any) -> Any:
+            with self._tracer.start_as_current_span(
+                method.lstrip("/"),
+                context=_parent(metadata),
+                kind=SpanKind.SERVER,
+                attributes=_attributes(method),
+                record_exception=False,
+                set_status_on_exception=False,
+            ) as span:
+                try:
+                    return await serve(request, context)
+                finally:
+                    _settle(span, context.code())
+
+        return handle
+
+    def _stream(self, serve: Callable[[Any, Any], Any], method: str, metadata: Any) -> Any:
+        async def handle(requests: Any, context: Any) -> None:
+            serving = serve(self._traced(requests, method, metadata), context)
+            if not hasattr(serving, "__aiter__"):
+                await serving
+                return
+            async for response in serving:
+                await context.write(response)
+
+        return handle
+
+    async def _traced(self, requests: AsyncIterator[Any], method: str, metadata: Any) -> AsyncIterator[Any]:
+        """*requests*, each one inside its own span until the next one is asked for."""
+        parent = _parent(metadata)
+        async for request in requests:
+            span = self._tracer.start_span(
+                f"{method.lstrip('/')} request", context=parent, kind=SpanKind.SERVER, attributes=_attributes(method)
+            )
+            # Never detached: the context is the reading task's own, and may be gone when this is cleaned up.
+            otel_context.attach(trace.set_span_in_context(span))
+            try:
+                yield request
+            finally:
+                span.end()
+
+
+def _parent(metadata: Any) -> Context:
+    return _PROPAGATOR.extract({key: value for key, value in metadata if isinstance(value, str)})
+
+
+def _attributes(method: str) -> dict[str, str]:
+    service, _, name = method.lstrip("/").rpartition("/")
+    return {"rpc.system": "grpc", "rpc.service": service, "rpc.method": name}
+
+
+def _settle(span: Span, code: Any) -> None:
+    """*code* as gRPC knows it: a status, its number, or nothing for a call that went well."""
+    number = code.value[0] if isinstance(code, grpc.StatusCode) else int(code or 0)
+    span.set_attribute("rpc.grpc.status_code", number)
+    if number:
+        span.set_status(Status(StatusCode.ERROR))

@@ -1,0 +1,142 @@
+"""How a shim proves who it is, and knows that the core is the core: TLS, a client certificate, a bearer token.
+
+Certificates are read when a channel is made, the token at every call, so that one which is replaced in its file is used
+from the next call on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, Self
+
+import grpc
+import grpc.aio
+
+_VARIABLES: Final = {
+    "ca": "KORNEL_CA",
+    "certificate": "KORNEL_CERT",
+    "key": "KORNEL_KEY",
+    "token_file": "KORNEL_TOKEN_FILE",
+}
+SERVER_NAME_VARIABLE: Final = "KORNEL_SERVER_NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """All empty: plain text, and nobody.
+
+    ca           PEM file with who signs the core's certificate; with it, or a certificate, TLS is spoken
+    certificate  PEM file, with ``key``: what the core is shown
+    token_file   bearer token; never sent in plain text to another machine
+    server_name  whom the core's certificate is for, if not the host of the address
+    """
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    token_file: Path | None = None
+    server_name: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("a client certificate and its key belong together: one of them is missing")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """What ``KORNEL_CA``, ``KORNEL_CERT``, ``KORNEL_KEY``, ``KORNEL_TOKEN_FILE``, ``KORNEL_SERVER_NAME`` say."""
+        files = {field: Path(found) for field, name in _VARIABLES.items() if (found := environment.get(name))}
+        return cls(**files, server_name=environment.get(SERVER_NAME_VARIABLE, ""))
+
+    @property
+    def tls(self) -> bool:
+        return self.ca is not None or self.certificate is not None
+
+    def channel(self, address: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
+        """A channel to *address*. Raises OSError for a file that cannot be read, ValueError for a token at risk."""
+        if not self.tls:
+            if self.token_file is not None and not _stays_here(address):
+                raise ValueError(f"a token is not sent to {address} in plain text: the CA of the core is missing")
+            channel = grpc.aio.insecure_channel(address, options=options)
+        else:
+            if self.server_name:
+                options = [*options, ("grpc.ssl_target_name_override", self.server_name)]
+            channel = grpc.aio.secure_channel(address, self._tls_credentials(), options=options)
+        if self.token_file is None:
+            return channel
+        self._token()  # A file that is missing is to be told now, not at the first call.
+        return _TokenChannel(channel, self._token)
+
+    def _tls_credentials(self) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(
+            root_certificates=_bytes_of(self.ca),
+            private_key=_bytes_of(self.key),
+            certificate_chain=_bytes_of(self.certificate),
+        )
+
+    def _token(self) -> str:
+        assert self.token_file is not None
+        return self.token_file.read_text(encoding="ascii").strip()
+
+
+class _TokenChannel(grpc.aio.Channel):
+    """A channel whose calls carry a token. Interceptors would do, but change how streams are written."""
+
+    def __init__(self, channel: grpc.aio.Channel, token: Callable[[], str]) -> None:
+        self._channel = channel
+        self._token = token
+
+    async def __aenter__(self) -> Self:
+        await self._channel.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._channel.__aexit__(*error)
+
+    async def close(self, grace: float | None = None) -> None:
+        await self._channel.close(grace)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        return self._channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        await self._channel.channel_ready()
+
+    def unary_unary(self, *arguments: Any, **named: Any) -> Any:
+        return self._with_token(self._channel.unary_unary(*arguments, **named))
+
+    def unary_stream(self, *arguments: Any, **named: Any) -> Any:
+        return self._with_token(self._channel.unary_stream(*arguments, **named))
+
+    def stream_unary(self, *arguments: Any, **named: Any) -> Any:
+        return self._with_token(self._channel.stream_unary(*arguments, **named))
+
+    def stream_stream(self, *arguments: Any, **named: Any) -> Any:
+        return self._with_token(self._channel.stream_stream(*arguments, **named))
+
+    def _with_token(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def start(*arguments: Any, metadata: Any = None, **named: Any) -> Any:
+            said = (*(metadata or ()), ("authorization", f"Bearer {self._token()}"))
+            return call(*arguments, metadata=said, **named)
+
+        return start
+
+
+def _bytes_of(path: Path | None) -> bytes | None:
+    return path.read_bytes() if path is not None else None
+
+
+def _stays_here(address: str) -> bool:
+    if address.startswith(("unix:", "unix-abstract:")):
+        return True
+    host = address.removeprefix("ipv4:").removeprefix("ipv6:").rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,150 @@
+"""Health, state dump, stacks and log levels (rest.md 11, cases 60 to 64)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from kornel.v1 import callback_pb2 as pb
+from kornel.v1 import callback_pb2_grpc
+
+from core.service.logs import LevelSwitch, LogLevel
+from tests.e2e.harness import Conversation
+from tests.e2e.rest.shim import PREFIX, TREE, Cluster, P
+
+HEALTH = f"{PREFIX}/scheduler/healthcheck"
+DUMP = "/debug/fullstatedump"
+CHECKS = [
+    "Scheduling errors",
+    "Failed nodes",
+    "Negative resources",
+    "Negative resources",
+    "Consistency of data",
+    "Consistency of data",
+    "Reservation check",
+    "Orphan allocation on node check",
+    "Orphan allocation on app check",
+]
+
+
+async def test_case_60_health(cluster: Cluster) -> None:
+    found = await cluster.get(HEALTH)
+    assert found["Healthy"] is True
+    assert [check["Name"] for check in found["HealthChecks"]] == CHECKS
+    await cluster.ask("k", "nobody", vcore=1)
+    await cluster.wait(31)
+    found = await cluster.get(HEALTH)
+    assert found["Healthy"] is False
+    assert [check["Succeeded"] for check in found["HealthChecks"]] == [False] + [True] * 8
+    assert (await cluster.http.get(f"{HEALTH}?strict=true")).status_code == 503
+
+
+async def test_case_60_health_before_the_first_run(cluster: Cluster) -> None:
+    cluster.core.server.health.report = None
+    await cluster.refused(HEALTH, 404, "Health check is not available")
+
+
+async def test_case_61_foreign_load_is_no_orphan(cluster: Cluster) -> None:
+    await cluster.node("n1", vcore=10)
+    await cluster.ask("f", "", fields={"nodeID": "n1", "allocationTags": {"foreign": "default"}}, vcore=2)
+    await cluster.wait(31)
+    assert (await cluster.get(HEALTH))["Healthy"] is True
+
+
+async def test_case_62_interval_of_the_checks(cluster: Cluster) -> None:
+    async def fails_after(seconds: float) -> bool:
+        await cluster.wait(seconds)
+        return not (await cluster.get(HEALTH))["Healthy"]
+
+    await cluster.configure(TREE, health_checkInterval="0")
+    await cluster.ask("k", "nobody", vcore=1)
+    assert not await fails_after(120)
+    await cluster.configure(TREE, health_checkInterval="1s")
+    assert await fails_after(2)
+    await cluster.configure(TREE, health_checkInterval="abc")
+    await cluster.wait(660)
+    assert not await fails_after(31)
+
+
+async def test_case_63_state_dump(cluster: Cluster) -> None:
+    answer = await cluster.http.get(f"{PREFIX}/fullstatedump")
+    assert answer.status_code == 301
+    assert answer.headers["location"].endswith("/debug/fullstatedump")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    await cluster.node("n1", vcore=10)
+    await cluster.submit("app")
+    await cluster.ask("k", vcore=1)
+    await cluster.submit("bad", user="no user!")
+    answer = await cluster.http.get(DUMP)
+    dump = answer.json()
+    assert dump["partitions"] == await cluster.get(f"{PREFIX}/partitions")
+    assert dump["queues"] == [await cluster.get(f"{P}/queues")]
+    assert dump["nodes"] == [{"partitionName": "default", "nodesInfo": await cluster.get(f"{P}/nodes")}]
+    assert [found["applicationID"] for found in dump["applications"]] == ["app", "bad"]
+    assert dump["placementRules"] == [{"partition": "default", "rules": await cluster.get(f"{P}/placementrules")}]
+    assert dump["config"] == await cluster.get(f"{PREFIX}/config", Accept="application/json")
+    assert dump["clusterInfo"] == await cluster.get(f"{PREFIX}/clusters")
+    assert dump["timestamp"] == cluster.core.clock.now_ns()
+    assert dump["rmDiagnostics"]["empty"]
+    assert dump["logLevel"] == "info"
+    assert answer.text.startswith('{\n  "timestamp": ')
+    assert json.loads(answer.text) == dump
+    await cluster.configure(TREE, log_level="WARN")
+    assert (await cluster.http.get(DUMP)).json()["logLevel"] == "warn"
+
+
+async def test_case_63_parts_of_a_dump_and_what_is_masked(cluster: Cluster) -> None:
+    await cluster.configure(TREE, ldap_bindPassword="hunter2", service_x="y")
+    dump = (await cluster.http.get(f"{DUMP}?include=config")).json()
+    assert dump.keys() == {"timestamp", "config"}
+    assert dump["config"]["Extra"] == {"ldap.bindPassword": "***", "service.x": "y"}
+
+
+@pytest.mark.parametrize(
+    ("said", "key"), [('{"pods": 3}', "pods"), ("[1]", "Error"), ("nope", "Error"), ('{"a": NaN}', "Error")]
+)
+async def test_case_63_what_the_shim_says(cluster: Cluster, said: str, key: str) -> None:
+    stub = callback_pb2_grpc.CallbackServiceStub(cluster.core.channel)
+    async with Conversation.open(stub.Attach()) as stream:
+        await stream.send(pb.AttachRequest(subscription=pb.Subscription(rm_id="rm-1", state_dump=True)))
+        await stream.receive()
+        asking = asyncio.create_task(cluster.http.get(DUMP))
+        question = (await stream.receive()).state_dump
+        answer = pb.StateDumpAnswer(question_id=question.question_id, json=said)
+        await stream.send(pb.AttachRequest(state_dump=answer))
+        assert key in (await asking).json()["rmDiagnostics"]
+
+
+async def test_case_64_stacks(fresh: Cluster) -> None:
+    answer = await fresh.http.get("/debug/stack")
+    assert answer.status_code == 200
+    assert "debug.py" in answer.text
+    assert "in stack" in answer.text
+    moved = await fresh.http.get(f"{PREFIX}/stack")
+    assert (moved.status_code, moved.headers["location"]) == (301, "/debug/stack")
+
+
+@pytest.mark.parametrize(("name", "status"), [("cmdline", 200), ("heap", 501), ("trace", 501), ("nope", 404)])
+async def test_profiles_of_go_are_not_there(fresh: Cluster, name: str, status: int) -> None:
+    """Debug route D3."""
+    assert (await fresh.http.get("/debug/pprof/")).status_code == 301
+    assert "cmdline" in (await fresh.http.get("/debug/pprof")).text
+    assert (await fresh.http.get(f"/debug/pprof/{name}")).status_code == status
+
+
+async def test_probes(fresh: Cluster) -> None:
+    """A core that is damaged lives and is not ready."""
+    assert (await fresh.http.get("/healthz/live")).status_code == 200
+    assert (await fresh.http.get("/healthz/ready")).status_code == 200
+    await fresh.core.server._set_health(serving=False)
+    assert (await fresh.http.get("/healthz/live")).status_code == 200
+    assert (await fresh.http.get("/healthz/ready")).status_code == 503
+
+
+def test_level_of_logs_follows_the_settings() -> None:
+    """Any case, numbers of zap too; what is no level means the one at the start."""
+    switch = LevelSwitch(LogLevel.INFO)
+    for said, level in (("WARN", "warn"), ("debug", "debug"), ("2", "error"), ("loud", "info"), ("", "info")):
+        switch.configure({"log.level": said})
+        assert switch.name == level

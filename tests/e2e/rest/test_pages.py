@@ -1,0 +1,99 @@
+"""What clients may ask of lists beyond upstream: pages, fields, filters, summaries (rest.md 12.3)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.e2e.rest.shim import Cluster, P
+
+
+async def pages(cluster: Cluster, path: str) -> list[list[dict[str, Any]]]:
+    """Every page from *path* on, each found by the link of the one before."""
+    found = []
+    while path:
+        answer = await cluster.http.get(path)
+        assert answer.status_code == 200, answer.text
+        found.append(answer.json())
+        link = re.fullmatch('<(.*)>; rel="next"', answer.headers.get("link", ""))
+        path = link[1] if link else ""
+    return found
+
+
+async def test_nodes_by_pages(cluster: Cluster) -> None:
+    for node_id in ("n3", "n1", "n2", "n/4", "n\u00e45"):
+        await cluster.node(node_id, vcore=1)
+    everything = await cluster.get(f"{P}/nodes")
+    found = await pages(cluster, f"{P}/nodes?limit=2")
+    assert [len(page) for page in found] == [2, 2, 1]
+    assert [item for page in found for item in page] == everything
+    answer = await cluster.http.get(f"{P}/nodes?limit=2")
+    assert answer.headers["x-total-count"] == "5"
+    assert answer.headers["access-control-expose-headers"] == "Link, X-Total-Count"
+
+
+async def test_page_goes_on_where_it_ended_when_its_last_item_is_gone(cluster: Cluster) -> None:
+    await cluster.submit("a", "b", "c")
+    answer = await cluster.http.get(f"{P}/applications/active?limit=2")
+    link = re.fullmatch('<(.*)>; rel="next"', answer.headers["link"])
+    assert link
+    await cluster.remove("b")
+    assert [found["applicationID"] for found in await cluster.get(link[1])] == ["c"]
+
+
+async def test_completed_applications_by_pages(cluster: Cluster) -> None:
+    await cluster.node("n1", vcore=1)
+    for key in ("k1", "k2"):
+        await cluster.run_and_finish("same", key)
+    await cluster.run_and_finish("a")
+    everything = await cluster.get(f"{P}/applications/completed")
+    found = await pages(cluster, f"{P}/applications/completed?limit=1")
+    assert [len(page) for page in found] == [1, 1, 1]
+    assert sorted(map(str, [item for page in found for item in page])) == sorted(map(str, everything))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("user=bob", ["b1"]),
+        ("queuePrefix=root.A", ["a1"]),
+        ("since={now}", ["late"]),
+        ("user=ann&queuePrefix=root.default", ["d1", "late"]),
+        ("user=nobody", []),
+    ],
+)
+async def test_applications_by_filters(cluster: Cluster, query: str, expected: list[str]) -> None:
+    await cluster.submit("a1", queue="root.a.a1")
+    await cluster.submit("b1", user="bob")
+    await cluster.submit("d1")
+    await cluster.wait(5)
+    await cluster.submit("late")
+    query = query.format(now=cluster.core.clock.now_ns())
+    found = await cluster.get(f"{P}/applications/active?{query}")
+    assert [application["applicationID"] for application in found] == expected
+
+
+async def test_summaries_and_fields(cluster: Cluster) -> None:
+    await cluster.node("n1", vcore=10)
+    await cluster.submit("app")
+    await cluster.ask("k", vcore=1)
+    await cluster.ask("w", vcore=100)
+    (full,) = await cluster.get(f"{P}/applications/active")
+    (short,) = await cluster.get(f"{P}/applications/active?summary=true")
+    assert full.keys() - short.keys() == {"allocations", "requests"}
+    (node,) = await cluster.get(f"{P}/nodes?summary")
+    assert "allocations" not in node
+    assert await cluster.get(f"{P}/nodes?fields=nodeID,capacity,nope") == [{"nodeID": "n1", "capacity": {"vcore": 10}}]
+
+
+async def test_nodes_that_take_no_more(cluster: Cluster) -> None:
+    await cluster.node("n1", vcore=10)
+    assert len(await cluster.get(f"{P}/nodes?schedulable=true")) == 1
+    assert await cluster.get(f"{P}/nodes?schedulable=false") == []
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "schedulable=perhaps"])
+async def test_bad_parameters(cluster: Cluster, query: str) -> None:
+    await cluster.refused(f"{P}/nodes?{query}", 400)

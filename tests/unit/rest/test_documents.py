@@ -1,0 +1,547 @@
+"""Documents have the fields of the tables of rest.md 4, and leave out what those say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from core.domain.resources import Resources
+from core.partition.books import ledger
+from core.partition.views.door import PartitionViews
+from core.rest.documents import applications, nodes, partitions, queues, reports, rules, users, values
+from tests.scenarios.language import Stage
+
+ALWAYS = {
+    "cluster": {"partition", "clusterName", "rmBuildInformation"},
+    "partition": {
+        "clusterId", "name", "capacity", "nodeSortingPolicy", "preemptionEnabled", "quotaPreemptionEnabled",
+        "totalNodes", "applications", "state",
+    },
+    "queue": {
+        "queuename", "status", "partition", "isLeaf", "isManaged", "currentPriority", "sortingPolicy",
+        "prioritySorting", "preemptionEnabled", "isPreemptionFence", "isPriorityFence", "preemptionDelay",
+        "quotaPreemptionDelay", "isQuotaPreemptionRunning", "unschedAskBackoff", "askBackoffDelay",
+    },
+    "application": {
+        "applicationID", "partition", "queueName", "applicationState", "startTime", "resourceHistory",
+    },
+    "node": {"nodeID", "attributes", "schedulable", "isReserved"},
+    "ask": {"allocationKey"},
+    "allocation": {"allocationKey"},
+    "foreign": {"allocationKey"},
+}  # fmt: skip
+
+OMITTED = {
+    "cluster": {"startTime"},
+    "partition": {"totalContainers", "lastStateTransitionTime"},
+    "queue": {
+        "pendingResource", "maxResource", "guaranteedResource", "allocatedResource", "preemptingResource", "headroom",
+        "properties", "parent", "template", "children", "childNames", "absUsedCapacity", "maxRunningApps",
+        "runningApps", "allocatingAcceptedApps", "priorityOffset", "quotaPreemptionStartTime",
+    },
+    "application": {
+        "usedResource", "maxUsedResource", "pendingResource", "submissionTime", "finishedTime", "requests",
+        "allocations", "user", "groups", "rejectedMessage", "stateLog", "placeholderData", "hasReserved",
+        "reservations", "maxRequestPriority", "backoffDeadline", "lastStateChangeTime",
+    },
+    "node": {
+        "hostName", "rackName", "capacity", "allocated", "occupied", "available", "utilized", "allocations",
+        "foreignAllocations", "reservations",
+    },
+    "ask": {
+        "allocationTags", "requestTime", "resource", "priority", "requiredNodeId", "applicationId", "placeholder",
+        "taskGroupName", "allocationLog", "triggeredPreemption", "originator", "schedulingAttempted",
+        "triggeredScaleUp",
+    },
+    "allocation": {
+        "allocationTags", "requestTime", "allocationTime", "allocationDelay", "resource", "priority", "nodeId",
+        "applicationId", "placeholder", "placeholderUsed", "taskGroupName", "preempted", "originator",
+    },
+    "foreign": {"allocationTags", "allocationTime", "resource", "priority", "nodeId", "preemptable"},
+}  # fmt: skip
+
+
+def played(*lines: str) -> Stage:
+    stage = Stage()
+    stage.play(list(lines))
+    return stage
+
+
+def views_of(stage: Stage) -> PartitionViews:
+    views = stage.engine.views("[rm-1]default", stage.now_ns)
+    assert views is not None
+    return views
+
+
+def plain(document: Any) -> Any:
+    """As a client reads it."""
+    return orjson.loads(orjson.dumps(document))
+
+
+def application(stage: Stage, name: str = "app1") -> Any:
+    view = views_of(stage).application(name)
+    assert view is not None
+    return plain(applications.application(view))
+
+
+def node(stage: Stage, name: str = "n1") -> Any:
+    view = views_of(stage).node(name)
+    assert view is not None
+    return plain(nodes.node(view))
+
+
+def queue(stage: Stage, path: str) -> Any:
+    return plain(queues.queue(next(views_of(stage).queues(path, subtree=False))))
+
+
+def tree(stage: Stage, path: str = "root", partition: str = "default") -> Any:
+    grown = queues.QueueTree(partition)
+    for view in views_of(stage).queues(path):
+        grown.add(view)
+    return plain(grown.document())
+
+
+def partition(stage: Stage) -> Any:
+    return plain(partitions.partition(views_of(stage).partition()))
+
+
+def everything() -> list[tuple[str, dict[str, Any]]]:
+    """One of each kind with as much to say as possible, and one with as little."""
+    stage = played(
+        "queue root.a max={vcore=20000,memory=100} guaranteed={vcore=1000}",
+        "queue root.a timestamp=7",
+        "queue root.p parent",
+        "node n1 attr.si/hostname=h attr.si/rackname=r",
+        "node idle vcore=0 memory=0 draining",
+        "foreign f node=n1 vcore=10 kind=static",
+        "foreign g node=n1 vcore=10",
+        "app app1 queue=root.a user=ann groups=dev,ops",
+        "app empty queue=root.a user=bob",
+        "ask k1 p=3",
+        "cycle",
+        "ask big vcore=90000",
+        "cycle",
+    )
+    views = views_of(stage)
+    manager = stage.engine.manager
+    assert manager is not None
+    view = application(stage)
+    found: list[tuple[str, dict[str, Any]]] = [
+        ("cluster", plain(partitions.cluster(views.partition(), manager, 17))),
+        ("cluster", plain(partitions.cluster(views.partition(), manager, 0))),
+        ("partition", partition(stage)),
+        ("partition", partition(played("node n1"))),
+        ("queue", tree(stage)),
+        *[("queue", queue(stage, path)) for path in ("root", "root.a", "root.p")],
+        ("application", view),
+        ("application", application(stage, "empty")),
+        *[("node", node(stage, name)) for name in ("n1", "idle")],
+        *[("ask", ask) for ask in view["requests"]],
+        *[("allocation", placed) for placed in view["allocations"]],
+        *[("foreign", load) for load in node(stage)["foreignAllocations"]],
+    ]
+    return found
+
+
+@pytest.mark.parametrize(("kind", "document"), everything())
+def test_fields_are_those_of_the_tables(kind: str, document: dict[str, Any]) -> None:
+    assert document.keys() >= ALWAYS[kind]
+    assert document.keys() <= ALWAYS[kind] | OMITTED[kind]
+    empty = {key for key in document.keys() & OMITTED[kind] if not document[key]}
+    assert not empty, "the tables say to leave these out"
+
+
+def test_case_2_the_manager_describes_itself() -> None:
+    stage = played("node n1")
+    manager = stage.engine.manager
+    assert manager is not None
+    told = manager._replace(build_info=(("v", "1"),))
+    document = plain(partitions.cluster(views_of(stage).partition(), told, 5))
+    assert document["rmBuildInformation"] == [{"v": "1", "rmId": "rm-1"}]
+    assert (document["partition"], document["clusterName"], document["startTime"]) == ("default", "kubernetes", 5)
+
+
+def test_case_10_capacity_and_use_of_a_partition() -> None:
+    stage = played(
+        "node n1 vcore=500 memory=500", "node n2 vcore=500 memory=500",
+        "run k1 queue=root.a node=n1 memory=100 vcore=400", "run k2 queue=root.a node=n2 memory=200 vcore=300",
+    )  # fmt: skip
+    found = partition(stage)
+    assert found["capacity"] == {
+        "capacity": {"memory": 1000, "vcore": 1000},
+        "usedCapacity": {"memory": 300, "vcore": 700},
+        "utilization": {"memory": 30, "vcore": 70},
+    }
+    assert (found["totalNodes"], found["totalContainers"]) == (2, 2)
+
+
+def test_case_11_and_12_applications_by_state() -> None:
+    stage = Stage()
+    stage.play(["node n1", "show total"])
+    assert partition(stage)["applications"] == {"total": 0}
+    stage.play(["app new", "app waits", "app app1", "app no queue=root.none"])
+    stage.play(["ask w app=waits vcore=90000", "ask k", "cycle"])
+    assert partition(stage)["applications"] == {"Accepted": 1, "New": 1, "Rejected": 1, "Running": 1, "total": 4}
+    stage.play(["release k app=app1", "cycle"])
+    assert partition(stage)["applications"]["Completing"] == 1
+    stage.play(["cycle at=31s"])
+    assert partition(stage)["applications"]["Completed"] == 1
+
+
+def test_case_13_node_order() -> None:
+    fair = partition(played("node n1"))
+    assert fair["nodeSortingPolicy"] == {"type": "fair", "resourceWeights": {"memory": 1, "vcore": 1}}
+    packed = partition(played("partition default nodesort=binpacking", "queue root.a", "register", "node n1"))
+    assert packed["nodeSortingPolicy"]["type"] == "binpacking"
+
+
+def test_case_14_and_15_queues_in_a_tree() -> None:
+    stage = played("queue root.a.a1", "register", "node n1")
+    root = tree(stage)
+    assert (root["queuename"], root["isLeaf"], root["partition"], "parent" in root) == ("root", False, "default", False)
+    [child] = root["children"]
+    assert (child["partition"], child["parent"], child["childNames"]) == ("", "root", ["root.a.a1"])
+    alone = queue(stage, "root.a")
+    assert ("children" in alone, alone["childNames"]) == (False, ["root.a.a1"])
+    assert tree(stage, "root.a", "")["children"][0]["queuename"] == "root.a.a1"
+
+
+def test_case_18_what_a_queue_has_left() -> None:
+    stage = played(
+        "queue root.a max={memory=1000}", "register", "node n1 memory=5000", "run k queue=root.a node=n1 memory=250"
+    )
+    found = queue(stage, "root.a")
+    assert found["absUsedCapacity"] == {"memory": 25}
+    assert found["headroom"]["memory"] == 750
+    assert found["currentPriority"] == -2147483648
+
+
+@pytest.mark.parametrize(
+    ("capacity", "used", "expected"),
+    [
+        ({"vcore": 10, "gpu": 2}, {"vcore": 5, "x": 1}, {"vcore": 50}),
+        ({"vcore": 0}, {"vcore": 5}, {"vcore": 100}),
+        ({"vcore": 20}, {"vcore": 30}, {"vcore": 150}),
+        ({"vcore": 20}, {"vcore": -1}, {"vcore": 0}),
+        ({"vcore": 1000}, {"vcore": 199}, {"vcore": 19}),
+        ({}, {"vcore": 5}, {}),
+        ({"vcore": 1}, {"vcore": 2**62}, {"vcore": 2147483647}),
+    ],
+)
+def test_case_19_percent_of_a_capacity(
+    capacity: dict[str, int], used: dict[str, int], expected: dict[str, int]
+) -> None:
+    assert values.percents(Resources(used), Resources(capacity)) == expected
+
+
+def test_case_20_template_of_a_parent() -> None:
+    stage = played(
+        "yaml {partitions: [{name: default, queues: [{name: root, queues: [{name: p, parent: true, childtemplate:"
+        " {maxapplications: 10, properties: {application.sort.policy: fair}, resources: {max: {memory: 600000}}}},"
+        " {name: a}]}]}]}",
+        "register",
+        "node n1",
+    )
+    assert queue(stage, "root.p")["template"] == {
+        "maxApplications": 10,
+        "maxResource": {"memory": 600000},
+        "properties": {"application.sort.policy": "fair"},
+    }
+    assert "template" not in queue(stage, "root.a")
+
+
+def test_case_21_only_the_very_queue_has_applications() -> None:
+    stage = played("queue root.p.a", "register", "node n1", "app x queue=root.p.a", "app y queue=root.p.a")
+    assert [view.application_id for view in views_of(stage).applications_of("root.p.a")] == ["x", "y"]
+    assert list(views_of(stage).applications_of("root.p")) == []
+
+
+def test_case_22_placeholders_of_a_task_group() -> None:
+    stage = played(
+        "node n1", "app app1 gang={vcore=1000} timeout=5s", "ask h placeholder group=tg", "cycle", "cycle at=6s",
+        "release h app=app1 type=TIMEOUT", "cycle",
+    )  # fmt: skip
+    [finished] = [*views_of(stage).finished(), *views_of(stage).applications()]
+    [data] = plain(applications.application(finished))["placeholderData"]
+    assert data == {"taskGroupName": "tg", "count": 1, "minResource": {"vcore": 1000}, "timedout": 1}
+
+
+def test_case_23_start_of_an_application() -> None:
+    stage = played("node n1", "app app1 at=1s")
+    before = application(stage)
+    assert before["startTime"] == -62135596800000
+    assert before["submissionTime"] == stage.now_ns
+    assert "finishedTime" not in before
+    stage.play(["ask k at=3s", "cycle"])
+    assert application(stage)["startTime"] == stage.now_ns // 10**6
+
+
+def test_case_24_only_pending_asks_are_requests() -> None:
+    stage = played("node n1 vcore=1000", "app app1", "ask a", "ask b", "cycle")
+    found = application(stage)
+    assert [ask["allocationKey"] for ask in found["requests"]] == ["b"]
+    assert [placed["allocationKey"] for placed in found["allocations"]] == ["a"]
+    assert found["requests"][0]["priority"] == "0"
+
+
+def test_case_25_why_an_ask_was_not_placed() -> None:
+    stage = played("queue root.a max={vcore=500}", "register", "node n1", "app app1", "ask k", "cycle")
+    [log] = application(stage)["requests"][0]["allocationLog"]
+    assert (log["message"], log["count"], log["lastOccurrence"]) == ("Not enough queue quota", 1, stage.now_ns)
+
+
+def test_case_27_and_28_what_has_ended_is_remembered() -> None:
+    stage = played(
+        "node n1", "app app1", "ask k", "cycle", "cycle at=5s", "remove-app app1", "app app1", "remove-app app1"
+    )
+    assert views_of(stage).application("app1") is None
+    stage.play(["app app1", "ask k", "cycle", "cycle at=8s", "remove-app app1", "app bad queue=root.none"])
+    first, second = [plain(applications.application(view)) for view in views_of(stage).finished()]
+    assert (first["applicationID"], second["applicationID"], second["applicationState"]) == (
+        "app1",
+        "app1",
+        "Completed",
+    )
+    assert second["finishedTime"] == stage.now_ns
+    assert first["resourceHistory"] == {"resourceUsage": {"UNKNOWN": {"vcore": 5000}}}
+    assert first["maxUsedResource"] == {"vcore": 1000}
+    [refused] = [plain(applications.application(view)) for view in views_of(stage).rejected()]
+    assert refused["applicationState"] == "Rejected"
+    assert refused["rejectedMessage"].startswith("no-queue")
+    stage.play(["cycle at=260000s"])
+    assert not list(views_of(stage).finished())
+    assert not list(views_of(stage).rejected())
+
+
+def test_case_29_a_node_with_load_of_its_own_and_others() -> None:
+    stage = played(
+        "node n1 vcore=1000 memory=0", "run k queue=root.a node=n1 vcore=500", "foreign f node=n1 vcore=150",
+        "foreign s node=n1 vcore=50 kind=static",
+    )  # fmt: skip
+    found = node(stage)
+    assert (found["allocated"], found["occupied"], found["available"]) == (
+        {"vcore": 500}, {"vcore": 200}, {"vcore": 300},
+    )  # fmt: skip
+    assert found["utilized"] == {"vcore": 50}
+    assert [load.get("preemptable") for load in found["foreignAllocations"]] == [True, None]
+    stage.play(["release-foreign f"])
+    assert [load["allocationKey"] for load in node(stage)["foreignAllocations"]] == ["s"]
+
+
+def utilization(stage: Stage) -> Any:
+    counted = nodes.Utilization("rm-1", "default")
+    for summary in views_of(stage).node_summaries():
+        counted.add(summary)
+    return plain(counted.document())
+
+
+def test_case_31_and_32_nodes_by_use() -> None:
+    stage = played(
+        "node n1 vcore=100 memory=100", "node n2 vcore=100 memory=100", "node n3 vcore=100",
+        "run k1 queue=root.a node=n1 memory=50 vcore=30", "run k2 queue=root.a node=n2 memory=30 vcore=50",
+    )  # fmt: skip
+    by_type = {entry["type"]: entry["utilization"] for entry in utilization(stage)["utilizations"]}
+    assert all(len(buckets) == 10 for buckets in by_type.values())
+    assert {k: b["nodeNames"] for k, b in enumerate(by_type["vcore"]) if len(b) > 1} == {
+        0: ["n3"],
+        2: ["n1"],
+        4: ["n2"],
+    }
+    assert by_type["vcore"][9] == {"bucketName": "90-100%"}
+    assert [by_type["memory"][k]["nodeNames"] for k in (4, 2)] == [["n1"], ["n2"]]
+    assert utilization(played("queue root.a", "register"))["utilizations"] == []
+
+
+@pytest.mark.parametrize(
+    ("used", "whole", "expected"), [(10, 100, 0), (11, 100, 1), (109, 1000, 0), (50, 100, 4), (105, 100, 9), (1, 0, 9)]
+)
+def test_case_32_bucket_of_a_node(used: int, whole: int, expected: int) -> None:
+    assert nodes.bucket(used, whole) == expected
+
+
+def test_case_33_use_of_users_and_groups() -> None:
+    stage = played(
+        "queue root.default", "limit root groups=dev apps=5", "limit root.default users=ann max={vcore=2000}",
+        "register",
+        "node n1", "app app-1 queue=root.default user=ann groups=dev", "ask k app=app-1", "cycle",
+    )  # fmt: skip
+    [ann] = [plain(users.user(view)) for view in views_of(stage).users()]
+    leaf = {
+        "queuePath": "root.default",
+        "resourceUsage": {"vcore": 1000},
+        "runningApplications": ["app-1"],
+        "maxResources": {"vcore": 2000},
+    }
+    root = {"queuePath": "root", "resourceUsage": {"vcore": 1000}, "runningApplications": ["app-1"]}
+    assert ann == {"userName": "ann", "groups": {"app-1": "dev"}, "queues": {**root, "children": [leaf]}}
+    assert views_of(stage).user("zoe") is None
+    [dev] = [plain(users.group(view)) for view in views_of(stage).groups()]
+    assert dev["applications"] == ["app-1"]
+    assert dev["queues"]["maxApplications"] == 5
+    assert views_of(stage).group("ops") is None
+    stage.play(["remove-app app-1"])
+    [left] = [plain(users.user(view)) for view in views_of(stage).users()]
+    assert "runningApplications" not in left["queues"], "a limit still names this user"
+
+
+def test_case_35_and_36_rules() -> None:
+    unset = [plain(rules.rule(view)) for view in views_of(played("node n1")).rules()]
+    assert unset == [
+        {"name": "provided", "parameters": {"create": "false"}},
+        {"name": "recovery", "parameters": {"queue": "root.@recovery@"}},
+    ]
+    stage = played(
+        "yaml {partitions: [{name: default, queues: [{name: root, submitacl: ann}], placementrules: ["
+        "{name: user, create: true}, {name: tag, value: namespace, parent: {name: fixed, value: ns, create: true}},"
+        " {name: fixed, value: root.x, create: true, filter: {type: deny, users: [ann, bob]}},"
+        " {name: provided, filter: {users: [a.*]}}]}]}",
+        "register",
+    )
+    user, tag, fixed, provided, recovery = [plain(rules.rule(view)) for view in views_of(stage).rules()]
+    assert user == {"name": "user", "parameters": {"create": "true"}}
+    assert tag["parameters"] == {"create": "false", "tagName": "namespace"}
+    assert tag["parentRule"]["name"] == "fixed"
+    assert fixed["parameters"] == {"create": "true", "queue": "root.x", "qualified": "true"}
+    assert fixed["filter"] == {"type": "deny", "userList": ["ann", "bob"]}
+    assert provided["filter"] == {"type": "allow", "userExp": "a.*"}
+    assert recovery["name"] == "recovery"
+
+
+def test_dynamic_queues_show_what_they_inherit() -> None:
+    stage = played(
+        "yaml {partitions: [{name: default, placementrules: [{name: user, create: true}], queues: ["
+        "{name: root, submitacl: ann, properties: {preemption.policy: fence, timestamp: '5'}, childtemplate:"
+        " {properties: {application.sort.policy: fair}}}]}]}",
+        "register", "node n1", "app app1 user=ann",
+    )  # fmt: skip
+    found = queue(stage, "root.ann")
+    assert (found["isManaged"], found["sortingPolicy"]) == (False, "fair")
+    assert found["properties"] == {
+        "application.sort.policy": "fair",
+        "preemption.policy": "default",
+        "timestamp": "5",
+    }
+
+
+def test_an_allocation_is_encoded_again_only_when_it_changed() -> None:
+    stage = played("node n1", "app app1", "ask k", "cycle")
+
+    def shown() -> Any:
+        view = views_of(stage).node("n1")
+        assert view is not None
+        plain(nodes.node(view))
+        return view.allocations[0]
+
+    first = shown()
+    assert first.rendered is not None
+    assert shown() is first
+    stage.play(["resize-ask k vcore=2000"])
+    assert shown() is not first
+    assert node(stage)["allocations"][0]["resource"] == {"vcore": 2000}
+
+
+def test_lists_go_on_while_the_partition_changes() -> None:
+    """What is gone by the time its turn comes is left out."""
+    stage = played("node n1", "node n2", "node n3", "app x", "app y", "app z")
+    going, apps = views_of(stage).nodes(), views_of(stage).applications()
+    assert (next(going).node_id, next(apps).application_id) == ("n1", "x")
+    stage.play(["decommission n2", "remove-app y"])
+    assert [view.node_id for view in going] == ["n3"]
+    assert [view.application_id for view in apps] == ["z"]
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0s"), (30 * 10**9, "30s"), (60 * 10**9, "1m0s"), (5400 * 10**9, "1h30m0s"), (7200 * 10**9, "2h0m0s"),
+        (1_500_000_000, "1.5s"), (500_000_000, "500ms"), (1_500, "1.5µs"), (7, "7ns"), (-10**9, "-1s"),
+    ],
+)  # fmt: skip
+def test_durations_are_written_as_go_writes_them(ns: int, text: str) -> None:
+    assert values.duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (1_790_000_000 * 10**9, "2026-09-21T14:13:20Z"),
+        (1_790_000_000 * 10**9 + 1_500_000, "2026-09-21T14:13:20.0015Z"),
+    ],
+)
+def test_times_as_rfc_3339(ns: int, text: str) -> None:
+    assert values.rfc3339(ns) == text
+
+
+def test_amounts_fit_into_64_bits() -> None:
+    assert values.amounts({"b": 2**80, "a": -(2**80)}) == {"a": -(2**63), "b": 2**63 - 1}
+
+
+def test_a_state_dump_has_no_unknown_part() -> None:
+    assert reports.state_dump({"timestamp": 1, "nodes": []}) == {"timestamp": 1}
+    with pytest.raises(ValueError, match="nope"):
+        reports.state_dump({"nope": 1})
+
+
+def test_a_real_allocation_that_took_the_place_of_a_placeholder() -> None:
+    """It counts as asked for when the placeholder was; what the placeholder used is told once the end is near."""
+    stage = played(
+        "node n1 attr.si/instance-type=big", "app app1 gang={vcore=1000} at=1s", "ask h placeholder group=tg at=1s",
+        "cycle", "ask real group=tg at=5s", "cycle", "release h app=app1 type=PLACEHOLDER_REPLACED at=8s",
+    )  # fmt: skip
+    found = application(stage)
+    [placed] = found["allocations"]
+    assert (placed["allocationKey"], placed["placeholderUsed"], "placeholder" in placed) == ("real", True, False)
+    assert (placed["requestTime"], placed["allocationTime"], placed["allocationDelay"]) == (10**9, 5 * 10**9, 4 * 10**9)
+    assert found["placeholderData"][0]["replaced"] == 1
+    assert found["resourceHistory"] == {}
+    stage.play(["release real app=app1 at=15s"])
+    ended = application(stage)
+    assert ended["applicationState"] == "Completing"
+    assert ended["resourceHistory"] == {
+        "placeholderResource": {"big": {"vcore": 7000}},
+        "resourceUsage": {"big": {"vcore": 10000}},
+    }
+
+
+def test_what_victims_used_is_told_apart() -> None:
+    stage = played("node n1", "app app1", "ask k", "cycle")
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    ledger.mark(state.requests["k"], None)
+    assert node(stage)["allocations"][0]["preempted"] is True
+    stage.play(["release k app=app1 type=PREEMPTED_BY_SCHEDULER at=3s"])
+    assert application(stage)["resourceHistory"] == {"preemptedResource": {"UNKNOWN": {"vcore": 3000}}}
+
+
+def test_the_most_an_application_held() -> None:
+    """Also when it gave it back bit by bit, or became smaller in place."""
+    stage = played("node n1", "app app1", "ask a vcore=3000", "ask b vcore=2000 memory=4", "cycle")
+    stage.play(["resize-ask a vcore=1000"])
+    assert application(stage)["maxUsedResource"] == {"memory": 4, "vcore": 5000}
+    stage.play(["release b app=app1"])
+    found = application(stage)
+    assert (found["usedResource"], found["maxUsedResource"]) == ({"vcore": 1000}, {"memory": 4, "vcore": 5000})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ["ask more", "cycle"], ["release k app=app1"], ["resize-ask k vcore=7"], ["decommission n1"],
+        ["release k app=app1 type=SCHEDULING_FAILED_ON_RM"], ["remove-app app1"],
+    ],
+)  # fmt: skip
+def test_what_was_shown_is_shown_no_more_after_a_change(change: list[str]) -> None:
+    """Whatever changes an allocation, lists made afterwards say what lists made for the first time say."""
+    looked, other = (played("node n1", "node n2", "app app1", "ask k", "ask l", "cycle") for _ in range(2))
+    for _ in views_of(looked).nodes():
+        application(looked)
+    for stage in (looked, other):
+        stage.play(change)
+
+    def told(stage: Stage) -> Any:
+        shown = [applications.application(view) for view in views_of(stage).applications()]
+        return plain([*shown, *[nodes.node(view) for view in views_of(stage).nodes()]])
+
+    assert told(looked) == told(other)

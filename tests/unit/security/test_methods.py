@@ -1,0 +1,45 @@
+"""The table of methods: complete, so that a new method is not open by accident, nor closed by oversight."""
+
+from __future__ import annotations
+
+from core.process.server import KornelServer, ServerSettings
+from core.security.methods import METHODS
+from core.service.clock import ManualClock
+from core.service.garbage import GarbageKeeper
+from core.service.logs import LogFormat, LogLevel, build_logger
+from core.service.metrics import ServiceMetrics
+from tests.unit.service.fakes import FakeEngine
+
+
+class Handlers:
+    """A server that only takes down what it is to serve."""
+
+    def __init__(self) -> None:
+        self.methods: set[str] = set()
+
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
+        for handler in handlers:  # type: ignore[attr-defined]
+            self.methods |= set(handler._method_handlers)
+
+    def add_registered_method_handlers(self, service: str, handlers: dict[str, object]) -> None:
+        self.methods |= {f"/{service}/{name}" for name in handlers}
+
+
+async def test_every_served_method_is_in_the_table() -> None:
+    """Whoever adds a method has to say what it takes."""
+    server = KornelServer(
+        FakeEngine(),
+        ServerSettings(address="127.0.0.1:0", version="test", test_clock=True),
+        clock=ManualClock(),
+        metrics=ServiceMetrics(),
+        logger=build_logger(LogFormat.CONSOLE, LogLevel.ERROR),
+        garbage=GarbageKeeper(enabled=False),
+    )
+    served = Handlers()
+    server._add_services(served)  # type: ignore[arg-type]
+    assert len(served.methods) > 20
+    assert served.methods <= set(METHODS)
+
+
+def test_only_health_is_public() -> None:
+    assert {name.split("/")[1] for name, demand in METHODS.items() if demand.public} == {"grpc.health.v1.Health"}

@@ -1,0 +1,162 @@
+"""The checks that a core makes of itself (rest.md 7, cases 60 to 62)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import structlog
+
+from core.domain.commands import Command
+from core.domain.effects import NodeRejected
+from core.partition.state import PartitionState
+from core.service.clock import SECOND_NS, ManualClock
+from core.service.health import DEFAULT_INTERVAL_NS, HealthKeeper, check_interval_ns
+from tests.scenarios.language import Stage
+
+
+class Site:
+    """A played partition with a keeper beside it."""
+
+    def __init__(self) -> None:
+        self.stage = Stage()
+        self.settings: dict[str, str] = {}
+        self.clock = ManualClock()
+        self.keeper = HealthKeeper(
+            lambda: [views for views in [self.stage.engine.views("[rm-1]default", self.stage.now_ns)] if views],
+            lambda: self.settings,
+            clock=self.clock,
+            logger=structlog.get_logger(),
+        )
+        engine = self.stage.engine
+        apply = engine.apply
+
+        def observed(command: Command, now_ns: int) -> list[object]:
+            effects = apply(command, now_ns)
+            self.keeper.observe(effects)
+            return list(effects)
+
+        engine.apply = observed  # type: ignore[method-assign,assignment]
+        self.stage.play(["node n1", "app app1", "ask k", "ask waits vcore=90000", "foreign f node=n1 vcore=1", "cycle"])
+
+    @property
+    def state(self) -> PartitionState:
+        state = self.stage.engine.partition("[rm-1]default")
+        assert state is not None
+        return state
+
+    async def failed(self) -> list[int]:
+        """Numbers of the checks that fail now."""
+        report = await self.keeper.check()
+        assert report is self.keeper.report
+        assert report.healthy is not bool([check for check in report.checks if not check.succeeded])
+        return [number for number, check in enumerate(report.checks) if not check.succeeded]
+
+    async def runs(self) -> int:
+        """When the last check was, after everything that is due."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert self.keeper.report is not None
+        return self.keeper.report.at_ns
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    site = Site()
+    yield site
+    await site.keeper.stop()
+
+
+async def test_case_60_a_healthy_core(site: Site) -> None:
+    """Names and their order are what clients look for."""
+    assert site.keeper.report is None
+    report = await site.keeper.check()
+    assert [check.name for check in report.checks] == [
+        "Scheduling errors",
+        "Failed nodes",
+        "Negative resources",
+        "Negative resources",
+        "Consistency of data",
+        "Consistency of data",
+        "Reservation check",
+        "Orphan allocation on node check",
+        "Orphan allocation on app check",
+    ]
+    assert report.healthy
+
+
+async def test_case_60_an_update_for_an_unknown_application(site: Site) -> None:
+    """It counts for ten minutes."""
+    site.stage.play(["ask x app=nobody"])
+    assert await site.failed() == [0]
+    site.clock.advance(599 * SECOND_NS)
+    assert await site.failed() == [0]
+    site.clock.advance(2 * SECOND_NS)
+    assert await site.failed() == []
+
+
+async def test_a_node_of_an_unknown_partition(site: Site) -> None:
+    site.keeper.observe(
+        [NodeRejected("n9", "partition-not-found: no partition 'x'"), NodeRejected("n1", "node-exists")]
+    )
+    assert await site.failed() == [1]
+    assert site.keeper.report is not None
+    assert site.keeper.report.checks[1].diagnosis == "1 failed node"
+
+
+async def test_case_61_an_allocation_whose_application_is_unknown(site: Site) -> None:
+    del site.state.applications["app1"]
+    assert await site.failed() == [7]
+
+
+async def test_case_61_an_allocation_that_is_missing_on_its_node(site: Site) -> None:
+    site.state.nodes["n1"].allocations.clear()
+    assert await site.failed() == [8]
+
+
+async def test_an_allocation_on_a_node_that_is_gone(site: Site) -> None:
+    site.state.root.max.clear()
+    del site.state.nodes["n1"]
+    assert await site.failed() == [8]
+
+
+async def test_books_that_do_not_add_up(site: Site) -> None:
+    """Each check looks at what it names."""
+    node, root = site.state.nodes["n1"], site.state.root
+    node.free[0] -= 1
+    assert await site.failed() == [5]
+    node.free[0] += 1
+    node.capacity[0] += 1
+    assert await site.failed() == [4, 5]
+    node.capacity[0] -= 1
+    node.occupied[0] -= 10_000
+    assert await site.failed() == [3, 5]
+    node.occupied[0] += 10_000
+    root.used[0] -= 10_000
+    assert await site.failed() == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(None, DEFAULT_INTERVAL_NS), ("abc", DEFAULT_INTERVAL_NS), ("0", None), ("-5s", None), ("1s", SECOND_NS)],
+)
+def test_case_62_how_often(text: str | None, expected: int | None) -> None:
+    assert check_interval_ns({} if text is None else {"health.checkInterval": text}) == expected
+
+
+async def test_case_62_a_changed_interval_is_followed_without_a_restart(site: Site) -> None:
+    """The first check comes at once; ``0`` ends them, and the last result stays."""
+    site.keeper.start()
+    began_ns = await site.runs()
+    site.clock.advance(29 * SECOND_NS)
+    assert await site.runs() == began_ns
+    site.clock.advance(SECOND_NS)
+    assert await site.runs() == began_ns + 30 * SECOND_NS
+    site.settings["health.checkInterval"] = "1s"
+    for second in (31, 32):
+        site.clock.advance(SECOND_NS)
+        assert await site.runs() == began_ns + second * SECOND_NS
+    site.settings["health.checkInterval"] = "0"
+    site.clock.advance(100 * SECOND_NS)
+    assert await site.runs() == began_ns + 32 * SECOND_NS
