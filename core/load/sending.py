@@ -100,7 +100,9 @@ class Sender:
         await stream.done_writing()
 
     @asynccontextmanager
-    async def allocations(self) -> AsyncIterator[grpc.aio.StreamStreamCall[si.AllocationRequest, si.AllocationResponse]]:
+    async def allocations(
+        self,
+    ) -> AsyncIterator[grpc.aio.StreamStreamCall[si.AllocationRequest, si.AllocationResponse]]:
         """A stream for asks, allocations and releases."""
         stream = self.stub.UpdateAllocation()
         try:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import Final
 
 YOUNG_THRESHOLD: Final = 50_000
-FREEZE_EVERY: Final = 20_000
+FREEZE_EVERY: Final = 2_000
+"""Entries between two looks at what is young, each of which takes some microseconds per entry and stops everything."""
 
 
 class GarbageKeeper:
