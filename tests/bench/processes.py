@@ -87,9 +87,7 @@ def processor_s(pid: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def apart(
-    function: Callable[Parameters, Result], *arguments: Parameters.args, **options: Parameters.kwargs
-) -> Result:
+def apart(function: Callable[Parameters, Result], *arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
     """What *function* returns in a fresh interpreter: its memory and collector are those of nobody before it."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *arguments, **options).result()

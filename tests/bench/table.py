@@ -50,9 +50,7 @@ class Row:
         """Value to what the echo server gave in the same runs: does not depend on the machine."""
         if not self.ceilings:
             return None
-        return statistics.median(
-            [value / ceiling for value, ceiling in zip(self.values, self.ceilings, strict=True)]
-        )
+        return statistics.median([value / ceiling for value, ceiling in zip(self.values, self.ceilings, strict=True)])
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
