@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import grpc.aio
 from si.v1 import si_pb2 as si
@@ -21,6 +21,7 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", 64 << 20),
 )
 NODE_BATCH: Final = 500
+AllocationStream: TypeAlias = "grpc.aio.StreamStreamCall[si.AllocationRequest, si.AllocationResponse]"
 PATIENCE_S: Final = 300.0
 
 

@@ -52,7 +52,7 @@ def p7(runs: int, *, quick: bool) -> Iterator[Row]:
     seconds = 20.0 if quick else 600.0
     echoed, found = [], []
     for _ in range(runs):
-        echoed.append(run(_over_echo(CLUSTER, min(10.0, seconds / 4))))
+        echoed.append(run(_over_echo(CLUSTER, min(10.0, seconds / 8))))
         found.append(run(_over_core(CLUSTER, seconds)))
     what = f"churn, {CLUSTER.nodes:,} nodes at 95 %, {seconds:g} s"
     rates, ceilings = [m.rate for m in found], [m.rate for m in echoed]

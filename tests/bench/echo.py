@@ -31,25 +31,21 @@ NODE = "node-000000"
 class Echo(si_pb2_grpc.SchedulerServicer):
     """Says yes to everything."""
 
-    async def RegisterResourceManager(  # noqa: N802 - named by the interface
+    async def RegisterResourceManager(
         self, request: si.RegisterResourceManagerRequest, context: Any
     ) -> si.RegisterResourceManagerResponse:
         return si.RegisterResourceManagerResponse()
 
-    async def UpdateNode(self, requests: Any, context: Any) -> AsyncIterator[si.NodeResponse]:  # noqa: N802
+    async def UpdateNode(self, requests: Any, context: Any) -> AsyncIterator[si.NodeResponse]:
         async for request in requests:
             yield si.NodeResponse(accepted=[si.AcceptedNode(nodeID=node.nodeID) for node in request.nodes])
 
-    async def UpdateApplication(  # noqa: N802
-        self, requests: Any, context: Any
-    ) -> AsyncIterator[si.ApplicationResponse]:
+    async def UpdateApplication(self, requests: Any, context: Any) -> AsyncIterator[si.ApplicationResponse]:
         async for request in requests:
             accepted = [si.AcceptedApplication(applicationID=new.applicationID) for new in request.new]
             yield si.ApplicationResponse(accepted=accepted)
 
-    async def UpdateAllocation(  # noqa: N802
-        self, requests: Any, context: Any
-    ) -> AsyncIterator[si.AllocationResponse]:
+    async def UpdateAllocation(self, requests: Any, context: Any) -> AsyncIterator[si.AllocationResponse]:
         async for request in requests:
             new = [
                 si.Allocation(allocationKey=key, applicationID=application, nodeID=NODE, resourcePerAlloc=amounts)

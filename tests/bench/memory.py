@@ -23,7 +23,7 @@ SETTLE_S = 0.5
 
 def p8(runs: int, *, quick: bool) -> Iterator[Row]:
     """KiB per entry."""
-    few, many = (5_000, 20_000) if quick else (20_000, 100_000)
+    few, many = (4_000, 12_000) if quick else (20_000, 100_000)
     nothing = replace(P2_FLAT, nodes=1, asks=0)
     # Nodes of a core each hold none of the asks, which all need two or more.
     waiting = replace(P2_FLAT, nodes=1, node_cores=0)

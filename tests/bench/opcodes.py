@@ -23,7 +23,7 @@ from core.domain.effects import Allocated, AllocationEffect
 from core.load.workload import Workload
 from core.partition.engine import Engine
 from core.service.runner import SLICE_BUDGET
-from core.service.wire import Decoder, Encoder
+from core.service.wire import Encoder
 from tests.bench.core_process import RM
 from tests.bench.placing import P1, P2_FLAT, P2_NESTED, P3, ready_engine
 

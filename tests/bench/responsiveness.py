@@ -77,7 +77,7 @@ async def _measure(workload: Workload) -> Measurement:
             prober.stdin.close()
             found = json.loads(await prober.stdout.readline())
             await prober.wait()
-            seen = json.loads(await _written(stalls))
+            seen = json.loads(await asyncio.to_thread(_written, stalls))
             return Measurement(
                 found["late"], found["health"], found["stream"], found["rest"], seen["wall"], seen["processor"], rate
             )
@@ -90,10 +90,13 @@ def _free_port() -> int:
         return port
 
 
-async def _written(file: Path) -> str:
-    async with asyncio.timeout(10):
-        while not file.exists():
-            await asyncio.sleep(0.01)
+def _written(file: Path) -> str:
+    """What the watch wrote; waits for it."""
+    deadline = time.monotonic() + 10
+    while not file.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the core did not say how long it stalled")
+        time.sleep(0.01)
     return file.read_text()
 
 

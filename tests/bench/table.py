@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-WHAT_WIDTH = 58
+WHAT_WIDTH = 68
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Measurement:
 def p5(runs: int, *, quick: bool) -> Iterator[Row]:
     """Idle cost, and how soon freed room is used."""
     pending = 10_000 if quick else 50_000
-    found = [run(_measure(pending, idle_s=3 if quick else 20, releases=50 if quick else 200)) for _ in range(runs)]
+    found = [run(_measure(pending, idle_s=2 if quick else 20, releases=40 if quick else 200)) for _ in range(runs)]
     what = f"{pending:,} asks pending, 5,000 full nodes"
     yield Row("P5", f"{what}: idle core", "%", [m.idle_percent for m in found], 1, at_most=True)
     medians = [statistics.median(m.used_ms) for m in found]
