@@ -50,22 +50,24 @@ class Placed:
 
 
 class Sender:
-    """One resource manager on one connection."""
+    """One resource manager on one connection. *metadata* goes with every call."""
 
-    def __init__(self, channel: grpc.aio.Channel, rm_id: str) -> None:
+    def __init__(self, channel: grpc.aio.Channel, rm_id: str, metadata: tuple[tuple[str, str], ...] = ()) -> None:
         self.rm_id = rm_id
+        self._metadata = metadata
         self.stub: SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
 
     async def register(self, config: str) -> None:
         """Register with the queues of *config*."""
         await self.stub.RegisterResourceManager(
-            si.RegisterResourceManagerRequest(rmID=self.rm_id, config=config, policyGroup="queues")
+            si.RegisterResourceManagerRequest(rmID=self.rm_id, config=config, policyGroup="queues"),
+            metadata=self._metadata,
         )
 
     async def report_nodes(self, infos: Sequence[si.NodeInfo]) -> float:
         """New nodes, until all are accepted. Nodes per second."""
         began = time.perf_counter()
-        stream = self.stub.UpdateNode()
+        stream = self.stub.UpdateNode(metadata=self._metadata)
         sending = asyncio.create_task(
             _write_all(
                 stream,
@@ -89,7 +91,7 @@ class Sender:
 
     async def add_applications(self, requests: Sequence[si.AddApplicationRequest]) -> None:
         """New applications, until all are accepted."""
-        stream = self.stub.UpdateApplication()
+        stream = self.stub.UpdateApplication(metadata=self._metadata)
         await stream.write(si.ApplicationRequest(rmID=self.rm_id, new=requests))
         accepted = 0
         async with asyncio.timeout(PATIENCE_S):
@@ -105,7 +107,7 @@ class Sender:
         self,
     ) -> AsyncIterator[grpc.aio.StreamStreamCall[si.AllocationRequest, si.AllocationResponse]]:
         """A stream for asks, allocations and releases."""
-        stream = self.stub.UpdateAllocation()
+        stream = self.stub.UpdateAllocation(metadata=self._metadata)
         try:
             yield stream
             await stream.done_writing()

@@ -53,11 +53,12 @@ def counted(act: Callable[[], Any]) -> tuple[int, Any]:
             count += 1
         return trace
 
+    others = sys.gettrace()
     sys.settrace(trace)
     try:
         result = act()
     finally:
-        sys.settrace(None)
+        sys.settrace(others)
     return count, result
 
 

