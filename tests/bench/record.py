@@ -1,4 +1,7 @@
-"""The committed record: one JSON file per run of the table, in ``docs/bench``."""
+"""The committed record: one JSON file per run of the table, in ``docs/bench``.
+
+``python -m tests.bench.record [FILE]`` prints a table of the latest, or of FILE, in Markdown.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.bench.table import Row
+from tests.bench.table import Row, number
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "bench"
@@ -70,3 +73,24 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or sys.platform
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """The table of *found* for a page."""
+    lines = ["| # | Workload | Value | Target | Ratio | Echo | Of it | |", "|---|---|---|---|---|---|---|---|"]
+    for row in found["rows"]:
+        target = ratio = verdict = echo = share = ""
+        if row["target"] is not None:
+            target = f"{'≤' if row['at_most'] else '≥'} {number(row['target'])}"
+            ratio, verdict = f"{row['ratio']:.2f}", "met" if row["met"] else "**missed**"
+        if row["ceiling"] is not None:
+            echo, share = number(row["ceiling"]), f"{row['of_ceiling']:.0%}"
+        value = f"{number(row['value'])} {row['unit']}"
+        lines.append(
+            f"| {row['number']} | {row['what']} | {value} | {target} | {ratio} | {echo} | {share} | {verdict} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(json.loads(Path(sys.argv[1]).read_text()) if len(sys.argv) > 1 else all_of_them()[-1]))
