@@ -111,6 +111,8 @@ class Sender:
         try:
             yield stream
             await stream.done_writing()
+        except asyncio.InvalidStateError as error:
+            raise await _ended(stream) from error
         except BaseException:
             stream.cancel()
             raise
@@ -180,5 +182,9 @@ async def _read(stream: grpc.aio.StreamStreamCall[Any, Any]) -> Any:
     """The next response. Raises :class:`LoadError` when there is none."""
     response = await stream.read()
     if response is grpc.aio.EOF:
-        raise LoadError(f"the stream ended: {(await stream.code()).name}: {await stream.details()}")
+        raise await _ended(stream)
     return response
+
+
+async def _ended(stream: grpc.aio.StreamStreamCall[Any, Any]) -> LoadError:
+    return LoadError(f"the stream ended: {(await stream.code()).name}: {await stream.details()}")

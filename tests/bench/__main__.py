@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -56,25 +57,29 @@ def main() -> int:
     before, began = pace(), time.monotonic()
     rows: list[Row] = []
     print(HEADER, flush=True)
+    failed = 0
     for number in wanted:
         for measure, times in workloads[number]:
-            for row in measure(times, quick=options.quick):
-                rows.append(row)
-                print(line(row), flush=True)
+            try:
+                for row in measure(times, quick=options.quick):
+                    rows.append(row)
+                    print(line(row), flush=True)
+            except Exception:  # noqa: BLE001 - what one workload met must not cost the others
+                failed += 1
+                print(f"{number:5}could not be measured:\n{traceback.format_exc()}", flush=True)
     after = pace()
     missed = [row for row in rows if not row.met]
     kind = "quick" if options.quick else "full"
-    print(
-        f"{len(rows)} figures, {len(missed)} targets missed, {time.monotonic() - began:.0f} s ({kind}); "
-        f"pace of the machine {before:,.0f} steps/s before, {after:,.0f} after"
-    )
+    took = time.monotonic() - began
+    print(f"{len(rows)} figures, {len(missed)} targets missed, {failed} workloads failed, {took:.0f} s ({kind})")
+    print(f"pace of the machine {before:,.0f} steps/s before, {after:,.0f} after")
     found = record.document(rows, quick=options.quick, steps_per_s=(before, after))
     if options.json is not None:
         record.save(found, options.json)
     if options.record:
         print(f"recorded in {record.add(found).relative_to(record.ROOT)}")
         plot.draw()
-    return 1 if missed else 0
+    return 1 if missed or failed else 0
 
 
 def _options() -> argparse.Namespace:
