@@ -7,11 +7,13 @@ between them is what one costs, so what any core takes and what passes by (messa
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 from core.load.sending import Sender
 from core.load.workload import Workload
+from core.service.client import fetch_status
 from tests.bench.core_process import RM, running_core
 from tests.bench.placing import P2_FLAT, connection, run, set_up
 from tests.bench.processes import resident_bytes
@@ -19,6 +21,7 @@ from tests.bench.table import Row
 
 KIB = 1024
 SETTLE_S = 0.5
+PATIENCE_S = 120
 
 
 def p8(runs: int, *, quick: bool) -> Iterator[Row]:
@@ -41,6 +44,15 @@ def p8(runs: int, *, quick: bool) -> Iterator[Row]:
         yield Row("P8", f"memory per {what}, {few:,} to {many:,} of them", "KiB", slopes, most, at_most=True)
 
 
+def _until_pending(address: str, asks: int) -> None:
+    """Wait until so many asks wait in the core at *address*."""
+    deadline = time.monotonic() + PATIENCE_S
+    while sum(partition.pending_ask_count for partition in fetch_status(address).partitions) < asks:
+        if time.monotonic() > deadline:
+            raise TimeoutError("the core did not take in all asks")
+        time.sleep(SETTLE_S)
+
+
 async def _resident(workload: Workload, *, placed: bool) -> int:
     """Bytes of a core that holds *workload*."""
     async with running_core() as (address, pid), connection(address) as channel:
@@ -53,5 +65,6 @@ async def _resident(workload: Workload, *, placed: bool) -> int:
             async with sender.allocations() as stream:
                 for message in messages:
                     await stream.write(message)
-        await asyncio.sleep(SETTLE_S + workload.asks / 50_000)
+                await asyncio.to_thread(_until_pending, address, workload.asks)
+        await asyncio.sleep(SETTLE_S)
         return resident_bytes(pid)
