@@ -159,7 +159,7 @@ def p1(runs: int, *, quick: bool) -> Iterator[Row]:
 
 def p2(runs: int, *, quick: bool) -> Iterator[Row]:
     """128 sizes, 100 leaves with 10 applications each, flat and nested."""
-    asks = 20_000 if quick else P2_FLAT.asks
+    asks = 10_000 if quick else P2_FLAT.asks
     flat, nested = replace(P2_FLAT, asks=asks), replace(P2_NESTED, asks=asks)
     what = f"5,000 nodes, {asks:,} asks, 100 leaves"
     rows = [
@@ -175,7 +175,7 @@ def p2(runs: int, *, quick: bool) -> Iterator[Row]:
 
 def p3(runs: int, *, quick: bool) -> Iterator[Row]:
     """P2 with bin packing."""
-    workload = replace(P3, asks=20_000) if quick else P3
+    workload = replace(P3, asks=10_000) if quick else P3
     what = f"P2 flat with binpacking, {workload.asks:,} asks"
     yield end_to_end("P3", what, workload, runs, 25_000)
     yield engine_alone("P3", what, workload, runs, None)

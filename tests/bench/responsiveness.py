@@ -148,7 +148,7 @@ async def _get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host:
 
 def rows(runs: int, *, quick: bool) -> Iterator[Row]:
     """Nobody waits long while P2 is placed."""
-    workload = Workload(asks=20_000) if quick else P2_FLAT
+    workload = Workload(asks=10_000) if quick else P2_FLAT
     results = [run(_measure(workload)) for _ in range(runs)]
 
     def row(what: str, of: Callable[[Measurement], Sequence[float]], share: float, most: float | None) -> Row:
