@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Final
 
 YOUNG_THRESHOLD: Final = 50_000
-FREEZE_EVERY: Final = 2_000
-"""Entries between two looks at what is young, each of which takes some microseconds per entry and stops everything."""
+FREEZE_EVERY: Final = 4_000
+"""Entries: so few that a collection takes a few milliseconds, and the young objects mostly see this one only."""
 
 
 class GarbageKeeper:
