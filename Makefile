@@ -6,6 +6,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TRACE  ?=
 KIND   ?=
+QUICK  ?=
+ONLY   ?=
+JSON   ?=
+RECORD ?=
 TESTS  ?=
 FUZZ   ?= 50000
 STEPS  ?= 1000000
@@ -15,10 +19,10 @@ PACKAGES := core shim_client shim_mock conformance
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo docs test soak fuzz bench lint format types proto proto-check proto-image lock ci clean
+.PHONY: help venv demo docs test soak fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## build the environment, or bring it up to date with the lock files
 
@@ -44,8 +48,15 @@ soak: $(STAMP) ## do a million random steps and check each (STEPS=, SEED=); fail
 fuzz: $(STAMP) ## throw texts at the configuration loader (FUZZ=number of each kind)
 	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/config/test_any_text.py
 
-bench: $(STAMP) ## run the benchmarks
-	$(BIN)/python -m tests.bench
+bench: $(STAMP) ## measure P1 to P10 (QUICK=1: under two minutes; TRACE=dir, ONLY=P2,P6, JSON=file, RECORD=1)
+	$(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(if $(TRACE),--trace $(TRACE)) $(if $(ONLY),--only $(ONLY)) \
+		$(if $(JSON),--json $(JSON)) $(if $(RECORD),--record)
+
+bench-features: $(STAMP) ## measure single features: limits, gangs, recovery, large trees, events and others
+	$(BIN)/python -m tests.bench.features
+
+bench-baseline: $(STAMP) ## make today's instructions per ask the baseline of the gate in the tests
+	$(BIN)/python -m tests.bench.opcodes --record
 
 lint: $(STAMP) ## check code style, formatting and the Dockerfile
 	$(BIN)/ruff check .

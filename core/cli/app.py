@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from google.protobuf.json_format import MessageToJson
 
+from core.cli.bench import bench
 from core.cli.completion import completion
 from core.cli.config import checked, config_app, read_file
 from core.cli.events import events
@@ -56,6 +57,7 @@ app.command()(queues)
 app.command()(apps)
 app.command()(nodes)
 app.command()(top)
+app.command()(bench)
 app.command()(health)
 app.command()(completion)
 ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import grpc
+import grpc.aio
 
 from core.service.addresses import stays_on_this_machine
+
+AUTHORIZATION: Final = "authorization"
 
 
 class ConnectionNotPossible(ValueError):
@@ -39,22 +42,41 @@ class Connection:
 
     def channel(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
         """A channel to *address*. Raises :class:`ConnectionNotPossible`."""
+        credentials = self._credentials(address)
+        if credentials is None:
+            channel = grpc.insecure_channel(address, options)
+        else:
+            channel = grpc.secure_channel(address, credentials, [*options, *self._override()])
+        if self.token_file is None:
+            return channel
+        return grpc.intercept_channel(channel, _Token(self._bearer()))
+
+    def aio_channel(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
+        """The same for asyncio; its calls have to carry :meth:`metadata`. Raises :class:`ConnectionNotPossible`."""
+        credentials = self._credentials(address)
+        if credentials is None:
+            return grpc.aio.insecure_channel(address, options=options)
+        return grpc.aio.secure_channel(address, credentials, options=[*options, *self._override()])
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Who calls, for calls on :meth:`aio_channel`."""
+        return () if self.token_file is None else ((AUTHORIZATION, self._bearer()),)
+
+    def _credentials(self, address: str) -> grpc.ChannelCredentials | None:
+        """``None``: plain text."""
         if self.ca is None and self.certificate is None:
             if self.token_file is not None and not stays_on_this_machine(address):
                 raise ConnectionNotPossible(f"a token is not sent to {address} in plain text: give --ca FILE")
-            channel = grpc.insecure_channel(address, options)
-        else:
-            if self.server_name:
-                options = [*options, ("grpc.ssl_target_name_override", self.server_name)]
-            credentials = grpc.ssl_channel_credentials(
-                _bytes_of(self.ca), _bytes_of(self.key), _bytes_of(self.certificate)
-            )
-            channel = grpc.secure_channel(address, credentials, options)
-        if self.token_file is None:
-            return channel
+            return None
+        return grpc.ssl_channel_credentials(_bytes_of(self.ca), _bytes_of(self.key), _bytes_of(self.certificate))
+
+    def _override(self) -> list[tuple[str, Any]]:
+        return [("grpc.ssl_target_name_override", self.server_name)] if self.server_name else []
+
+    def _bearer(self) -> str:
         token = _bytes_of(self.token_file)
         assert token is not None
-        return grpc.intercept_channel(channel, _Token(token.decode("ascii", "replace").strip()))
+        return f"Bearer {token.decode('ascii', 'replace').strip()}"
 
 
 CONNECTION: Final[ContextVar[Connection]] = ContextVar("connection")
@@ -75,8 +97,8 @@ class _Details(NamedTuple):
 
 
 class _Token(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
-    def __init__(self, token: str) -> None:
-        self._said = ("authorization", f"Bearer {token}")
+    def __init__(self, bearer: str) -> None:
+        self._said = (AUTHORIZATION, bearer)
 
     def intercept_unary_unary(self, continuation: Callable[..., Any], client_call_details: Any, request: Any) -> Any:
         return continuation(self._with_token(client_call_details), request)

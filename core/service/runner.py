@@ -60,8 +60,12 @@ SLICE_BUDGET: Final = 250
 INTAKE_LIMIT: Final = 128
 """Most commands that wait."""
 
-ENTRIES_PER_TURN: Final = 1_000
-"""Entries applied before the next slice gets its turn; a command is never split."""
+ENTRIES_PER_TURN: Final = 500
+"""Entries applied before others, and then the next slice, get their turn; a command is never split."""
+
+BREATHS: Final = 4
+"""Turns of the event loop between two pieces of work. A call takes several, to be accepted, read and answered; with one
+for each slice a health check would wait for as many slices. An empty turn costs some microseconds."""
 
 SHORTEST_WAIT_NS: Final = 1_000_000
 """An engine that wants to be called in the past is called again after this long, not at once for ever."""
@@ -77,6 +81,7 @@ CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | Update
 class _FromStream:
     stream: Stream
     command: StreamCommand
+    entries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,8 @@ class PartitionRunner:
         self._timer = timer or NoTimer()
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
+        self._entries_waiting = 0
+        self._room = asyncio.Event()
         self._wake = asyncio.Event()
         self._callbacks.on_change = self._wake.set
         self._stopping = False
@@ -164,8 +171,20 @@ class PartitionRunner:
         engine.observe_ignored(self._ignored)
 
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
-        """Queue what came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
-        await self._put(_FromStream(stream, command))
+        """Queue what came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`.
+
+        A stream that floods has a turn's worth of entries in the queue, so others do not wait for more than that.
+        """
+        while self._entries_waiting >= ENTRIES_PER_TURN and not self._stopping:
+            self._room.clear()
+            await self._room.wait()
+        entries = _size(command)
+        self._entries_waiting += entries
+        try:
+            await self._put(_FromStream(stream, command, entries))
+        except BaseException:
+            self._entries_waiting -= entries
+            raise
         if self._on_submit is not None:
             self._on_submit(command)
 
@@ -279,19 +298,22 @@ class PartitionRunner:
     def stop(self) -> None:
         """Take nothing more, finish what is queued, and let :meth:`run` return."""
         self._stopping = True
+        self._room.set()
         self._wake.set()
 
     async def run(self) -> None:
         """Serve until :meth:`stop`."""
         while True:
-            ended = self._take_in()
+            ended, entries = self._take_in()
+            if entries >= ENTRIES_PER_TURN:
+                await _breathe()
             more = self._decide()
             for end in ended:
                 self._switchboard.finish(end.stream, end.error)
             if self._stopping and self._intake.empty():
                 break
             if more or not self._intake.empty():
-                await asyncio.sleep(0)
+                await _breathe()
             else:
                 await self._idle()
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
@@ -303,15 +325,16 @@ class PartitionRunner:
         await self._intake.put(item)
         self._wake.set()
 
-    def _take_in(self) -> list[_EndOfStream]:
-        """Apply what waits, up to one turn's worth. Returns the streams that end after this turn's slice."""
+    def _take_in(self) -> tuple[list[_EndOfStream], int]:
+        """Apply what waits, up to one turn's worth: the streams that end after this turn's slice, and the entries."""
         ended: list[_EndOfStream] = []
         entries = 0
         self._link.follow()
         while entries < ENTRIES_PER_TURN and not self._intake.empty():
             item = self._intake.get_nowait()
             if isinstance(item, _FromStream):
-                entries += _size(item.command)
+                entries += item.entries
+                self._entries_waiting -= item.entries
                 self._from_stream(item.stream, item.command)
             elif isinstance(item, _Turn):
                 entries += item.entries
@@ -321,8 +344,10 @@ class PartitionRunner:
             else:
                 self._call(item)
                 break  # What is decided under a new registration or configuration starts with a slice of its own.
+        if self._entries_waiting < ENTRIES_PER_TURN:
+            self._room.set()
         self._garbage.grown(entries)
-        return ended
+        return ended, entries
 
     def _from_stream(self, stream: Stream, command: StreamCommand) -> None:
         if stream.ending:
@@ -503,6 +528,12 @@ class PartitionRunner:
             item = self._intake.get_nowait()
             if isinstance(item, _Call) and not item.answer.done():
                 item.answer.set_exception(late)
+
+
+async def _breathe() -> None:
+    """Let everybody else have their turn."""
+    for _ in range(BREATHS):
+        await asyncio.sleep(0)
 
 
 def _allocations_meant(command: UpdateAllocations) -> int:

@@ -22,6 +22,7 @@ LAYERS = {
     "core.policies": {"core.domain", "core.model"},
     "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
     "core.service": {"core.domain", "core.config", "core.partition"},
+    "core.load": set(),
     "core.archive": {"core.config", "core.domain", "core.service"},
     "core.security": {"core.domain", "core.config", "core.service"},
     "core.tracing": {"core.domain"},
@@ -34,13 +35,14 @@ LAYERS = {
         "core.archive", "core.config", "core.domain", "core.metrics", "core.partition", "core.rest", "core.security",
         "core.service", "core.tracing",
     },
-    "core.cli": {"core.config", "core.partition", "core.process", "core.security", "core.service"},
+    "core.cli": {"core.config", "core.load", "core.partition", "core.process", "core.security", "core.service"},
     "core.__main__": {"core.cli"},
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""
 
 SHELL = (
     "core.archive",
+    "core.load",
     "core.metrics",
     "core.rest",
     "core.security",

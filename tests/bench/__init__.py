@@ -1,1 +1,6 @@
-"""Workloads that measure the core from outside: ``python -m tests.bench`` runs them and prints what it found."""
+"""Benchmarks. See docs/performance.md."""
+
+import os
+
+# The ends of servers are no news here.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -81,7 +81,7 @@ def _cluster(config: str, paths: list[str], seed: int | None) -> Engine:
     return engine
 
 
-def _attempts(seed: int) -> tuple[list[float], list[float]]:
+def attempts(seed: int) -> tuple[list[float], list[float]]:
     """Seconds of each attempt that searched, and of every call in between, confirmations of victims included.
 
     A third of the leaves hold about what they are guaranteed, a third are over, a third have no guarantee. The asks
@@ -129,7 +129,7 @@ def _confirmed(effects: Iterable[Effect]) -> Iterator[ReleaseSpec]:
             yield ReleaseSpec(PARTITION, effect.application_id, effect.key, TerminationType.PREEMPTED_BY_SCHEDULER)
 
 
-def _quota_run() -> list[float]:
+def quota_run() -> list[float]:
     """Seconds of each slice of a run over a parent with many leaves whose max falls below what they use."""
 
     def config(most: int) -> str:
@@ -158,23 +158,23 @@ def _quota_run() -> list[float]:
     return taken
 
 
-def _percentile(values: list[float], percent: int) -> float:
+def percentile(values: list[float], percent: int) -> float:
     return sorted(values)[(len(values) * percent - 1) // 100] * 1000
 
 
 def report(runs: int) -> bool:
     """Milliseconds of attempts and of a quota run, and of the longest stretch in which nothing else can be done."""
-    attempts = [_attempts(seed) for seed in range(runs)]
+    found = [attempts(seed) for seed in range(runs)]
     figures = [
-        Figure("an attempt, median", "ms", [_percentile(tried, 50) for tried, _ in attempts], at_most=True),
-        Figure("an attempt, 99 of 100 within", "ms", [_percentile(tried, 99) for tried, _ in attempts], 20, True),
-        Figure("the longest stretch", "ms", [max(tried + others) * 1000 for tried, others in attempts], 10, True),
-        Figure("attempts", "", [float(len(tried)) for tried, _ in attempts]),
+        Figure("an attempt, median", "ms", [percentile(tried, 50) for tried, _ in found], at_most=True),
+        Figure("an attempt, 99 of 100 within", "ms", [percentile(tried, 99) for tried, _ in found], 20, True),
+        Figure("the longest stretch", "ms", [max(tried + others) * 1000 for tried, others in found], 10, True),
+        Figure("attempts", "", [float(len(tried)) for tried, _ in found]),
     ]
     where = f"{NODES:,} nodes, {NODES * PER_NODE:,} allocations"
     title = f"attempts to preempt, engine alone: {where}, {LEAVES} leaves, asks of 5 sizes"
     reached = [show(title, figures, "1 to 3 ms, a question asked for the first time in steps of 2 to 4 ms")]
-    quota = [_quota_run() for _ in range(runs)]
+    quota = [quota_run() for _ in range(runs)]
     figures = [
         Figure("the run", "ms", [sum(taken) * 1000 for taken in quota], 500, at_most=True),
         Figure("its longest slice", "ms", [max(taken) * 1000 for taken in quota], 10, True),

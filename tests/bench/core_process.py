@@ -2,56 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import grpc.aio
 from si.v1 import si_pb2, si_pb2_grpc
 
+from core.load.sending import CHANNEL_OPTIONS
+from core.load.workload import resource
+from tests.bench import processes
+
 RM = "bench"
-MIB64 = 64 << 20
-CHANNEL_OPTIONS = [("grpc.max_receive_message_length", MIB64), ("grpc.max_send_message_length", MIB64)]
+peak_mib = processes.peak_mib
+
+
+def serve(*, history: bool = True, rest: str = "127.0.0.1:0") -> list[str]:
+    """The command line of a core with everything on, as anybody would run it; its files vanish with it."""
+    kept = "{scratch}/history.db" if history else "off"
+    return [
+        "serve", "--grpc", "127.0.0.1:0", "--ready-file", "{scratch}/ready", "--log-format", "json",
+        "--rest-address", rest, "--history", kept,
+    ]  # fmt: skip
 
 
 @asynccontextmanager
 async def running_core(*, history: bool = True) -> AsyncIterator[tuple[str, int]]:
     """A core that serves, with a durable history or without: its address and process ID."""
-    with tempfile.TemporaryDirectory() as scratch:
-        ready = Path(scratch, "ready")
-        core = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "core", "serve",
-            "--grpc", "127.0.0.1:0", "--ready-file", str(ready), "--log-format", "json", "--rest-address", "off",
-            "--history", str(Path(scratch, "history.db")) if history else "off",
-            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            yield await _address(core, ready), core.pid
-        finally:
-            if core.returncode is None:
-                core.send_signal(signal.SIGTERM)
-                await core.wait()
-
-
-async def _address(core: asyncio.subprocess.Process, ready: Path) -> str:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if core.returncode is not None:
-            raise RuntimeError(f"the core ended with status {core.returncode} before it served")
-        if address := _written_to(ready):
-            return address
-        await asyncio.sleep(0.02)
-    raise TimeoutError("the core did not get ready within 30 s")
-
-
-def _written_to(ready: Path) -> str:
-    """What the core wrote once it served; empty before."""
-    return ready.read_text().strip() if ready.exists() else ""
+    async with processes.serving("core", *serve(history=history)) as served:
+        yield served
 
 
 @asynccontextmanager
@@ -64,24 +43,11 @@ async def connected(*, history: bool = True) -> AsyncIterator[tuple[si_pb2_grpc.
         yield si_pb2_grpc.SchedulerStub(channel), address, pid
 
 
-def peak_mib(pid: int) -> float:
-    """Peak resident memory of *pid*, where the system tells; else 0."""
-    status = Path(f"/proc/{pid}/status")
-    if not status.exists():
-        return 0.0
-    kib = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-    return int(kib) / 1024
-
-
 def flat_queues(queues: int) -> str:
     """A configuration with leaves ``root.q0`` and so on."""
     leaves = "\n".join(f"          - name: q{number}" for number in range(queues))
     root = f"      - name: root\n        submitacl: '*'\n        queues:\n{leaves}\n"
     return f"partitions:\n  - name: default\n    queues:\n{root}"
-
-
-def resource(**amounts: int) -> si_pb2.Resource:
-    return si_pb2.Resource(resources={name: si_pb2.Quantity(value=amount) for name, amount in amounts.items()})
 
 
 async def register(stub: si_pb2_grpc.SchedulerStub, config: str) -> None:

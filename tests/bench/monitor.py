@@ -32,7 +32,7 @@ CASES = (
 )
 
 
-def _cluster(leaves: int, applications: int, hogs: int) -> Engine:
+def cluster(leaves: int, applications: int, hogs: int) -> Engine:
     """All allocations are in the first *hogs* leaves, the others want half as much."""
     share = NODES * 20 // leaves
     queues = ""
@@ -70,11 +70,11 @@ def _cluster(leaves: int, applications: int, hogs: int) -> Engine:
         AllocationSpec(f"ask{at}", f"{waiting[at % len(waiting)]}-0", PARTITION, one) for at in range(ALLOCATIONS // 2)
     )
     engine.apply(UpdateAllocations("bench", asks), 0)
-    _slices(engine, SECOND_NS)
+    slices(engine, SECOND_NS)
     return engine
 
 
-def _slices(engine: Engine, now_ns: int) -> list[float]:
+def slices(engine: Engine, now_ns: int) -> list[float]:
     """Seconds of processor time that each slice took until there was nothing more to do."""
     taken: list[float] = []
     more = True
@@ -91,10 +91,10 @@ def report(runs: int) -> bool:
     for label, leaves, applications, hogs in CASES:
         rounds: list[tuple[list[float], list[float]]] = []
         for _ in range(runs):
-            engine = _cluster(leaves, applications, hogs)
+            engine = cluster(leaves, applications, hogs)
             gc.freeze()  # As the service does with what has settled, and the thresholds are its own.
             gc.set_threshold(YOUNG_THRESHOLD, *OLDER_THRESHOLDS)
-            rounds.append((_slices(engine, 3 * SECOND_NS), _slices(engine, 6 * SECOND_NS)))
+            rounds.append((slices(engine, 3 * SECOND_NS), slices(engine, 6 * SECOND_NS)))
             gc.unfreeze()
         figures = []
         for at, what in enumerate(("notifies", "kills")):

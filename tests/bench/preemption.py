@@ -87,7 +87,7 @@ async def _set_up(stub: si_pb2_grpc.SchedulerStub, units: int) -> None:
     await core_process.add_applications(stub, added)
 
 
-async def _measure(units: int) -> Measurement:
+async def measure(units: int) -> Measurement:
     async with core_process.connected() as (stub, _, _):
         await _set_up(stub, units)
         stream = stub.UpdateAllocation()
@@ -118,7 +118,7 @@ async def _measure(units: int) -> Measurement:
 def report(runs: int) -> bool:
     figures = []
     for units, most_s in ((1, 3.0), (PER_NODE, 10.0)):
-        found = [asyncio.run(_measure(units)) for _ in range(runs)]
+        found = [asyncio.run(measure(units)) for _ in range(runs)]
         what = f"{ASKS * units:,} victims"
         each_s = sum(m.took_s for m in found) / len(found) / (ASKS * units)
         figures.append(Figure(f"{what}, all placed after", "s", [m.took_s for m in found], most_s, True, each_s))

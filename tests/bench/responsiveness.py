@@ -1,28 +1,38 @@
-"""How long others wait while the core schedules a burst: a health check, and a stream with little to say.
+"""How long others wait while the core places P2: a health check, a stream with little to say, a page over HTTP.
 
-Whoever waits runs in a process of its own, so that the burst's client does not make it wait.
+Whoever waits runs in a process of its own, so that the burst's client does not make it wait. The core's event loop
+is watched from inside, see ``watched_core``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import socket
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from si.v1 import si_pb2, si_pb2_grpc
 
-from tests.bench import core_process
-from tests.bench.core_process import RM
+from core.load.sending import Sender
+from core.load.workload import Workload
+from tests.bench import processes
+from tests.bench.core_process import RM, serve
+from tests.bench.placing import P2_FLAT, connection, run, set_up, undisturbed
 from tests.bench.report import Figure, show
+from tests.bench.table import Row
 
-ASKS = 50_000
-BATCH = 500
 PAUSE_S = 0.001
+REST_PATH = "/ws/v1/partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,112 +40,154 @@ class Measurement:
     """Milliseconds of each call while the burst lasted, and its rate of allocations per second.
 
     *late_ms*: how much later than asked for the caller itself got the processor back; no fault of the core.
+    *stall_ms*: turns of the core's event loop, in wall time and in processor time.
     """
 
     late_ms: list[float]
     health_ms: list[float]
     stream_ms: list[float]
+    rest_ms: list[float]
+    stall_ms: list[float]
+    stall_processor_ms: list[float]
     allocations_per_s: float
 
 
-async def _measure() -> Measurement:
-    async with core_process.connected() as (stub, address, _):
-        await core_process.register(stub, core_process.flat_queues(2))
-        await core_process.report_nodes(stub, core_process.node_infos(5_000, si_pb2.NodeInfo.CREATE))
-        await core_process.add_applications(
-            stub, (core_process.application(f"app-{number}", f"root.q{number}") for number in range(2))
-        )
-        prober = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.bench.responsiveness", address,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        assert prober.stdin is not None, "the prober was started with a pipe"
-        assert prober.stdout is not None, "the prober was started with a pipe"
-        await prober.stdout.readline()
-        rate = await _burst(stub)
-        prober.stdin.close()
-        found = json.loads(await prober.stdout.readline())
-        await prober.wait()
-        return Measurement(found["late"], found["health"], found["stream"], rate)
+async def _measure(workload: Workload) -> Measurement:
+    with tempfile.TemporaryDirectory() as scratch:
+        stalls = Path(scratch, "stalls")
+        rest = f"127.0.0.1:{_free_port()}"
+        async with (
+            processes.serving("tests.bench.watched_core", str(stalls), *serve(rest=rest)) as (address, pid),
+            connection(address) as channel,
+        ):
+            sender = Sender(channel, RM)
+            await set_up(sender, workload)
+            prober = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "tests.bench.responsiveness", address, rest,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 26,
+            )  # fmt: skip
+            assert prober.stdin is not None, "the prober was started with a pipe"
+            assert prober.stdout is not None, "the prober was started with a pipe"
+            await prober.stdout.readline()
+            messages = list(workload.ask_messages(RM))
+            os.kill(pid, signal.SIGUSR1)
+            with undisturbed():
+                rate = (await sender.place(messages)).rate
+            os.kill(pid, signal.SIGUSR2)
+            prober.stdin.close()
+            found = json.loads(await prober.stdout.readline())
+            await prober.wait()
+            seen = json.loads(await asyncio.to_thread(_written, stalls))
+            return Measurement(
+                found["late"], found["health"], found["stream"], found["rest"], seen["wall"], seen["processor"], rate
+            )
 
 
-async def _burst(stub: si_pb2_grpc.SchedulerStub) -> float:
-    size = core_process.resource(vcore=1_000, memory=1 << 30)
-    asks = [
-        si_pb2.Allocation(allocationKey=f"ask-{number}", applicationID=f"app-{number % 2}", resourcePerAlloc=size)
-        for number in range(ASKS)
-    ]
-    messages = [
-        si_pb2.AllocationRequest(rmID=RM, allocations=asks[start : start + BATCH]) for start in range(0, ASKS, BATCH)
-    ]
-    stream = stub.UpdateAllocation()
-    began = time.perf_counter()
-
-    async def send() -> None:
-        for message in messages:
-            await stream.write(message)
-
-    sender = asyncio.create_task(send())
-    placed = 0
-    while placed < ASKS:
-        placed += len((await stream.read()).new)
-    took = time.perf_counter() - began
-    await sender
-    await stream.done_writing()
-    return ASKS / took
+def _free_port() -> int:
+    with socket.socket() as probing:
+        probing.bind(("127.0.0.1", 0))
+        port: int = probing.getsockname()[1]
+        return port
 
 
-def probe(address: str) -> None:
+def _written(file: Path) -> str:
+    """What the watch wrote; waits for it."""
+    deadline = time.monotonic() + 10
+    while not file.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the core did not say how long it stalled")
+        time.sleep(0.01)
+    return file.read_text()
+
+
+def probe(address: str, rest: str) -> None:
     """Call again and again until stdin ends; then print what each call took."""
-    late_ms: list[float] = []
-    health_ms: list[float] = []
-    stream_ms: list[float] = []
+    found: dict[str, list[float]] = {"late": [], "health": [], "stream": [], "rest": []}
 
     async def calls() -> None:
+        host, _, port = rest.partition(":")
         async with grpc.aio.insecure_channel(address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
             nodes = si_pb2_grpc.SchedulerStub(channel).UpdateNode()
+            reader, writer = await asyncio.open_connection(host, int(port))
             await health.Check(health_pb2.HealthCheckRequest())
             print("ready", flush=True)
             ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
             while not ended.done():
                 began = time.perf_counter()
                 await health.Check(health_pb2.HealthCheckRequest())
-                health_ms.append((time.perf_counter() - began) * 1e3)
+                found["health"].append((time.perf_counter() - began) * 1e3)
                 began = time.perf_counter()
-                name = f"probe-{len(stream_ms)}"
+                name = f"probe-{len(found['stream'])}"
                 info = si_pb2.NodeInfo(nodeID=name, action=si_pb2.NodeInfo.CREATE_DRAIN)
                 await nodes.write(si_pb2.NodeRequest(rmID=RM, nodes=[info]))
                 await nodes.read()
-                stream_ms.append((time.perf_counter() - began) * 1e3)
+                found["stream"].append((time.perf_counter() - began) * 1e3)
+                began = time.perf_counter()
+                await _get(reader, writer, host)
+                found["rest"].append((time.perf_counter() - began) * 1e3)
                 began = time.perf_counter()
                 await asyncio.sleep(PAUSE_S)
-                late_ms.append((time.perf_counter() - began - PAUSE_S) * 1e3)
+                found["late"].append((time.perf_counter() - began - PAUSE_S) * 1e3)
+            writer.close()
             await nodes.done_writing()
 
     asyncio.run(calls())
-    print(json.dumps({"late": late_ms, "health": health_ms, "stream": stream_ms}), flush=True)
+    print(json.dumps(found), flush=True)
+
+
+async def _get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
+    """One request on a connection that stays open. Raises ``RuntimeError`` unless it is answered well."""
+    writer.write(f"GET {REST_PATH} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise RuntimeError(head.decode())
+    length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    await reader.readexactly(int(length.partition(b":")[2]))
+
+
+def rows(runs: int, *, quick: bool) -> Iterator[Row]:
+    """Nobody waits long while P2 is placed."""
+    workload = Workload(asks=10_000) if quick else P2_FLAT
+    results = [run(_measure(workload)) for _ in range(runs)]
+
+    def row(what: str, of: Callable[[Measurement], Sequence[float]], share: float, most: float | None) -> Row:
+        values = [_share(of(result), share) for result in results]
+        return Row("P2", f"meanwhile: {what}", "ms", values, most, at_most=True)
+
+    yield row("health check p99", lambda m: m.health_ms, 0.99, 50)
+    yield row("REST, GET partitions p99", lambda m: m.rest_ms, 0.99, 50)
+    yield row("one node on its own stream p99", lambda m: m.stream_ms, 0.99, 50)
+    yield row("longest stall of the event loop, processor time", lambda m: m.stall_processor_ms, 1, 20)
+    yield row("longest stall of the event loop, wall time", lambda m: m.stall_ms, 1, 20)
+    yield row("the caller itself was late by, longest", lambda m: m.late_ms, 1, None)
+
+
+def _share(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def report(runs: int) -> bool:
-    results = [asyncio.run(_measure()) for _ in range(runs)]
+    """The same on its own, with medians."""
+    results = [run(_measure(P2_FLAT)) for _ in range(runs)]
 
     def figure(label: str, latencies: list[list[float]], share: float, most: float | None = None) -> Figure:
-        values = [sorted(run)[min(len(run) - 1, int(len(run) * share))] for run in latencies]
+        values = [_share(each, share) for each in latencies]
         return Figure(label, "ms", values, most, at_most=most is not None, each_s=0)
 
-    health, stream = [r.health_ms for r in results], [r.stream_ms for r in results]
-    figures = [
-        figure("the caller's own pauses, too long by, p99", [r.late_ms for r in results], 0.99),
-        figure("health check p50", health, 0.5),
-        figure("health check p99", health, 0.99, 50),
-        figure("one node on its own stream p50", stream, 0.5),
-        figure("one node on its own stream p99", stream, 0.99, 50),
-        Figure("allocations meanwhile", "/s", [r.allocations_per_s for r in results], 15_000),
-    ]
-    title = f"responsiveness over gRPC: others call while {ASKS:,} asks are taken in and placed"
+    calls = {
+        "health check": [r.health_ms for r in results],
+        "one node on its own stream": [r.stream_ms for r in results],
+        "REST, GET partitions": [r.rest_ms for r in results],
+    }
+    figures = [figure("the caller's own pauses, too long by, p99", [r.late_ms for r in results], 0.99)]
+    for what, taken in calls.items():
+        figures += [figure(f"{what} p50", taken, 0.5), figure(f"{what} p99", taken, 0.99, 50)]
+    figures.append(Figure("allocations meanwhile", "/s", [r.allocations_per_s for r in results]))
+    title = f"responsiveness: others call while {P2_FLAT.asks:,} asks are taken in and placed"
     return show(title, figures, "a slice is 5 ms and a turn of the intake 20 ms: no more than one of each ahead")
 
 
 if __name__ == "__main__":
-    probe(sys.argv[1])
+    probe(sys.argv[1], sys.argv[2])

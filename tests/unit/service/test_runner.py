@@ -31,7 +31,7 @@ from core.service.clock import SECOND_NS, ManualClock
 from core.service.garbage import GarbageKeeper
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.metrics import ServiceMetrics
-from core.service.runner import PartitionRunner
+from core.service.runner import BREATHS, ENTRIES_PER_TURN, PartitionRunner
 from core.service.status_codes import EngineFault, ResyncRequired, ShuttingDown, status_of
 from core.service.streams import Kind, Stream, Switchboard
 from tests.unit.service.fakes import FakeEngine
@@ -68,10 +68,12 @@ class Running:
 
 
 @asynccontextmanager
-async def running(engine: FakeEngine | None = None, *, intake_limit: int = 16) -> AsyncIterator[Running]:
+async def running(
+    engine: FakeEngine | None = None, *, intake_limit: int = 16, queue_limit: int = 100
+) -> AsyncIterator[Running]:
     engine = engine or FakeEngine()
     metrics, clock, log = ServiceMetrics(), ManualClock(), io.StringIO()
-    board = Switchboard(metrics, queue_limit=100)
+    board = Switchboard(metrics, queue_limit=queue_limit)
     damage: list[bool] = []
     runner = PartitionRunner(
         engine,
@@ -349,6 +351,46 @@ async def test_a_full_queue_makes_senders_wait_and_loses_nothing() -> None:
                 senders.create_task(r.runner.submit(stream, create(str(n))))
         await r.until(lambda: len(r.engine.applied) == 51)
         assert r.drain(stream) == [NodeAccepted(str(n)) for n in range(50)]
+
+
+async def test_a_stream_that_floods_does_not_keep_others_waiting() -> None:
+    """A turn's worth of entries waits in the queue, so another stream's command comes after two more of the flood."""
+    async with running(queue_limit=10_000) as r:
+        await r.runner.call(MANAGER)
+        flooding, modest = r.board.open(Kind.ALLOCATION), r.board.open(Kind.NODE)
+        large = asks(*(f"k{n}" for n in range(ENTRIES_PER_TURN)))
+
+        async def flood() -> None:
+            for _ in range(10):
+                await r.runner.submit(flooding, large)
+
+        task = asyncio.create_task(flood())
+        await r.until(lambda: len(r.engine.applied) == 2)
+        await r.runner.submit(modest, create("a"))
+        await task
+        await r.until(lambda: len(r.engine.applied) == 12)
+        assert [command for _, command in r.engine.applied].index(create("a")) <= 4
+
+
+async def test_a_full_turn_leaves_room_for_calls_of_several_steps() -> None:
+    """Between the intake of a turn and its slice, and after it, the event loop goes round several times."""
+    async with running(queue_limit=10_000) as r:
+        await r.runner.call(MANAGER)
+        stream = r.board.open(Kind.ALLOCATION)
+        rounds: list[int] = []
+
+        async def go_round() -> None:
+            while True:
+                rounds.append(len(r.engine.applied))
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(go_round())
+        for _ in range(3):
+            await r.runner.submit(stream, asks(*(f"k{n}" for n in range(ENTRIES_PER_TURN))))
+        await r.until(lambda: len(r.engine.applied) == 4)
+        task.cancel()
+        assert rounds.count(2) >= BREATHS
+        assert rounds.count(3) >= BREATHS
 
 
 async def test_stopping_finishes_what_was_taken_and_refuses_the_rest() -> None:

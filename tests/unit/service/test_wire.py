@@ -228,15 +228,15 @@ def test_reported_allocations_say_which_of_their_key_they_are(message: si.Alloca
 
 def test_asks_that_mean_many_allocations_are_split() -> None:
     """One command never means much more than a piece, however few asks say so."""
-    sizes = (1_000, 900, 200, 5_000, 1, -5, 1_999, 2)
+    sizes = (250, 225, 50, 5_000, 1, -5, 499, 2)
     asks = [si.AllocationAsk(allocationKey=f"k{n}", maxAllocations=size) for n, size in enumerate(sizes)]
     commands = list(Decoder().allocation_commands(si.AllocationRequest(asks=asks)))
     assert [[spec.max_allocations for spec in command.allocations] for command in commands] == [
-        [1_000, 900],
-        [200],
+        [250, 225],
+        [50],
         [5_000],
         [1, -5],
-        [1_999],
+        [499],
         [2],
     ]
 

@@ -1,0 +1,151 @@
+"""``kornel bench``: how fast a core places asks where it runs, measured as a shim would see it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from dataclasses import replace
+from typing import Annotated
+
+import grpc
+import grpc.aio
+import typer
+
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, failed
+from core.load.sending import CHANNEL_OPTIONS, LoadError, Placed, Sender
+from core.load.workload import Workload
+from core.process.entry import loop_factory
+from core.service import client
+from core.service.channels import CONNECTION, Connection
+
+LARGEST_CORES, LARGEST_GIB = 8, 16
+"""Most that an ask of a workload wants."""
+
+PACE_S = 0.001
+
+
+def bench(
+    nodes: Annotated[
+        int, typer.Option(min=1, help="Nodes to make up; all of their room together fits all asks.")
+    ] = 1_000,
+    asks: Annotated[int, typer.Option(min=1, help="Asks of the burst.")] = 10_000,
+    leaves: Annotated[int, typer.Option("--queues", min=1, help="Leaf queues below the root.")] = 10,
+    applications: Annotated[int, typer.Option(min=1, help="Applications in each of them.")] = 10,
+    batch: Annotated[int, typer.Option(min=1, max=100_000, help="Asks per message of the burst.")] = 1_000,
+    singly: Annotated[int, typer.Option(min=0, help="Asks sent one by one afterwards, a thousand a second.")] = 1_000,
+    node_order: Annotated[str, typer.Option(metavar="POLICY", help="fair or binpacking.")] = "fair",
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Unregister the resource manager that is there: everything it reported is gone until it registers"
+            " again.",
+        ),
+    ] = False,
+    grpc_address: Address = DEFAULT_ADDRESS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Register a throw-away resource manager, have a core place asks on made-up nodes, and clean up.
+
+    A core serves one resource manager at a time, so one that has a shim is left alone without --force. Exits 1 then,
+    when no core answers, and when it does not place the asks.
+    """
+    workload = _fitting(
+        Workload(
+            nodes=nodes, asks=asks, queues=(leaves,), applications=applications, node_order=node_order, batch=batch
+        ),
+        singly,
+    )
+    try:
+        _make_way(grpc_address, timeout, force=force)
+        rm_id = f"kornel-bench-{secrets.token_hex(4)}"
+        try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                nodes_per_s, burst, paced = runner.run(_measure(grpc_address, rm_id, workload, singly))
+        finally:
+            # What kept the measuring from its end is the news, not that there is nothing to clean up.
+            with contextlib.suppress(client.CoreUnreachable):
+                client.unregister(grpc_address, rm_id, max(timeout, client.DUMP_TIMEOUT_S))
+    except (client.CoreUnreachable, LoadError) as error:
+        raise failed(error) from error
+    except TimeoutError as error:
+        typer.echo(f"{grpc_address}: the core did not place all asks in time", err=True)
+        raise typer.Exit(EXIT_FAILED) from error
+    except grpc.aio.AioRpcError as error:
+        typer.echo(f"{grpc_address}: {error.code().name}: {error.details()}", err=True)
+        raise typer.Exit(EXIT_FAILED) from error
+    typer.echo(_as_json(nodes_per_s, burst, paced) if as_json else _as_text(workload, nodes_per_s, burst, paced))
+
+
+def _fitting(workload: Workload, singly: int) -> Workload:
+    """*workload* with nodes so large that every ask finds room."""
+    each = -(-(workload.asks + singly) // workload.nodes) + 1
+    cores = max(workload.node_cores, each * LARGEST_CORES)
+    return replace(workload, node_cores=cores, node_gib=max(workload.node_gib, each * LARGEST_GIB))
+
+
+def _make_way(address: str, timeout: float, *, force: bool) -> None:
+    """Raises :class:`client.CoreUnreachable` for a core that is not free."""
+    status = client.fetch_status(address, timeout_s=timeout)
+    if not status.rm_id:
+        return
+    if not force:
+        holds = (
+            f"{sum(partition.node_count for partition in status.partitions):,} nodes, "
+            f"{sum(partition.allocation_count for partition in status.partitions):,} allocations and "
+            f"{sum(partition.pending_ask_count for partition in status.partitions):,} pending asks"
+        )
+        raise client.CoreUnreachable(
+            f"{address} serves resource manager {status.rm_id!r} with {holds}, and a core serves one at a time."
+            " Measure a core without a shim, or give --force to unregister this one, which loses what it reported"
+        )
+    client.unregister(address, status.rm_id, timeout)
+
+
+async def _measure(address: str, rm_id: str, workload: Workload, singly: int) -> tuple[float, Placed, Placed | None]:
+    """Nodes per second, the burst, and the asks that came one by one; ``None`` for none."""
+    connection = CONNECTION.get(Connection())
+    async with connection.aio_channel(address, CHANNEL_OPTIONS) as channel:
+        sender = Sender(channel, rm_id, connection.metadata())
+        await sender.register(workload.config)
+        nodes_per_s = await sender.report_nodes(workload.node_infos())
+        await sender.add_applications(workload.application_requests())
+        burst = await sender.place(list(workload.ask_messages(rm_id)))
+        if not singly:
+            return nodes_per_s, burst, None
+        few = replace(workload, asks=singly)
+        single = [ask for message in few.ask_messages(rm_id, "single") for ask in message.allocations]
+        return nodes_per_s, burst, await sender.place_singly(single, PACE_S)
+
+
+def _as_text(workload: Workload, nodes_per_s: float, burst: Placed, paced: Placed | None) -> str:
+    applications, queues = workload.applications * len(workload.leaves), len(workload.leaves)
+    lines = [
+        f"{workload.asks:,} asks of {applications:,} applications in {queues:,} queues on {workload.nodes:,} nodes,",
+        f"{workload.batch:,} asks per message",
+        f"  nodes accepted       {nodes_per_s:>12,.0f} /s",
+        f"  asks allocated       {burst.rate:>12,.0f} /s   first ask sent to last allocation received",
+        f"  ask to allocation    {burst.percentile_ms(50):>12.1f} ms   half of the burst",
+        f"                       {burst.percentile_ms(99):>12.1f} ms   99 of 100",
+    ]
+    if paced is not None:
+        lines += [
+            f"  single asks, 1,000/s {paced.percentile_ms(50):>12.2f} ms   half of {len(paced.latencies_ms):,}",
+            f"                       {paced.percentile_ms(99):>12.2f} ms   99 of 100",
+        ]
+    return "\n".join(lines)
+
+
+def _as_json(nodes_per_s: float, burst: Placed, paced: Placed | None) -> str:
+    found = {
+        "nodes_per_s": nodes_per_s,
+        "allocations_per_s": burst.rate,
+        "burst_p50_ms": burst.percentile_ms(50),
+        "burst_p99_ms": burst.percentile_ms(99),
+    }
+    if paced is not None:
+        found |= {"single_p50_ms": paced.percentile_ms(50), "single_p99_ms": paced.percentile_ms(99)}
+    return json.dumps(found)

@@ -1,0 +1,190 @@
+"""What a shim sends a core, and what it waits for; times are those of the caller's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import grpc.aio
+from si.v1 import si_pb2 as si
+from si.v1 import si_pb2_grpc
+
+if TYPE_CHECKING:
+    from si.v1.si_pb2_grpc import SchedulerAsyncStub
+
+CHANNEL_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", 64 << 20),
+)
+NODE_BATCH: Final = 500
+AllocationStream: TypeAlias = "grpc.aio.StreamStreamCall[si.AllocationRequest, si.AllocationResponse]"
+PATIENCE_S: Final = 300.0
+
+
+class LoadError(Exception):
+    """The core did not do what the load needs: it refused an entry, ended a stream, or went quiet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What became of a burst of asks.
+
+    *latencies_ms*: of each allocation since the message with its ask was handed to gRPC, sorted.
+    """
+
+    took_s: float
+    latencies_ms: list[float]
+
+    @property
+    def rate(self) -> float:
+        """Allocations per second, from the first ask sent to the last allocation received."""
+        return len(self.latencies_ms) / self.took_s
+
+    def percentile_ms(self, percent: float) -> float:
+        """The latency within which *percent* of a hundred allocations came."""
+        return self.latencies_ms[min(len(self.latencies_ms) - 1, int(len(self.latencies_ms) * percent / 100))]
+
+
+class Sender:
+    """One resource manager on one connection. *metadata* goes with every call."""
+
+    def __init__(self, channel: grpc.aio.Channel, rm_id: str, metadata: tuple[tuple[str, str], ...] = ()) -> None:
+        self.rm_id = rm_id
+        self._metadata = metadata
+        self.stub: SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
+
+    async def register(self, config: str) -> None:
+        """Register with the queues of *config*."""
+        await self.stub.RegisterResourceManager(
+            si.RegisterResourceManagerRequest(rmID=self.rm_id, config=config, policyGroup="queues"),
+            metadata=self._metadata,
+        )
+
+    async def report_nodes(self, infos: Sequence[si.NodeInfo]) -> float:
+        """New nodes, until all are accepted. Nodes per second."""
+        began = time.perf_counter()
+        stream = self.stub.UpdateNode(metadata=self._metadata)
+        sending = asyncio.create_task(
+            _write_all(
+                stream,
+                (
+                    si.NodeRequest(rmID=self.rm_id, nodes=infos[start : start + NODE_BATCH])
+                    for start in range(0, len(infos), NODE_BATCH)
+                ),
+            )
+        )
+        accepted = 0
+        async with asyncio.timeout(PATIENCE_S):
+            while accepted < len(infos):
+                response = await _read(stream)
+                if response.rejected:
+                    raise LoadError(f"a node was refused: {response.rejected[0].reason}")
+                accepted += len(response.accepted)
+        took = time.perf_counter() - began
+        await sending
+        await stream.done_writing()
+        return len(infos) / took
+
+    async def add_applications(self, requests: Sequence[si.AddApplicationRequest]) -> None:
+        """New applications, until all are accepted."""
+        stream = self.stub.UpdateApplication(metadata=self._metadata)
+        await stream.write(si.ApplicationRequest(rmID=self.rm_id, new=requests))
+        accepted = 0
+        async with asyncio.timeout(PATIENCE_S):
+            while accepted < len(requests):
+                response = await _read(stream)
+                if response.rejected:
+                    raise LoadError(f"an application was refused: {response.rejected[0].reason}")
+                accepted += len(response.accepted)
+        await stream.done_writing()
+
+    @asynccontextmanager
+    async def allocations(
+        self,
+    ) -> AsyncIterator[grpc.aio.StreamStreamCall[si.AllocationRequest, si.AllocationResponse]]:
+        """A stream for asks, allocations and releases."""
+        stream = self.stub.UpdateAllocation(metadata=self._metadata)
+        try:
+            yield stream
+            await stream.done_writing()
+        except asyncio.InvalidStateError as error:
+            raise await _ended(stream) from error
+        except BaseException:
+            stream.cancel()
+            raise
+
+    async def place(self, messages: Sequence[si.AllocationRequest], expected: int | None = None) -> Placed:
+        """Send *messages* as fast as they are taken, until *expected* asks are allocated; absent: all of them.
+
+        Raises :class:`LoadError` when an ask is refused.
+        """
+        if expected is None:
+            expected = sum(len(message.allocations) for message in messages)
+        keys = [[ask.allocationKey for ask in message.allocations] for message in messages]
+        sent: dict[str, float] = {}
+        latencies: list[float] = []
+        async with self.allocations() as stream, asyncio.timeout(PATIENCE_S):
+            began = time.perf_counter()
+
+            async def send() -> None:
+                for message, those in zip(messages, keys, strict=True):
+                    sent.update(dict.fromkeys(those, time.perf_counter()))
+                    await stream.write(message)
+
+            sending = asyncio.create_task(send())
+            while len(latencies) < expected:
+                response = await _read(stream)
+                now = time.perf_counter()
+                latencies += [(now - sent[allocation.allocationKey]) * 1e3 for allocation in response.new]
+                if response.rejectedAllocations:
+                    raise LoadError(f"an ask was refused: {response.rejectedAllocations[0].reason}")
+            took = time.perf_counter() - began
+            await sending
+        latencies.sort()
+        return Placed(took, latencies)
+
+    async def place_singly(self, asks: Sequence[si.Allocation], each_s: float) -> Placed:
+        """Send each ask in a message of its own, one every *each_s* seconds, until all are allocated."""
+        sent: dict[str, float] = {}
+        latencies: list[float] = []
+        async with self.allocations() as stream, asyncio.timeout(PATIENCE_S):
+            began = time.perf_counter()
+
+            async def send() -> None:
+                for number, ask in enumerate(asks):
+                    ahead_s = began + number * each_s - time.perf_counter()
+                    if ahead_s > 0:
+                        await asyncio.sleep(ahead_s)
+                    sent[ask.allocationKey] = time.perf_counter()
+                    await stream.write(si.AllocationRequest(rmID=self.rm_id, allocations=[ask]))
+
+            sending = asyncio.create_task(send())
+            while len(latencies) < len(asks):
+                response = await _read(stream)
+                now = time.perf_counter()
+                latencies += [(now - sent[allocation.allocationKey]) * 1e3 for allocation in response.new]
+            took = time.perf_counter() - began
+            await sending
+        latencies.sort()
+        return Placed(took, latencies)
+
+
+async def _write_all(stream: grpc.aio.StreamStreamCall[Any, Any], messages: Iterable[Any]) -> None:
+    for message in messages:
+        await stream.write(message)
+
+
+async def _read(stream: grpc.aio.StreamStreamCall[Any, Any]) -> Any:
+    """The next response. Raises :class:`LoadError` when there is none."""
+    response = await stream.read()
+    if response is grpc.aio.EOF:
+        raise await _ended(stream)
+    return response
+
+
+async def _ended(stream: grpc.aio.StreamStreamCall[Any, Any]) -> LoadError:
+    return LoadError(f"the stream ended: {(await stream.code()).name}: {await stream.details()}")

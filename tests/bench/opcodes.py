@@ -1,0 +1,130 @@
+"""What the engine executes for one ask, counted in bytecode instructions: the measure that no machine changes.
+
+A small fixed workload, the same in every run: after a warm-up, SAMPLE asks are taken in from their messages, placed,
+and answered, with every instruction of ours counted. The counts depend on the code and on the minor version of Python
+only (hash seed 0), so the baselines beside this file are kept per version. ``python -m tests.bench.opcodes`` prints
+them as JSON, ``--record`` makes them the baseline of this version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from core.domain.effects import Allocated, AllocationEffect
+from core.load.workload import Workload
+from core.partition.engine import Engine
+from core.service.runner import SLICE_BUDGET
+from core.service.wire import Encoder
+from tests.bench.core_process import RM
+from tests.bench.placing import P1, P2_FLAT, P2_NESTED, P3, ready_engine
+
+BASELINES = Path(__file__).with_name("opcodes.json")
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+WARM_UP, SAMPLE = 1_000, 500
+"""Asks; after the warm-up every application runs something."""
+
+SMALL = {
+    "P1": replace(P1, nodes=300),
+    "P2 flat": replace(P2_FLAT, nodes=300),
+    "P2 nested": replace(P2_NESTED, nodes=300),
+    "P3": replace(P3, nodes=300),
+}
+
+
+def counted(act: Callable[[], Any]) -> tuple[int, Any]:
+    """Bytecode instructions that *act* executes, and what it returns."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        if event == "call":
+            frame.f_trace_lines = False
+            frame.f_trace_opcodes = True
+        elif event == "opcode":
+            count += 1
+        return trace
+
+    others = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        result = act()
+    finally:
+        sys.settrace(others)
+    return count, result
+
+
+def per_ask(workload: Workload) -> dict[str, float]:
+    """Instructions per ask: reading its message, deciding, answering."""
+    workload = replace(workload, asks=WARM_UP + SAMPLE, batch=SAMPLE)
+    engine, decoder = ready_engine(workload)
+    encoder = Encoder()
+    *before, message = workload.ask_messages(RM)
+    for earlier in before:
+        encoder.allocations(_decided(engine, list(decoder.allocation_commands(earlier))))
+    reading, commands = counted(lambda: list(decoder.allocation_commands(message)))
+    deciding, effects = counted(lambda: _decided(engine, commands))
+    answering, _ = counted(lambda: encoder.allocations(effects))
+    placed = sum(isinstance(effect, Allocated) for effect in effects)
+    if placed != SAMPLE:
+        raise AssertionError(f"{placed} of {SAMPLE} asks were placed")
+    return {"reading": reading / SAMPLE, "deciding": deciding / SAMPLE, "answering": answering / SAMPLE}
+
+
+def _decided(engine: Engine, commands: list[Any]) -> list[AllocationEffect]:
+    effects: list[Any] = []
+    for command in commands:
+        effects += engine.apply(command, 1)
+    more = True
+    while more:
+        result = engine.cycle(1, SLICE_BUDGET)
+        effects += result.effects
+        more = result.more
+    return [effect for effect in effects if isinstance(effect, Allocated)]
+
+
+def measured() -> dict[str, dict[str, float]]:
+    """Instructions per ask of each workload, counted in a fresh interpreter with hash seed 0."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.opcodes"],
+        env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    found: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return found
+
+
+def baselines() -> dict[str, dict[str, dict[str, float]]]:
+    """The committed counts by minor version of Python."""
+    known: dict[str, dict[str, dict[str, float]]] = json.loads(BASELINES.read_text()) if BASELINES.exists() else {}
+    return known
+
+
+def record() -> None:
+    """Make what is counted now the baseline of this version of Python."""
+    known = baselines()
+    known[VERSION] = measured()
+    ordered = {version: known[version] for version in sorted(known)}
+    BASELINES.write_text(json.dumps(ordered, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.opcodes", description=__doc__)
+    parser.add_argument("--record", action="store_true", help="write the baseline of this version of Python")
+    if parser.parse_args().record:
+        record()
+    else:
+        print(json.dumps({name: per_ask(workload) for name, workload in SMALL.items()}, indent=2))

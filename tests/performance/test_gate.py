@@ -1,0 +1,53 @@
+"""What an ask costs must not creep up: measures that say the same on every machine (docs/performance.md)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.bench import opcodes, placing
+
+TOLERANCE = 0.10
+LEAST_OF_CEILING = 0.08
+"""A third of what is usual, since runs next to other work differ by half; the best of TRIES counts."""
+TRIES = 3
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, dict[str, float]]:
+    return opcodes.measured()
+
+
+@pytest.mark.parametrize("part", ["reading", "deciding", "answering"])
+@pytest.mark.parametrize("workload", list(opcodes.SMALL))
+def test_instructions_per_ask_do_not_grow_by_a_tenth(
+    counted: dict[str, dict[str, float]], workload: str, part: str
+) -> None:
+    """Against the committed baseline of this minor version of Python."""
+    baselines = opcodes.baselines()
+    if opcodes.VERSION not in baselines:
+        pytest.skip(f"no baseline for Python {opcodes.VERSION}: make bench-baseline writes one")
+    expected, found = baselines[opcodes.VERSION][workload][part], counted[workload][part]
+    assert found <= expected * (1 + TOLERANCE), (
+        f"{workload}, {part}: {found:,.0f} bytecode instructions per ask, {expected:,.0f} in the baseline."
+        " Meant? make bench-baseline"
+    )
+
+
+def test_counting_twice_gives_the_same(counted: dict[str, dict[str, float]]) -> None:
+    """Not even the hash seed changes a count, here a random one against seed 0."""
+    assert {"P1": opcodes.per_ask(opcodes.SMALL["P1"])} == {"P1": counted["P1"]}
+
+
+def test_the_core_reaches_its_part_of_a_bare_echo() -> None:
+    """Whatever the machine: a part of what a server gives that decides nothing, all features on."""
+    workload = replace(placing.P1, nodes=500, asks=5_000)
+    shares = []
+    for _ in range(TRIES):
+        row = placing.end_to_end("P1", "small", workload, 1, 0)
+        assert row.of_ceiling is not None
+        shares.append(row.of_ceiling)
+        if row.of_ceiling >= LEAST_OF_CEILING:
+            return
+    pytest.fail(f"allocations over gRPC were {max(shares):.1%} of a bare echo, at least {LEAST_OF_CEILING:.0%} wanted")

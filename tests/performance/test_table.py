@@ -1,0 +1,59 @@
+"""The table, the record and the plot of the benchmarks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.load.workload import Workload
+from tests.bench import plot, record
+from tests.bench.table import Row, line
+
+RATES = Row("P2", "asks", "/s", [20_000, 30_000, 40_000], 30_000, ceilings=[100_000, 100_000, 100_000])
+GROWTH = Row("P4", "cost with 100 nodes to 10", "x", [1.2], 1.5, at_most=True, points={10: 4.0, 100: 4.8})
+
+
+def test_a_row_says_median_ratio_and_part_of_the_echo() -> None:
+    assert (RATES.value, RATES.ratio, RATES.met, RATES.of_ceiling) == (30_000, 1.0, True, 0.3)
+    assert "30,000 /s" in line(RATES)
+    assert "30%" in line(RATES)
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "at_most", "met"),
+    [(9.0, 10.0, False, False), (10.0, 10.0, False, True), (10.0, 10.0, True, True), (11.0, 10.0, True, False)],
+)
+def test_a_target_is_met_when_reached(value: float, target: float, *, at_most: bool, met: bool) -> None:
+    row = Row("P1", "what", "ms", [value], target, at_most)
+    assert row.met is met
+    assert ("met" if met else "MISSED") in line(row)
+
+
+def test_a_record_is_added_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are files of their own, read back oldest first; the plot is drawn from the latest full one."""
+    monkeypatch.setattr(record, "FOLDER", tmp_path)
+    monkeypatch.setattr(plot, "PLOT", tmp_path / "growth.svg")
+    assert plot.draw() is None
+    path = record.add(record.document([RATES, GROWTH], quick=False, steps_per_s=(1.0, 2.0)))
+    (found,) = record.all_of_them()
+    assert found == json.loads(path.read_text())
+    assert [row["of_ceiling"] for row in found["rows"]] == [0.3, None]
+    drawn = plot.draw()
+    assert drawn is not None
+    picture = drawn.read_text()
+    assert picture.count("<circle") == len(GROWTH.points)
+    assert ">number of nodes<" in picture
+
+
+def test_committed_records_can_be_read() -> None:
+    for found in record.all_of_them():
+        assert {"taken", "commit", "python", "rows"} <= set(found)
+
+
+def test_a_nested_workload_asks_the_same_of_the_same_number_of_leaves() -> None:
+    """P2 flat and nested differ in nothing but the tree."""
+    flat, nested = Workload(asks=300), Workload(asks=300, queues=(10, 10))
+    assert (flat.leaves[0], nested.leaves[0], len(flat.leaves)) == ("root.q0", "root.q0.q0", len(nested.leaves))
+    assert list(flat.ask_messages("rm")) == list(nested.ask_messages("rm"))
