@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 SMALLEST: Final = 1_400
@@ -12,6 +12,9 @@ SMALLEST: Final = 1_400
 
 _ON_THE_SPOT: Final = 64 * 1024
 """Bytes that take less time to compress than to hand to another thread."""
+
+_AT_ONCE: Final = 2 << 20
+"""Bytes handed to the other thread at once: each time, it has to wait for the interpreter."""
 
 _GZIP: Final = 31
 """``wbits`` of zlib for a gzip header and checksum."""
@@ -26,15 +29,62 @@ def accepts_gzip(accept_encoding: str) -> bool:
     return False
 
 
-async def gzipped(chunks: Sequence[bytes]) -> list[bytes]:
-    """*chunks* as one gzip stream."""
-    if sum(map(len, chunks)) <= _ON_THE_SPOT:
-        return _gzip(chunks)
-    return await asyncio.to_thread(_gzip, chunks)
+class Body:
+    """The body of an answer while it is being made. ``compress``: it is compressed as it grows, if it grows large."""
+
+    def __init__(self, pieces: Iterable[bytes] = (), *, compress: bool = False) -> None:
+        self.chunks: list[bytes] = list(pieces)
+        """What it consists of, in order, once :meth:`finish` has returned."""
+        self.encoded = False
+        """Whether ``chunks`` are compressed."""
+        self._compress = compress
+        self._waiting = sum(map(len, self.chunks)) if compress else 0
+        self._packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP) if compress else None
+        self._packed: list[bytes] = []
+        self._packing: asyncio.Future[bytes] | None = None
+
+    def add(self, piece: bytes) -> None:
+        """*piece* comes next."""
+        self.chunks.append(piece)
+        self._waiting += len(piece)
+
+    @property
+    def full(self) -> bool:
+        """Whether there is enough to be compressed while more is being made."""
+        return self._compress and self._waiting >= _AT_ONCE
+
+    async def settle(self) -> None:
+        """Begin to compress what there is; waits for what was begun before."""
+        assert self._packer is not None, "only a body that is to be compressed"
+        await self._packed_so_far()
+        ready, self.chunks, self._waiting = self.chunks, [], 0
+        self._packing = asyncio.get_running_loop().run_in_executor(None, _pack, self._packer, ready)
+
+    async def finish(self) -> None:
+        """Nothing more comes."""
+        if self._packer is None or (self._packing is None and self._waiting < SMALLEST):
+            return
+        if self._packing is None and self._waiting <= _ON_THE_SPOT:
+            self._packed.append(_pack(self._packer, self.chunks))
+        else:
+            await self.settle()
+            await self._packed_so_far()
+        self.chunks = [*self._packed, self._packer.flush()]
+        self.encoded = True
+
+    async def _packed_so_far(self) -> None:
+        if self._packing is not None:
+            self._packed.append(await self._packing)
+            self._packing = None
 
 
-def _gzip(chunks: Sequence[bytes]) -> list[bytes]:
-    packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
-    packed = [packer.compress(chunk) for chunk in chunks]
-    packed.append(packer.flush())
-    return [chunk for chunk in packed if chunk]
+async def gzipped(chunks: Sequence[bytes]) -> Body:
+    """*chunks* as one gzip stream, unless they are too small."""
+    body = Body(chunks, compress=True)
+    await body.finish()
+    return body
+
+
+def _pack(packer: zlib._Compress, chunks: Sequence[bytes]) -> bytes:
+    """Joined first: compressing releases the interpreter, and a busy one is not given back at once."""
+    return packer.compress(b"".join(chunks))

@@ -11,6 +11,7 @@ Rules: protocol.md 1.1, 5, 15; DESIGN 2.1.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -50,6 +51,7 @@ from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
 from core.service.observers import EffectObserver
+from core.service.sharing import Sharing
 from core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
 from core.service.streams import Stream, Switchboard
 
@@ -270,7 +272,9 @@ class PartitionRunner:
 
     async def run(self) -> None:
         """Serve until :meth:`stop`."""
+        sharing = Sharing.of_loop()
         while True:
+            began = time.perf_counter()
             ended = self._take_in()
             more = self._decide()
             for end in ended:
@@ -278,8 +282,9 @@ class PartitionRunner:
             if self._stopping and self._intake.empty():
                 break
             if more or not self._intake.empty():
-                await asyncio.sleep(0)
+                await sharing.rest(time.perf_counter() - began)
             else:
+                sharing.idle()
                 await self._idle()
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
         self._turn_away()

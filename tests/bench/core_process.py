@@ -20,13 +20,13 @@ CHANNEL_OPTIONS = [("grpc.max_receive_message_length", MIB64), ("grpc.max_send_m
 
 
 @asynccontextmanager
-async def running_core() -> AsyncIterator[tuple[str, int]]:
+async def running_core(rest_address: str = "off") -> AsyncIterator[tuple[str, int]]:
     """A core that serves: its address and process ID."""
     with tempfile.TemporaryDirectory() as scratch:
         ready = Path(scratch, "ready")
         core = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "core", "serve",
-            "--grpc", "127.0.0.1:0", "--ready-file", str(ready), "--log-format", "json", "--rest-address", "off",
+            "--grpc", "127.0.0.1:0", "--ready-file", str(ready), "--log-format", "json", "--rest-address", rest_address,
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         try:
@@ -54,10 +54,10 @@ def _written_to(ready: Path) -> str:
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[si_pb2_grpc.SchedulerStub, str, int]]:
+async def connected(rest_address: str = "off") -> AsyncIterator[tuple[si_pb2_grpc.SchedulerStub, str, int]]:
     """A core, a connection to it, its address and process ID."""
     async with (
-        running_core() as (address, pid),
+        running_core(rest_address) as (address, pid),
         grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel,
     ):
         yield si_pb2_grpc.SchedulerStub(channel), address, pid

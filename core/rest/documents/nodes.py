@@ -7,7 +7,7 @@ from typing import Any, Final
 from core.domain.resources import Resources
 from core.domain.views import NodeSummary, NodeView
 from core.rest.documents.values import amounts, percents, present, texts
-from core.rest.documents.work import allocation, foreign
+from core.rest.documents.work import allocations, foreign
 
 BUCKETS: Final = tuple(f"{10 * k}-{10 * k + 10}%" for k in range(10))
 
@@ -28,7 +28,7 @@ def node(view: NodeView, *, summary: bool = False) -> dict[str, Any]:
                 "occupied": amounts(view.occupied),
                 "available": amounts(view.available),
                 "utilized": percents(view.allocated, _positive(view.capacity)),
-                "allocations": [] if summary else [allocation(placed) for placed in view.allocations],
+                "allocations": None if summary else allocations(view.allocations),
                 "foreignAllocations": [] if summary else [foreign(load) for load in view.foreign],
                 "reservations": list(view.reservations),
             }
