@@ -32,11 +32,12 @@ class Resources(Mapping[str, int]):
     Hashable, so that equal demands can be recognised as one.
     """
 
-    __slots__ = ("_amounts", "_hash")
+    __slots__ = ("_amounts", "_hash", "_listed")
 
     def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
         self._amounts: dict[str, int] = dict(amounts) if amounts else {}
         self._hash: int | None = None
+        self._listed: dict[str, int] | None = None
 
     def __getitem__(self, name: str) -> int:
         return self._amounts[name]
@@ -64,6 +65,14 @@ class Resources(Mapping[str, int]):
     def as_dict(self) -> dict[str, int]:
         """A copy to change."""
         return self._amounts.copy()
+
+    def listed(self) -> dict[str, int]:
+        """By name, each within 64 bits: made once, and not to be changed."""
+        listed = self._listed
+        if listed is None:
+            amounts = self._amounts
+            listed = self._listed = {name: clamp(amounts[name]) for name in sorted(amounts)}
+        return listed
 
     def is_zero(self) -> bool:
         """Whether every amount is 0, or there is none."""

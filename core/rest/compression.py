@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 SMALLEST: Final = 1_400
@@ -18,6 +19,9 @@ _AT_ONCE: Final = 2 << 20
 
 _GZIP: Final = 31
 """``wbits`` of zlib for a gzip header and checksum."""
+
+_THREAD: Final = ThreadPoolExecutor(1, "compression")
+"""One, so that the pieces of a body are compressed in their order."""
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
@@ -40,8 +44,7 @@ class Body:
         self._compress = compress
         self._waiting = sum(map(len, self.chunks)) if compress else 0
         self._packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP) if compress else None
-        self._packed: list[bytes] = []
-        self._packing: asyncio.Future[bytes] | None = None
+        self._packing: list[Future[bytes]] = []
 
     def add(self, piece: bytes) -> None:
         """*piece* comes next."""
@@ -53,29 +56,23 @@ class Body:
         """Whether there is enough to be compressed while more is being made."""
         return self._compress and self._waiting >= _AT_ONCE
 
-    async def settle(self) -> None:
-        """Begin to compress what there is; waits for what was begun before."""
+    def pack(self) -> None:
+        """Compress what there is, while more is being made."""
         assert self._packer is not None, "only a body that is to be compressed"
-        await self._packed_so_far()
         ready, self.chunks, self._waiting = self.chunks, [], 0
-        self._packing = asyncio.get_running_loop().run_in_executor(None, _pack, self._packer, ready)
+        self._packing.append(_THREAD.submit(_pack, self._packer, ready))
 
     async def finish(self) -> None:
         """Nothing more comes."""
-        if self._packer is None or (self._packing is None and self._waiting < SMALLEST):
+        if self._packer is None or (not self._packing and self._waiting < SMALLEST):
             return
-        if self._packing is None and self._waiting <= _ON_THE_SPOT:
-            self._packed.append(_pack(self._packer, self.chunks))
+        if not self._packing and self._waiting <= _ON_THE_SPOT:
+            self.chunks = [_pack(self._packer, self.chunks), self._packer.flush()]
         else:
-            await self.settle()
-            await self._packed_so_far()
-        self.chunks = [*self._packed, self._packer.flush()]
+            self.pack()
+            self._packing.append(_THREAD.submit(self._packer.flush))
+            self.chunks = [await asyncio.wrap_future(packed) for packed in self._packing]
         self.encoded = True
-
-    async def _packed_so_far(self) -> None:
-        if self._packing is not None:
-            self._packed.append(await self._packing)
-            self._packing = None
 
 
 async def gzipped(chunks: Sequence[bytes]) -> Body:

@@ -64,7 +64,7 @@ async def write_list(items: Iterable[Iterable[bytes]], *, compress: bool = False
             body.add(piece)
             if turns.over():
                 if body.full:
-                    await body.settle()
+                    body.pack()
                 await turns.pause()
     body.add(b"]\n" if opening == b"," else b"[]\n")
     await body.finish()

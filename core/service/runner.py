@@ -160,6 +160,8 @@ class PartitionRunner:
         self._damaged = False
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
+        self.turns_taken = 0
+        """The same as before: nothing has changed since."""
         engine.observe_ignored(self._ignored)
 
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
@@ -275,6 +277,7 @@ class PartitionRunner:
         sharing = Sharing.of_loop()
         while True:
             began = time.perf_counter()
+            self.turns_taken += 1
             ended = self._take_in()
             more = self._decide()
             for end in ended:

@@ -1,7 +1,7 @@
 """How the engine and the readers of long answers divide the time of the event loop they share.
 
-Readers work in short steps. Between two of its turns the engine lets them have twice the time its own turn took, so
-that an answer is soon complete; it does so while it has credit left, which grows by a fixed part of all time. Readers
+Readers work in short steps. Between two of its turns the engine lets them have several times what its own turn took,
+so that an answer is soon complete; it does so while it has credit left, which grows by a fixed part of all time. Readers
 that want more than that wait until there is credit again. An engine with nothing to do counts nothing.
 """
 
@@ -20,13 +20,13 @@ READERS_PART: Final = 0.16
 CREDIT_S: Final = 1.0
 """The most that is saved up for them."""
 
-RATIO: Final = 2.0
+RATIO: Final = 4.0
 """Time for readers in terms of the engine's own, while there is credit."""
 
 STEP_S: Final = 0.005
 """How long a reader may go on before others have their turn."""
 
-LONGEST_REST_S: Final = 0.03
+LONGEST_REST_S: Final = 0.06
 """The longest the engine waits for readers at once, however long its own turn was."""
 
 
@@ -58,6 +58,11 @@ class Sharing:
         self._credit_s = min(CREDIT_S, self._credit_s + (now - self._credited_at) * READERS_PART)
         self._credited_at = now
         return self._credit_s
+
+    @property
+    def busy(self) -> bool:
+        """Whether the engine has something to do."""
+        return self._busy
 
     def idle(self) -> None:
         """The engine has nothing to do: readers may go on as they like."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from core.domain.views import (
+    AllocationView,
     ApplicationParts,
     ApplicationSummary,
     ApplicationView,
@@ -55,6 +56,10 @@ class PartitionViews:
         """One node; ``None``: there is none."""
         node = self._state.nodes.get(node_id)
         return nodes.view(self._state, node) if node is not None else None
+
+    def allocations(self) -> Iterator[tuple[AllocationView, ...]]:
+        """All allocations, node by node."""
+        return nodes.allocations(self._state)
 
     def node_summaries(self, after: str = "") -> Iterator[NodeSummary]:
         """All nodes by ID without what runs there, those whose ID comes after *after*."""
