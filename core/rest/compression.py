@@ -14,7 +14,7 @@ SMALLEST: Final = 1_400
 _ON_THE_SPOT: Final = 64 * 1024
 """Bytes that take less time to compress than to hand to another thread."""
 
-_AT_ONCE: Final = 2 << 20
+_AT_ONCE: Final = 4 << 20
 """Bytes handed to the other thread at once: each time, it has to wait for the interpreter."""
 
 _GZIP: Final = 31
@@ -70,8 +70,8 @@ class Body:
             self.chunks = [_pack(self._packer, self.chunks), self._packer.flush()]
         else:
             self.pack()
-            self._packing.append(_THREAD.submit(self._packer.flush))
             self.chunks = [await asyncio.wrap_future(packed) for packed in self._packing]
+            self.chunks.append(self._packer.flush())
         self.encoded = True
 
 

@@ -1,8 +1,8 @@
 """How the engine and the readers of long answers divide the time of the event loop they share.
 
 Readers work in short steps. Between two of its turns the engine lets them have several times what its own turn took,
-so that an answer is soon complete; it does so while it has credit left, which grows by a fixed part of all time. Readers
-that want more than that wait until there is credit again. An engine with nothing to do counts nothing.
+so that an answer is soon complete. It does so while they have credit left, which grows by a fixed part of all time;
+readers that want more wait until there is credit again. While the engine has nothing to do, nothing counts.
 """
 
 from __future__ import annotations
@@ -52,6 +52,11 @@ class Sharing:
         return sharing
 
     @property
+    def readers(self) -> int:
+        """Answers that are being made or sent now."""
+        return len(self._readers)
+
+    @property
     def credit_s(self) -> float:
         """What readers may have before they have to wait."""
         now = self._clock()
@@ -75,11 +80,13 @@ class Sharing:
             await asyncio.sleep(0)
             return
         enough_s = self._read_s + took_s * RATIO
-        ends = self._clock() + (LONGEST_REST_S if self.credit_s > 0 else 0.0)
-        while True:
+        ends = self._clock() + LONGEST_REST_S
+        await asyncio.sleep(0)
+        while self._waited_for(enough_s) and self._clock() < ends:  # noqa: ASYNC110 - readers come between two looks
             await asyncio.sleep(0)
-            if not self._readers or self._read_s >= enough_s or self._clock() >= ends:
-                break
+
+    def _waited_for(self, enough_s: float) -> bool:
+        return bool(self._readers) and self._read_s < enough_s and self.credit_s > 0
 
     @contextmanager
     def reading(self, at_most_s: float | None = None) -> Iterator[None]:
@@ -97,12 +104,12 @@ class Sharing:
                 timer.cancel()
 
     async def pause(self, took_s: float) -> None:
-        """A reader lets others have their turn after a step that took *took_s*, and waits for credit if there is none."""
+        """A reader lets others have their turn after a step that took *took_s*, and waits while it has no credit."""
         self._read_s += took_s
         if self._busy:
             self._credit_s -= took_s
         await asyncio.sleep(0)
-        while self._busy and self.credit_s <= 0:
+        while self._busy and self.credit_s <= 0:  # noqa: ASYNC110 - one look per turn of the engine
             await asyncio.sleep(0)
 
 

@@ -79,7 +79,10 @@ def _parts(state: PartitionState, application: Application, render: Render) -> A
 
 
 def _stamp(application: Application, render: Render) -> object:
-    """Equal as long as :func:`_view` shows the same; ``None`` for an application with more to look at than to show."""
+    """Equal as long as :func:`_view` shows the same; ``None`` for an application with more to look at than to show.
+
+    One that asks for nothing has neither pending amounts nor a priority.
+    """
     if application.asks or application.task_groups or application.state not in _UNTOLD:
         return None
     return (
@@ -89,14 +92,12 @@ def _stamp(application: Application, render: Render) -> object:
         application.queue,
         len(application.entered),
         application.entered[-1] if application.entered else None,
-        application.priority,
         application.submitted_ns,
         application.started_ns,
         application.backoff_until_ns,
         *application.real,
         *application.peak,
         *application.placeholder,
-        *application.pending,
     )
 
 
