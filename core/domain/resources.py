@@ -32,13 +32,14 @@ class Resources(Mapping[str, int]):
     Hashable, so that equal demands can be recognised as one.
     """
 
-    __slots__ = ("_amounts", "_hash", "_sign")
+    __slots__ = ("_amounts", "_hash", "_listed", "_sign")
 
     def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
         self._amounts: dict[str, int] = dict(amounts) if amounts else {}
         self._hash: int | None = None
         self._sign: int | None = None
         """-1: an amount is below 0; 0: all are 0, or there is none; else 1. ``None``: nobody asked."""
+        self._listed: dict[str, int] | None = None
 
     def __getitem__(self, name: str) -> int:
         return self._amounts[name]
@@ -66,6 +67,14 @@ class Resources(Mapping[str, int]):
     def as_dict(self) -> dict[str, int]:
         """A copy that is the caller's, as cheap as one can be."""
         return self._amounts.copy()
+
+    def listed(self) -> dict[str, int]:
+        """By name, each within 64 bits: made once, and not to be changed."""
+        listed = self._listed
+        if listed is None:
+            amounts = self._amounts
+            listed = self._listed = {name: clamp(amounts[name]) for name in sorted(amounts)}
+        return listed
 
     def is_zero(self) -> bool:
         """Whether every amount is 0, or there is none."""

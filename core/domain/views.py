@@ -6,7 +6,7 @@ Texts are empty where there is nothing to say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -234,6 +234,17 @@ class ApplicationView(NamedTuple):
     spent: SpentView
     backoff_until_ns: int
     tags: Tags = ()
+
+
+class ApplicationParts(NamedTuple):
+    """A live application, to be told bit by bit: it may ask for and hold very much.
+
+    ``head``: all that a reader makes of it but its asks and allocations.
+    """
+
+    head: bytes
+    asks: Iterator[Sequence[AskView]]
+    allocations: Iterator[Sequence[AllocationView]]
 
 
 class ApplicationSummary(NamedTuple):

@@ -13,7 +13,6 @@ from core.model.group_order import GroupOrder
 from core.model.shapes import Shape, Vector, widen
 
 if TYPE_CHECKING:
-    from core.domain.views import AllocationView
     from core.model.allocations import Allocation, AskGroup, Room
     from core.model.queues import Queue
     from core.model.task_groups import TaskGroup
@@ -99,8 +98,8 @@ class Application:
         """The same of a limit of its user or group."""
         self.entered: list[StateEntry] = []
         """When it entered which state, the last :data:`STATES_KEPT`."""
-        self.shown: tuple[AllocationView, ...] | None = None
-        """Its allocations as they were last shown, while that is still so."""
+        self.shown: tuple[object, bytes] | None = None
+        """What was last made of it for readers, and of what: to be told again while that is the same."""
         self.started_ns = 0
         """When it first was Running; 0: never."""
         self.spent: dict[tuple[SpentKind, str], dict[int, int]] = {}

@@ -8,7 +8,6 @@ from core.domain.commands import AllocationSpec
 from core.model.shapes import Pairs, Shape, Vector, widen
 
 if TYPE_CHECKING:
-    from core.domain.views import AllocationView
     from core.model.allocations import Allocation, Reservation
 
 
@@ -29,7 +28,7 @@ class Node:
 
     __slots__ = (
         "allocated", "allocations", "attributes", "capacity", "foreign", "foreign_loads", "free", "held",
-        "instance_type", "node_id", "occupied", "reservations", "schedulable", "score", "shown", "version",
+        "instance_type", "node_id", "occupied", "reservations", "schedulable", "score", "version",
     )  # fmt: skip
 
     def __init__(self, node_id: str, attributes: tuple[tuple[str, str], ...], capacity: Vector) -> None:
@@ -51,8 +50,6 @@ class Node:
         """What is known of it; nothing of what was reported for the node as a whole."""
         self.reservations: dict[str, Reservation] = {}
         """By the key of the ask the node is held for."""
-        self.shown: tuple[AllocationView, ...] | None = None
-        """Its allocations as they were last shown, while that is still so."""
         self.score = 0.0
         self.version = 0
         """Changes whenever its load or capacity does."""

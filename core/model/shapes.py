@@ -21,6 +21,9 @@ Pairs = tuple[tuple[int, int], ...]
 MAX_TYPES: Final = 1024
 """More types than any cluster has; a bound against a shim that invents one per ask."""
 
+_NAMED_KEPT: Final = 4_096
+"""Vectors whose names are remembered: nodes are alike, and so is what is on them."""
+
 
 class TooManyTypes(ValueError):
     """A request would exceed :data:`MAX_TYPES` resource types in one partition."""
@@ -44,13 +47,14 @@ class Shape:
 class ResourceTypes:
     """The resource types of one partition and the shapes made of them."""
 
-    __slots__ = ("_indexes", "_on_growth", "_shapes", "names")
+    __slots__ = ("_indexes", "_named", "_on_growth", "_shapes", "names")
 
     def __init__(self, on_growth: Callable[[int], None]) -> None:
         """*on_growth* is called with the new number of types before a new index is used anywhere."""
         self.names: list[str] = []
         self._indexes: dict[str, int] = {}
         self._shapes: dict[Resources, Shape] = {}
+        self._named: dict[tuple[int, ...], Resources] = {}
         self._on_growth = on_growth
 
     def index(self, name: str) -> int:
@@ -99,7 +103,14 @@ class ResourceTypes:
         if isinstance(amounts, list):
             if not any(amounts):
                 return NOTHING
-            return Resources({name: amount for name, amount in zip(self.names, amounts, strict=False) if amount})
+            key = tuple(amounts)
+            found = self._named.get(key)
+            if found is None:
+                if len(self._named) >= _NAMED_KEPT:
+                    self._named.clear()
+                found = Resources({name: amount for name, amount in zip(self.names, amounts, strict=False) if amount})
+                self._named[key] = found
+            return found
         return Resources({self.names[t]: amount for t, amount in amounts.items()})
 
 

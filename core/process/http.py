@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ from core.rest.application import RestApplication, Services
 from core.rest.handlers.metrics import Exposition
 from core.rest.history import UsageHistory
 from core.rest.server import HttpServer
+from core.rest.warming import Warmer
 from core.service.callback_board import CallbackBoard
 from core.service.clock import Clock
 from core.service.configuring import Configurator
@@ -57,6 +59,8 @@ class HttpFront:
         )
         rest = RestApplication(services, clock=clock, logger=logger, version=version, door=door)
         self._server = HttpServer(rest.app, address, logger=logger, tls=tls, on_stop=rest.close)
+        self._warmer = Warmer(runner)
+        self._warming: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -69,9 +73,12 @@ class HttpFront:
     async def start(self) -> None:
         """Answer requests."""
         await self._server.start()
+        self._warming = asyncio.create_task(self._warmer.run(), name="warming")
 
     async def stop(self) -> None:
         """Let requests under way end, for a while, and close."""
+        if self._warming is not None:
+            self._warming.cancel()
         await self._server.stop()
 
 

@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from core.rest.compression import SMALLEST, accepts_gzip, gzipped
 from core.rest.errors import error_document
+from core.service.sharing import Sharing
 
 JSON: Final = "application/json; charset=UTF-8"
 YAML: Final = "application/x-yaml; charset=UTF-8"
@@ -19,8 +20,11 @@ HTML: Final = "text/html; charset=utf-8"
 
 API_VERSION: Final = "1"
 
-_WIDEST: Final = 256 * 1024
+_WIDEST: Final = 1 << 20
 """Bytes handed to the transport at once; it says when it wants more."""
+
+_SENDING_S: Final = 0.25
+"""How long the engine makes room for the sending of an answer."""
 
 _OPTIONS: Final = orjson.OPT_APPEND_NEWLINE
 
@@ -40,7 +44,7 @@ def encode(document: Any) -> bytes:
 
 
 class Answer:
-    """A whole answer. ``chunks``: the body in order; ``compress``: whether it may be."""
+    """A whole answer. ``chunks``: the body in order; ``compress``: whether it may be; ``encoded``: whether it is."""
 
     def __init__(
         self,
@@ -50,29 +54,35 @@ class Answer:
         status: int = 200,
         headers: Iterable[tuple[str, str]] = (),
         compress: bool = True,
+        encoded: bool = False,
     ) -> None:
         self.chunks = chunks
         self.status = status
         self.headers = [("Content-Type", content_type), *headers]
         self.compress = compress
+        self.encoded = encoded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        chunks, headers = self.chunks, list(self.headers)
+        chunks, headers, encoded = self.chunks, list(self.headers), self.encoded
         size = sum(map(len, chunks))
-        if (
-            self.compress
-            and size >= SMALLEST
-            and accepts_gzip(",".join(Headers(scope=scope).getlist("accept-encoding")))
-        ):
-            chunks = await gzipped(chunks)
+        if self.compress and not encoded and size >= SMALLEST and wants_gzip(scope):
+            body = await gzipped(chunks)
+            chunks, encoded = body.chunks, body.encoded
             size = sum(map(len, chunks))
+        if encoded:
             headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
         headers.append(("Content-Length", str(size)))
         await send({"type": "http.response.start", "status": self.status, "headers": raw(headers)})
-        for piece in _pieces(chunks):
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        with Sharing.of_loop().reading(at_most_s=_SENDING_S):
+            for piece in _pieces(chunks):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def wants_gzip(scope: Scope) -> bool:
+    """Whether the client of a request takes compressed answers."""
+    return accepts_gzip(",".join(Headers(scope=scope).getlist("accept-encoding")))
 
 
 def raw(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:

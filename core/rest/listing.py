@@ -13,11 +13,12 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 
-from core.rest.answers import JSON, Answer, json_headers
+from core.rest.answers import JSON, Answer, json_headers, wants_gzip
+from core.rest.compression import Body
 from core.rest.operations import Parameter
 from core.rest.queries import flag, positive, read_query
 from core.rest.schemas import POSITIVE
-from core.rest.turns import encode_list
+from core.rest.turns import encode_list, write_list
 
 T = TypeVar("T")
 
@@ -79,7 +80,16 @@ async def list_answer(
         headers.append(("Link", f'<{_next(request, wishes, more)}>; rel="next"'))
     if total is not None:
         headers.append(("Access-Control-Expose-Headers", "Link, X-Total-Count"))
-    return Answer(await encode_list(documents), JSON, headers=headers)
+    return _answer(await encode_list(documents, compress=wants_gzip(request.scope)), headers)
+
+
+async def whole_list_answer(request: Request, items: Iterable[Iterable[bytes]]) -> Answer:
+    """All *items*, each of which is JSON in pieces."""
+    return _answer(await write_list(items, compress=wants_gzip(request.scope)), json_headers())
+
+
+def _answer(body: Body, headers: list[tuple[str, str]]) -> Answer:
+    return Answer(body.chunks, JSON, headers=headers, compress=False, encoded=body.encoded)
 
 
 def _next(request: Request, wishes: Wishes, after: str) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 import orjson
 
-SHORTEST_S: Final = 0.004
-LONGEST_S: Final = 0.03
-"""A turn lasts as long as the others took for theirs, within these bounds: a long answer gets half of the time."""
+from core.rest.compression import Body
+from core.service.sharing import STEP_S, Sharing
 
 CLOCK_EVERY: Final = 8
 """Items between two looks at the clock."""
@@ -23,41 +21,51 @@ class Turns:
     """Call :meth:`over` often, and :meth:`pause` when it says so."""
 
     def __init__(self) -> None:
-        self._ends = time.perf_counter() + SHORTEST_S
+        self._sharing = Sharing.of_loop()
+        self._began = time.perf_counter()
 
     def over(self) -> bool:
         """Whether this turn has lasted long enough."""
-        return time.perf_counter() >= self._ends
+        return time.perf_counter() - self._began >= STEP_S
 
     async def pause(self) -> None:
         """Let everybody else have a turn."""
-        began = time.perf_counter()
-        await asyncio.sleep(0)
-        now = time.perf_counter()
-        self._ends = now + min(max(now - began, SHORTEST_S), LONGEST_S)
+        with self._sharing.reading():
+            await self._sharing.pause(time.perf_counter() - self._began)
+        self._began = time.perf_counter()
 
 
-async def gather(items: Iterable[T]) -> list[T]:
-    """All *items* of a lazy iterable."""
+async def gather(items: Iterable[T | None]) -> list[T]:
+    """All *items* of a lazy iterable. ``None`` is a place to pause."""
     turns = Turns()
     found: list[T] = []
     for number, item in enumerate(items):
-        found.append(item)
-        if not number % CLOCK_EVERY and turns.over():
+        if item is not None:
+            found.append(item)
+        if (item is None or not number % CLOCK_EVERY) and turns.over():
             await turns.pause()
     return found
 
 
-async def encode_list(documents: Iterable[Any]) -> list[bytes]:
+async def encode_list(documents: Iterable[Any], *, compress: bool = False) -> Body:
     """A JSON list of *documents*, each made and encoded in its turn; ends with a newline."""
+    return await write_list(([orjson.dumps(document)] for document in documents), compress=compress)
+
+
+async def write_list(items: Iterable[Iterable[bytes]], *, compress: bool = False) -> Body:
+    """A JSON list of *items*, each of which is JSON in pieces, made in turns; ends with a newline."""
     turns = Turns()
-    chunks: list[bytes] = []
+    body = Body(compress=compress)
     opening = b"["
-    for number, document in enumerate(documents):
-        chunks.append(opening)
-        chunks.append(orjson.dumps(document))
+    for item in items:
+        body.add(opening)
         opening = b","
-        if not number % CLOCK_EVERY and turns.over():
-            await turns.pause()
-    chunks.append(b"]\n" if chunks else b"[]\n")
-    return chunks
+        for piece in item:
+            body.add(piece)
+            if turns.over():
+                if body.full:
+                    body.pack()
+                await turns.pause()
+    body.add(b"]\n" if opening == b"," else b"[]\n")
+    await body.finish()
+    return body

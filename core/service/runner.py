@@ -51,6 +51,7 @@ from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
 from core.service.observers import EffectObserver, EngineTimer, NoTimer
+from core.service.sharing import Sharing
 from core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
 from core.service.streams import Stream, Switchboard
 
@@ -62,10 +63,6 @@ INTAKE_LIMIT: Final = 128
 
 ENTRIES_PER_TURN: Final = 500
 """Entries applied before others, and then the next slice, get their turn; a command is never split."""
-
-BREATHS: Final = 4
-"""Turns of the event loop between two pieces of work. A call takes several, to be accepted, read and answered; with one
-for each slice a health check would wait for as many slices. An empty turn costs some microseconds."""
 
 SHORTEST_WAIT_NS: Final = 1_000_000
 """An engine that wants to be called in the past is called again after this long, not at once for ever."""
@@ -168,6 +165,8 @@ class PartitionRunner:
         self._damaged = False
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
+        self.turns_taken = 0
+        """The same as before: nothing has changed since."""
         engine.observe_ignored(self._ignored)
 
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
@@ -303,18 +302,23 @@ class PartitionRunner:
 
     async def run(self) -> None:
         """Serve until :meth:`stop`."""
+        sharing = Sharing.of_loop()
         while True:
+            began = time.perf_counter()
+            self.turns_taken += 1
             ended, entries = self._take_in()
             if entries >= ENTRIES_PER_TURN:
-                await _breathe()
+                await sharing.rest(time.perf_counter() - began)
+                began = time.perf_counter()
             more = self._decide()
             for end in ended:
                 self._switchboard.finish(end.stream, end.error)
             if self._stopping and self._intake.empty():
                 break
             if more or not self._intake.empty():
-                await _breathe()
+                await sharing.rest(time.perf_counter() - began)
             else:
+                sharing.idle()
                 await self._idle()
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
         self._turn_away()
@@ -528,12 +532,6 @@ class PartitionRunner:
             item = self._intake.get_nowait()
             if isinstance(item, _Call) and not item.answer.done():
                 item.answer.set_exception(late)
-
-
-async def _breathe() -> None:
-    """Let everybody else have their turn."""
-    for _ in range(BREATHS):
-        await asyncio.sleep(0)
 
 
 def _allocations_meant(command: UpdateAllocations) -> int:

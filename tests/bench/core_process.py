@@ -27,17 +27,19 @@ def serve(*, history: bool = True, rest: str = "127.0.0.1:0") -> list[str]:
 
 
 @asynccontextmanager
-async def running_core(*, history: bool = True) -> AsyncIterator[tuple[str, int]]:
+async def running_core(*, history: bool = True, rest: str = "127.0.0.1:0") -> AsyncIterator[tuple[str, int]]:
     """A core that serves, with a durable history or without: its address and process ID."""
-    async with processes.serving("core", *serve(history=history)) as served:
+    async with processes.serving("core", *serve(history=history, rest=rest)) as served:
         yield served
 
 
 @asynccontextmanager
-async def connected(*, history: bool = True) -> AsyncIterator[tuple[si_pb2_grpc.SchedulerStub, str, int]]:
-    """A core, a connection to it, its address and process ID."""
+async def connected(
+    *, history: bool = True, rest: str = "127.0.0.1:0"
+) -> AsyncIterator[tuple[si_pb2_grpc.SchedulerStub, str, int]]:
+    """A core, a connection to it, its address and process ID. *rest*: where it listens for HTTP."""
     async with (
-        running_core(history=history) as (address, pid),
+        running_core(history=history, rest=rest) as (address, pid),
         grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel,
     ):
         yield si_pb2_grpc.SchedulerStub(channel), address, pid

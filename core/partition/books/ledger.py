@@ -114,7 +114,7 @@ def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     node.allocations[ask.key] = ask
     node.version += 1
     application.allocations[ask.key] = ask
-    _shown_no_more(ask, node)
+    ask.view = None
     if ask.spec.placeholder:
         _hold_placeholder(state, ask)
     state.allocation_count += 1
@@ -188,7 +188,7 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     key = allocation.key
     allocation.node = node
     allocation.bound_ns = now_ns
-    allocation.view = node.shown = application.shown = None
+    allocation.view = None
     node.allocations[key] = allocation
     node.charge(pairs)
     state.node_order.refresh(node)
@@ -209,7 +209,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     node = allocation.node
     assert node is not None, "only a placed allocation can be refunded"
     allocation.node = None
-    allocation.view = node.shown = application.shown = None
+    allocation.view = None
     del node.allocations[allocation.key]
     node.refund(pairs)
     state.node_order.refresh(node)
@@ -231,7 +231,7 @@ def mark(victim: Allocation, preemptor: Allocation | None) -> None:
     No *preemptor*: it leaves because its queue holds more than it may.
     """
     victim.preempted = True
-    _shown_no_more(victim, victim.node)
+    victim.view = None
     if victim.spec.placeholder:
         keep_placeholder_from_use(victim)
     victim.preemptor = preemptor
@@ -245,7 +245,7 @@ def mark(victim: Allocation, preemptor: Allocation | None) -> None:
 def unmark(victim: Allocation) -> None:
     """*victim* left, however it did."""
     victim.preempted = False
-    _shown_no_more(victim, victim.node)
+    victim.view = None
     for queue in victim.queue.lineage():
         _unbook(queue.preempting, victim.shape.pairs)
 
@@ -318,7 +318,7 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
         return
     application, node = request.application, request.node
     request.shape = shape
-    _shown_no_more(request, node)
+    request.view = None
     if request.replaces is not None:
         if request.replaces.node is not node:
             _exchange_on(state, node, before, shape)
@@ -370,7 +370,7 @@ def replacement_starts(
     placeholder.replaced_by = ask
     placeholder.released = True
     keep_placeholder_from_use(placeholder)
-    _shown_no_more(ask, node)
+    ask.view = None
     if node is not placeholder.node:
         node.allocations[ask.key] = ask
         node.charge(ask.shape.pairs)
@@ -385,7 +385,7 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     assert placeholder is not None, "only a replacement under way can be undone"
     assert node is not None, "a replacement under way has a node"
     ask.replaces = placeholder.replaced_by = ask.node = None
-    _shown_no_more(ask, node)
+    ask.view = None
     if node is not placeholder.node:
         del node.allocations[ask.key]
         node.refund(ask.shape.pairs)
@@ -411,8 +411,8 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     state.node_order.refresh(old_node)
     placeholder.replaced_by = ask.replaces = placeholder.node = None
     ask.placeholder_ns = placeholder.created_ns
-    _shown_no_more(placeholder, old_node)
-    _shown_no_more(ask, ask.node)
+    placeholder.view = None
+    ask.view = None
     del application.asks[ask.key]
     del application.allocations[placeholder.key]
     application.allocations[ask.key] = ask
@@ -502,13 +502,6 @@ def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
         if ancestor.ceilings and not ancestor.admits(pairs):
             return ancestor
     return None
-
-
-def _shown_no_more(allocation: Allocation, node: Node | None) -> None:
-    """What was last shown of *allocation*, and of what is on *node*, is not so any more."""
-    allocation.view = allocation.application.shown = None
-    if node is not None:
-        node.shown = None
 
 
 def _give_back(application: Application, pairs: Pairs) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
 from core.domain.application_states import AppState
 from core.domain.commands import ApplicationSpec
@@ -13,19 +13,31 @@ from core.domain.priorities import PRIORITY_MIN
 from core.domain.resources import NOTHING, Resources
 from core.domain.views import (
     NOTHING_SPENT,
+    AllocationView,
+    ApplicationParts,
     ApplicationSummary,
     ApplicationView,
+    AskView,
     PlaceholderView,
     SpentView,
     StateEntry,
 )
+from core.model.allocations import Allocation
 from core.model.applications import Application, SpentKind
 from core.partition.state import PartitionState
 from core.partition.views import work
 from core.policies.owners import groups_of
 
+T = TypeVar("T")
+
 _UNTOLD: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.FAILING, AppState.RESUMING})
 """States in which what was used is not final, and not shown."""
+
+_PIECE: Final = 256
+"""Asks or allocations handed over at once."""
+
+Render = Callable[[ApplicationView], bytes]
+"""What a reader makes of an application without its asks and allocations; always the same of the same."""
 
 _FAILING: Final = frozenset({AppState.FAILING, AppState.FAILED})
 
@@ -47,6 +59,67 @@ def of_queue(state: PartitionState, path: str) -> Iterator[ApplicationView]:
             yield view(state, application)
 
 
+def parts(state: PartitionState, path: str, render: Render) -> Iterator[ApplicationParts]:
+    """The live applications, of the very queue at *path* or, if that is empty, of all, by ID, in parts."""
+    queue = state.queues.get(path) if path else None
+    for application_id in sorted(state.applications if not path else queue.applications if queue is not None else ()):
+        application = state.applications.get(application_id)
+        if application is not None and (not path or application.queue is queue):
+            yield _parts(state, application, render)
+
+
+def _parts(state: PartitionState, application: Application, render: Render) -> ApplicationParts:
+    stamp, shown = _stamp(application, render), application.shown
+    if stamp is None or shown is None or shown[0] != stamp:
+        asks = application.asks.items()
+        reserved = sorted((key, ask.spec.key) for key, ask in asks if ask.reservation is not None)
+        shown = stamp, render(_view(state, application, (), (), tuple([name for _, name in reserved])))
+        application.shown = shown if stamp is not None else None
+    return ApplicationParts(shown[1], _asks(application), _allocations(application))
+
+
+def _stamp(application: Application, render: Render) -> object:
+    """Equal as long as :func:`_view` shows the same; ``None`` for an application with more to look at than to show.
+
+    One that asks for nothing has neither pending amounts nor a priority.
+    """
+    if application.asks or application.task_groups or application.state not in _UNTOLD:
+        return None
+    return (
+        render,
+        application.state,
+        application.spec,
+        application.queue,
+        len(application.entered),
+        application.entered[-1] if application.entered else None,
+        application.submitted_ns,
+        application.started_ns,
+        application.backoff_until_ns,
+        *application.real,
+        *application.peak,
+        *application.placeholder,
+    )
+
+
+def _asks(application: Application) -> Iterator[list[AskView]]:
+    """Those that wait now, each as of when its turn comes."""
+    waiting = application.asks
+    return _in_pieces([waiting[key] for key in sorted(waiting) if waiting[key].replaces is None], work.ask)
+
+
+def _allocations(application: Application) -> Iterator[list[AllocationView]]:
+    placed = application.allocations
+    found = [placed[key] for key in sorted(placed)]
+    if len(found) > _PIECE:
+        return _in_pieces(found, work.allocation)
+    return iter([[each.view or work.allocation(each) for each in found]] if found else ())
+
+
+def _in_pieces(found: list[Allocation], show: Callable[[Allocation], T]) -> Iterator[list[T]]:
+    for start in range(0, len(found), _PIECE):
+        yield [show(each) for each in found[start : start + _PIECE]]
+
+
 def summaries(state: PartitionState, after: str) -> Iterator[ApplicationSummary]:
     """All live applications in short whose IDs come after *after*, by ID."""
     ids = sorted(state.applications)
@@ -58,10 +131,21 @@ def summaries(state: PartitionState, after: str) -> Iterator[ApplicationSummary]
 
 def view(state: PartitionState, application: Application) -> ApplicationView:
     """One live application with everything it asks for and holds."""
-    resources = state.types.resources
-    used = application.confirmed()
     waiting = application.asks
     asks = [work.ask(waiting[key]) for key in sorted(waiting) if waiting[key].replaces is None] if waiting else []
+    reserved = tuple([ask.key for ask in asks if ask.reserved_node])
+    return _view(state, application, tuple(asks), work.allocations(application), reserved)
+
+
+def _view(
+    state: PartitionState,
+    application: Application,
+    asks: tuple[AskView, ...],
+    allocations: tuple[AllocationView, ...],
+    reserved: tuple[str, ...],
+) -> ApplicationView:
+    resources = state.types.resources
+    used = application.confirmed()
     return ApplicationView(
         application_id=application.application_id,
         partition=bare_partition_name(state.name),
@@ -76,12 +160,12 @@ def view(state: PartitionState, application: Application) -> ApplicationView:
         submitted_ns=application.submitted_ns,
         started_ns=application.started_ns,
         finished_ns=0,
-        asks=tuple(asks),
-        allocations=work.allocations(application),
+        asks=asks,
+        allocations=allocations,
         rejected="",
         states=tuple(application.entered),
         placeholders=_placeholders(application),
-        reservations=tuple([ask.key for ask in asks if ask.reserved_node]),
+        reservations=reserved,
         priority=application.priority,
         spent=NOTHING_SPENT if application.state in _UNTOLD else _spent(state, application),
         backoff_until_ns=application.backoff_until_ns or 0,

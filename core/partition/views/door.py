@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from core.domain.gauges import PartitionGauges
 from core.domain.views import (
+    AllocationView,
+    ApplicationParts,
     ApplicationSummary,
     ApplicationView,
     GroupView,
@@ -70,6 +72,10 @@ class PartitionViews:
         node = self._state.nodes.get(node_id)
         return nodes.view(self._state, node) if node is not None else None
 
+    def allocations(self) -> Iterator[tuple[AllocationView, ...]]:
+        """All allocations, node by node."""
+        return nodes.allocations(self._state)
+
     def node_summaries(self, after: str = "") -> Iterator[NodeSummary]:
         """All nodes by ID without what runs there, those whose ID comes after *after*."""
         return nodes.summaries(self._state, after)
@@ -77,6 +83,14 @@ class PartitionViews:
     def applications(self) -> Iterator[ApplicationView]:
         """All live applications by ID."""
         return applications.views(self._state)
+
+    def application_parts(self, path: str, render: Callable[[ApplicationView], bytes]) -> Iterator[ApplicationParts]:
+        """The live applications of the very queue at *path* by ID, or of all where it is empty, in parts.
+
+        *render* gets each without its asks and allocations, unless nothing of it has changed since it was given last:
+        what it makes of the same must always be the same.
+        """
+        return applications.parts(self._state, path, render)
 
     def applications_of(self, path: str) -> Iterator[ApplicationView]:
         """The live applications of the very queue at *path* by ID; nothing if there is none."""
@@ -99,20 +113,20 @@ class PartitionViews:
         """Applications that were not taken, the oldest first."""
         return iter(self._state.past.all_rejected(self._now_ns))
 
-    def users(self) -> Iterator[UserView]:
-        """Users that hold something or that a limit names, by name."""
+    def users(self) -> Iterator[UserView | None]:
+        """Users that hold something or that a limit names, by name; ``None``: a moment to let others have a turn."""
         return users.users(self._state)
 
-    def user(self, name: str) -> UserView | None:
-        """One of them; ``None``: it is none of them."""
+    def user(self, name: str) -> Iterator[UserView | None]:
+        """The one called *name*, if it is one of them, after moments to let others have a turn."""
         return users.user(self._state, name)
 
-    def groups(self) -> Iterator[GroupView]:
-        """Groups that something counts for or that a limit names, by name."""
+    def groups(self) -> Iterator[GroupView | None]:
+        """Groups that something counts for or that a limit names, by name; ``None``: a moment to let others go on."""
         return users.groups(self._state)
 
-    def group(self, name: str) -> GroupView | None:
-        """One of them; ``None``: it is none of them."""
+    def group(self, name: str) -> Iterator[GroupView | None]:
+        """The one called *name*, if it is one of them, after moments to let others have a turn."""
         return users.group(self._state, name)
 
     def faults(self) -> Iterator[books.Offender | None]:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from core.domain.views import NodeSummary, NodeView
+from core.domain.views import AllocationView, NodeSummary, NodeView
 from core.model.nodes import Node
 from core.partition.state import PartitionState
 from core.partition.views import work
@@ -19,6 +19,12 @@ def views(state: PartitionState) -> Iterator[NodeView]:
     """All nodes, by ID."""
     for node in _by_id(state):
         yield view(state, node)
+
+
+def allocations(state: PartitionState) -> Iterator[tuple[AllocationView, ...]]:
+    """What is on each node, by ID."""
+    for node in _by_id(state):
+        yield work.allocations(node)
 
 
 def summaries(state: PartitionState, after: str) -> Iterator[NodeSummary]:

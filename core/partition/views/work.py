@@ -32,12 +32,9 @@ def ask(pending: Allocation) -> AskView:
 
 
 def allocations(holder: Node | Application) -> tuple[AllocationView, ...]:
-    """What is on a node, or what an application holds, by key: the same as last time if nothing of it has changed."""
-    shown = holder.shown
-    if shown is None:
-        placed = holder.allocations
-        shown = holder.shown = tuple([allocation(placed[key]) for key in sorted(placed)])
-    return shown
+    """What is on a node, or what an application holds, by key."""
+    placed = holder.allocations
+    return tuple([placed[key].view or allocation(placed[key]) for key in sorted(placed)])
 
 
 def allocation(placed: Allocation) -> AllocationView:

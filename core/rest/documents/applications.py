@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
-from core.domain.views import NOTHING_SPENT, ApplicationView, PlaceholderView, Spent, SpentView
+import orjson
+
+from core.domain.views import NOTHING_SPENT, ApplicationParts, ApplicationView, PlaceholderView, Spent, SpentView
 from core.rest.documents.values import amounts, present, rfc3339
-from core.rest.documents.work import allocation, ask
+from core.rest.documents.work import allocations, ask, joined
 
 NEVER_STARTED_MS: Final = -62135596800000
 """What stands for the start of an application that never ran: Go's zero time."""
@@ -32,8 +35,6 @@ def application(view: ApplicationView, *, summary: bool = False) -> dict[str, An
                 "pendingResource": amounts(view.pending),
                 "submissionTime": view.submitted_ns,
                 "finishedTime": view.finished_ns,
-                "requests": [] if summary else [ask(pending) for pending in view.asks],
-                "allocations": [] if summary else [allocation(placed) for placed in view.allocations],
                 "user": view.user,
                 "groups": list(view.groups),
                 "rejectedMessage": view.rejected,
@@ -44,9 +45,31 @@ def application(view: ApplicationView, *, summary: bool = False) -> dict[str, An
                 "reservations": list(view.reservations),
                 "maxRequestPriority": view.priority,
                 "backoffDeadline": rfc3339(view.backoff_until_ns) if view.backoff_until_ns else "",
+                "requests": [] if summary else [ask(pending) for pending in view.asks],
+                "allocations": None if summary else allocations(view.allocations),
             }
         ),
     }
+
+
+def head(view: ApplicationView) -> bytes:
+    """One application without its asks and allocations, as JSON."""
+    return orjson.dumps(application(view, summary=True))
+
+
+def told(parts: ApplicationParts) -> Iterator[bytes]:
+    """One application as :func:`application` has it, as pieces of JSON."""
+    yield parts.head[:-1]
+    opening = b',"requests":['
+    for asks in parts.asks:
+        yield opening + b",".join([orjson.dumps(ask(view)) for view in asks])
+        opening = b","
+    end = b"]" if opening == b"," else b""
+    opening = end + b',"allocations":['
+    for allocated in parts.allocations:
+        yield opening + joined(allocated)
+        opening, end = b",", b"]"
+    yield end + b"}"
 
 
 def _placeholder(data: PlaceholderView) -> dict[str, Any]:

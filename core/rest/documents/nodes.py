@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from core.domain.resources import Resources
 from core.domain.views import NodeSummary, NodeView
 from core.rest.documents.values import amounts, percents, present, texts
-from core.rest.documents.work import allocation, foreign
+from core.rest.documents.work import allocations, foreign
 
 BUCKETS: Final = tuple(f"{10 * k}-{10 * k + 10}%" for k in range(10))
 
@@ -27,8 +28,8 @@ def node(view: NodeView, *, summary: bool = False) -> dict[str, Any]:
                 "allocated": amounts(view.allocated),
                 "occupied": amounts(view.occupied),
                 "available": amounts(view.available),
-                "utilized": percents(view.allocated, _positive(view.capacity)),
-                "allocations": [] if summary else [allocation(placed) for placed in view.allocations],
+                "utilized": _utilized(view.allocated, view.capacity),
+                "allocations": None if summary else allocations(view.allocations),
                 "foreignAllocations": [] if summary else [foreign(load) for load in view.foreign],
                 "reservations": list(view.reservations),
             }
@@ -80,5 +81,6 @@ def _bucket(k: int, nodes: list[str]) -> dict[str, Any]:
     return {"bucketName": BUCKETS[k], **present({"numOfNodes": len(nodes), "nodeNames": nodes})}
 
 
-def _positive(capacity: Resources) -> Resources:
-    return Resources({name: amount for name, amount in capacity.items() if amount > 0})
+@lru_cache(maxsize=4_096)  # Nodes of a cluster are alike, and so is what they hold.
+def _utilized(allocated: Resources, capacity: Resources) -> dict[str, int]:
+    return percents(allocated, Resources({name: amount for name, amount in capacity.items() if amount > 0}))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from core.domain.resources import INT64_MAX, INT64_MIN, Resources, clamp, used_percent
+from core.domain.resources import Resources, used_percent
 
 _SECOND_NS: Final = 10**9
 _MINUTE_NS: Final = 60 * _SECOND_NS
@@ -19,16 +19,10 @@ def present(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def amounts(resources: Mapping[str, int] | None) -> dict[str, int]:
-    """A resource map in 64 bits: the books are exact, the sum of two quantities may be none."""
+    """A resource map in 64 bits: the books are exact, the sum of two quantities may be none. Not to be changed."""
     if resources is None:
         return {}
-    plain = resources.as_dict() if isinstance(resources, Resources) else dict(resources)
-    if len(plain) > 1:
-        plain = {name: plain[name] for name in sorted(plain)}
-    for name, amount in plain.items():
-        if not INT64_MIN <= amount <= INT64_MAX:
-            plain[name] = clamp(amount)
-    return plain
+    return resources.listed() if isinstance(resources, Resources) else Resources(resources).listed()
 
 
 def percents(used: Resources, capacity: Resources | None) -> dict[str, int]:

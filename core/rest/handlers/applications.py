@@ -14,9 +14,10 @@ from core.partition.views.applications import summary_of
 from core.partition.views.door import PartitionViews
 from core.rest.answers import Answer, json_answer
 from core.rest.documents.applications import application as application_document
+from core.rest.documents.applications import head, told
 from core.rest.errors import RestError, not_found
 from core.rest.handlers.places import known_queue, partition_of, queue_path
-from core.rest.listing import Wishes, list_answer, page_of, wishes_of
+from core.rest.listing import Wishes, list_answer, page_of, whole_list_answer, wishes_of
 from core.rest.paths import decode_again
 from core.rest.queries import checked_queue, unsigned
 from core.rest.turns import gather
@@ -99,6 +100,8 @@ class ApplicationHandlers:
         wishes = wishes_of(request)
         test = _test(wishes, status)
         if wishes.plain and test is None:
+            if not wishes.fields:
+                return await whole_list_answer(request, map(told, views.application_parts(path, head)))
             found = views.applications_of(path) if path else views.applications()
             return await list_answer(request, map(application_document, found), wishes)
         summaries = [

@@ -37,7 +37,7 @@ class EventHandlers:
         head = {"InstanceUUID": journal.instance, "LowestID": ring.lowest_id, "HighestID": ring.highest_id}
         events = ring.get(start, count)
         chunks = [orjson.dumps(head)[:-1], b',"EventRecords":']
-        chunks += await encode_list(_documents(events)) if events is not None else [b"null\n"]
+        chunks += (await encode_list(_documents(events))).chunks if events is not None else [b"null\n"]
         chunks[-1] = chunks[-1].rstrip(b"\n")
         return Answer([*chunks, b"}\n"], JSON, headers=json_headers())
 

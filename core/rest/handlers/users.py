@@ -35,10 +35,10 @@ class UserHandlers:
         """R19."""
         name = checked_user(decode_again(request.path_params["user"]))
         views = partition_or_none(self._runner, request)
-        found = views.user(name) if views is not None else None
-        if found is None:
+        found = await gather(views.user(name)) if views is not None else []
+        if not found:
             raise not_found("User")
-        return json_answer(user_document(found))
+        return json_answer(user_document(found[0]))
 
     async def groups(self, request: Request) -> ASGIApp:
         """R20."""
@@ -52,7 +52,7 @@ class UserHandlers:
         """R21."""
         name = checked_group(decode_again(request.path_params["group"]))
         views = partition_or_none(self._runner, request)
-        found = views.group(name) if views is not None else None
-        if found is None:
+        found = await gather(views.group(name)) if views is not None else []
+        if not found:
             raise not_found("Group")
-        return json_answer(group_document(found))
+        return json_answer(group_document(found[0]))

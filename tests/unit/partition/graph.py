@@ -9,6 +9,9 @@ from typing import Any, Final
 
 _PLAIN: Final = (int, float, str, bytes, bool, type(None), Enum, type)
 
+_MEMOS: Final = {"_named"}
+"""What was worked out once and depends on nothing that changes: no trace of who looked."""
+
 
 def digest(root: object) -> str:
     """Of all values, their order and who holds whom; two objects with equal parts are not the same object."""
@@ -51,4 +54,4 @@ def _parts(found: Any) -> Iterator[object]:
 
 def _attributes(found: object) -> list[str]:
     slots = [name for kind in type(found).__mro__ for name in getattr(kind, "__slots__", ())]
-    return sorted({*slots, *getattr(found, "__dict__", {})} - {"__weakref__", "__dict__"})
+    return sorted({*slots, *getattr(found, "__dict__", {})} - {"__weakref__", "__dict__"} - _MEMOS)

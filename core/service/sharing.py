@@ -1,0 +1,126 @@
+"""How the engine and the readers of long answers divide the time of the event loop they share.
+
+Readers work in short steps. Between two of its turns the engine lets them have several times what its own turn took,
+so that an answer is soon complete. It does so while they have credit left, which grows by a fixed part of all time;
+readers that want more wait until there is credit again. While the engine has nothing to do, nothing counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+from weakref import WeakKeyDictionary
+
+READERS_PART: Final = 0.16
+"""Of the time of a busy engine: the most that readers get in the long run."""
+
+CREDIT_S: Final = 1.0
+"""The most that is saved up for them."""
+
+RATIO: Final = 4.0
+"""Time for readers in terms of the engine's own, while there is credit."""
+
+STEP_S: Final = 0.005
+"""How long a reader may go on before others have their turn."""
+
+LONGEST_REST_S: Final = 0.06
+"""The longest the engine waits for readers at once, however long its own turn was."""
+
+BREATHS: Final = 4
+"""Turns of the event loop between two of the engine's. A call takes several, to be accepted, read and answered; with
+one for each a health check would wait for as many slices. An empty turn costs some microseconds."""
+
+
+class Sharing:
+    """One for each event loop: :meth:`of_loop`. *clock*: seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._readers: set[object] = set()
+        self._busy = False
+        self._credit_s = CREDIT_S
+        self._credited_at = clock()
+        self._read_s = 0.0
+        """How long readers have worked in all."""
+
+    @staticmethod
+    def of_loop() -> Sharing:
+        """That of the running loop."""
+        loop = asyncio.get_running_loop()
+        sharing = _sharings.get(loop)
+        if sharing is None:
+            sharing = _sharings[loop] = Sharing()
+        return sharing
+
+    @property
+    def readers(self) -> int:
+        """Answers that are being made or sent now."""
+        return len(self._readers)
+
+    @property
+    def credit_s(self) -> float:
+        """What readers may have before they have to wait."""
+        now = self._clock()
+        self._credit_s = min(CREDIT_S, self._credit_s + (now - self._credited_at) * READERS_PART)
+        self._credited_at = now
+        return self._credit_s
+
+    @property
+    def busy(self) -> bool:
+        """Whether the engine has something to do."""
+        return self._busy
+
+    def idle(self) -> None:
+        """The engine has nothing to do: readers may go on as they like."""
+        self._busy = False
+
+    async def rest(self, took_s: float) -> None:
+        """Let others have their turn after one of the engine's that took *took_s*."""
+        self._busy = True
+        if not self._readers:
+            await _breathe()
+            return
+        enough_s = self._read_s + took_s * RATIO
+        ends = self._clock() + LONGEST_REST_S
+        await _breathe()
+        while self._waited_for(enough_s) and self._clock() < ends:  # noqa: ASYNC110 - readers come between two looks
+            await asyncio.sleep(0)
+
+    def _waited_for(self, enough_s: float) -> bool:
+        return bool(self._readers) and self._read_s < enough_s and self.credit_s > 0
+
+    @contextmanager
+    def reading(self, at_most_s: float | None = None) -> Iterator[None]:
+        """A long answer is being made, or sent; after *at_most_s* it counts no more: its client may be a slow one."""
+        reader = object()
+        self._readers.add(reader)
+        timer = None
+        if at_most_s is not None:
+            timer = asyncio.get_running_loop().call_later(at_most_s, self._readers.discard, reader)
+        try:
+            yield
+        finally:
+            self._readers.discard(reader)
+            if timer is not None:
+                timer.cancel()
+
+    async def pause(self, took_s: float) -> None:
+        """A reader lets others have their turn after a step that took *took_s*, and waits while it has no credit."""
+        self._read_s += took_s
+        if self._busy:
+            self._credit_s -= took_s
+        await asyncio.sleep(0)
+        while self._busy and self.credit_s <= 0:  # noqa: ASYNC110 - one look per turn of the engine
+            await asyncio.sleep(0)
+
+
+async def _breathe() -> None:
+    """Let everybody else have their turn."""
+    for _ in range(BREATHS):
+        await asyncio.sleep(0)
+
+
+_sharings: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Sharing]] = WeakKeyDictionary()

@@ -1,0 +1,78 @@
+"""Lists made in turns: what they consist of, whole or compressed, and what is encoded before anybody asks."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+
+import orjson
+import pytest
+
+from core.rest.compression import Body, gzipped
+from core.rest.documents import applications
+from core.rest.turns import encode_list, gather, write_list
+from tests.scenarios.language import Stage
+
+LINES = (
+    "node n1", "app app1", "app app2", "ask k1", "ask k2 app=app2", "cycle", "ask big app=app2 vcore=900000", "cycle",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 60_000])
+@pytest.mark.parametrize("compress", [False, True])
+async def test_a_list_is_the_same_whole_and_compressed(count: int, compress: bool) -> None:
+    documents = [{"number": number, "text": "x" * 90} for number in range(count)]
+    body = await encode_list(documents, compress=compress)
+    text = b"".join(body.chunks)
+    assert body.encoded is (compress and count > 7), "a small one fits one packet anyway"
+    text = gzip.decompress(text) if body.encoded else text
+    assert text.endswith(b"]\n")
+    assert orjson.loads(text) == documents
+
+
+async def test_pieces_of_an_item_are_joined() -> None:
+    body = await write_list(iter([iter([b'{"a":', b"1}"]), iter([b"2"])]))
+    assert b"".join(body.chunks) == b'[{"a":1},2]\n'
+
+
+async def test_a_body_that_is_complete_is_compressed_once() -> None:
+    body = await gzipped([b"x" * 100_000, b"y"])
+    assert body.encoded
+    assert gzip.decompress(b"".join(body.chunks)) == b"x" * 100_000 + b"y"
+    small = Body([b"x"], compress=True)
+    await small.finish()
+    assert (small.chunks, small.encoded) == ([b"x"], False)
+
+
+async def test_places_to_pause_are_no_items() -> None:
+    def items() -> Iterator[int | None]:
+        yield None
+        yield from (1, None, 2)
+
+    assert await gather(items()) == [1, 2]
+
+
+def test_the_head_of_an_application_is_made_once_while_nothing_changes() -> None:
+    stage = Stage()
+    stage.play(list(LINES))
+    made: list[str] = []
+
+    def render(view: applications.ApplicationView) -> bytes:
+        made.append(view.application_id)
+        return applications.head(view)
+
+    def told() -> list[dict[str, object]]:
+        views = stage.engine.views("[rm-1]default", stage.now_ns)
+        assert views is not None
+        found = [orjson.loads(b"".join(applications.told(parts))) for parts in views.application_parts("", render)]
+        assert found == [orjson.loads(orjson.dumps(applications.application(view))) for view in views.applications()]
+        return found
+
+    first = told()
+    assert made == ["app1", "app2"]
+    assert [len(document["allocations"]) for document in first] == [1, 1]  # type: ignore[arg-type]
+    assert told() == first
+    assert made == ["app1", "app2", "app2"], "what asks for something may change unseen"
+    stage.play(["ask k3", "cycle"])
+    assert told() != first
+    assert made[3:] == ["app1", "app2"]
