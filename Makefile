@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TRACE  ?=
 KIND   ?=
+KEEP   ?=
 TESTS  ?=
 FUZZ   ?= 50000
 STEPS  ?= 1000000
@@ -29,8 +30,8 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir replays a trace, KIND=quota shows one kind)
-	$(BIN)/python -m shim_mock demo $(if $(TRACE),--trace $(TRACE)) $(if $(KIND),--kind $(KIND))
+demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir, KIND=quota; KEEP=1 leaves core and web page up)
+	$(BIN)/python -m shim_mock demo $(if $(TRACE),--trace $(TRACE)) $(if $(KIND),--kind $(KIND)) $(if $(filter-out 0,$(KEEP)),--keep)
 
 test: $(STAMP) ## run the test suite (TESTS=path for a part of it)
 	$(BIN)/python -m pytest $(TESTS)

@@ -19,6 +19,7 @@ from core.service.configuring import Configurator
 from core.service.event_journal import EventJournal
 from core.service.health import HealthKeeper
 from core.service.runner import PartitionRunner
+from core.web.page import Page
 
 
 class HttpFront:
@@ -55,7 +56,7 @@ class HttpFront:
             ready=ready,
             log_level=log_level,
         )
-        rest = RestApplication(services, clock=clock, logger=logger, version=version, door=door)
+        rest = RestApplication(services, clock=clock, logger=logger, version=version, door=door, page=Page())
         self._server = HttpServer(rest.app, address, logger=logger, tls=tls, on_stop=rest.close)
 
     @property

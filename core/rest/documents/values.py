@@ -31,6 +31,11 @@ def amounts(resources: Mapping[str, int] | None) -> dict[str, int]:
     return plain
 
 
+def clamped(amount: int) -> int:
+    """*amount* in 64 bits."""
+    return amount if INT64_MIN <= amount <= INT64_MAX else clamp(amount)
+
+
 def percents(used: Resources, capacity: Resources | None) -> dict[str, int]:
     """A percent map: *used* of *capacity*, in whole percent cut off, for types that both have."""
     if capacity is None:
