@@ -1,7 +1,7 @@
 // Numbers of event records as words.
 
 export const TYPES = { 1: "request", 2: "application", 3: "node", 4: "queue", 5: "user" };
-export const CHANGES = { 0: "", 1: "set", 2: "add", 3: "remove" };
+export const CHANGES = { 0: "", 1: "set", 2: "added", 3: "removed" };
 export const DETAILS = {
   100: "cancelled", 101: "allocated", 102: "timed out",
   200: "allocation", 201: "ask", 202: "rejected", 203: "new", 204: "accepted", 206: "running", 207: "completing",
@@ -11,7 +11,7 @@ export const DETAILS = {
   400: "configured", 401: "dynamic", 402: "type", 403: "max", 404: "guaranteed", 405: "application", 406: "allocation",
   407: "preemption",
   500: "cancelled", 501: "preempted", 502: "timed out", 503: "replaced", 504: "node removed",
-  600: "user limit", 601: "group limit", 602: "application link", 603: "user resource", 604: "group resource",
+  600: "limit", 601: "group limit", 602: "application", 603: "usage", 604: "group usage",
 };
 
 /** How good or bad a state, verdict or outcome is. */

@@ -5,7 +5,7 @@ import { tone } from "./codes.js";
 import { blank, el } from "./dom.js";
 import { meter, setMeter } from "./meter.js";
 import { panel } from "./panel.js";
-import { amount, amounts, clock, count, counted, moment, since, words } from "./units.js";
+import { amount, amounts, clock, count, counted, moment, readable, since, words } from "./units.js";
 
 const VICTIMS_SHOWN = 50;
 
@@ -130,7 +130,7 @@ function blocker(found) {
       found.until && el("span", { class: "badge", "data-tone": "accent", text: `until ${clock(found.until)}` }),
     ),
     (found.name || nodes) && el("div", { class: "mono muted" }, `${nodes ? `${nodes.slice(3)} ` : ""}${found.name}`),
-    found.detail && el("div", { text: found.detail }),
+    found.detail && el("div", { text: readable(found.detail) }),
     ...(found.shortages ?? []).map(shortage),
   );
 }
@@ -155,7 +155,7 @@ function outlook(found) {
     "Can preemption help",
     facts([
       ["Answer", badge(found.verdict)],
-      ["Because", found.detail],
+      ["Because", readable(found.detail)],
       ["Blocked by", found.blockedBy],
       ["Outcome", found.outcome && words(found.outcome)],
       ["Not before", found.notBefore && clock(found.notBefore)],
@@ -204,7 +204,7 @@ export function lossReport(lost) {
       ["Application", lost.takenByApplicationID && keyButton(lost.takenByApplicationID)],
       ["Queue", lost.takenByQueue && el("span", { class: "mono", text: lost.takenByQueue })],
       ["Law", lost.law],
-      ["Reason", lost.reason],
+      ["Reason", readable(lost.reason)],
       ["Alternatives", lost.alternatives],
       ["It held", amounts(lost.victim.resource)],
       ["On node", el("span", { class: "mono", text: lost.victim.nodeID })],

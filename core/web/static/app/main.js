@@ -4,6 +4,7 @@ import { api } from "./api.js";
 import { cluster } from "./cluster.js";
 import { el, setText } from "./dom.js";
 import { explain, explainIn } from "./explain.js";
+import { panel } from "./panel.js";
 import { preemptions } from "./tails.js";
 import { ApplicationsView } from "./views/applications.js";
 import { EventsView } from "./views/events.js";
@@ -38,6 +39,7 @@ function route() {
   if (!made.has(wanted)) made.set(wanted, new Kind());
   const view = made.get(wanted);
   if (view !== shown) {
+    if (shown) panel.close();
     shown?.hide();
     main.replaceChildren(view.root);
     shown = view;

@@ -81,6 +81,14 @@ export function span(ms) {
 
 export const since = (ns) => span(Date.now() - ns / 1e6);
 
+/** A text of the core with the amounts in it as people read them. */
+export function readable(text) {
+  return String(text ?? "")
+    .replaceAll(/'([\w./-]+)': (-?\d+)/g, (_, type, value) => (unitOf(type) ? amount(type, Number(value)) : `${bare(type, Number(value))} ${type}`))
+    .replaceAll(/'([\w ./-]+)': \{([^{}]*)\}/g, "$2 ($1)")
+    .replaceAll(/[{}]/g, "");
+}
+
 /** `queue-quota` as `Queue quota`. */
 export function words(code) {
   const text = String(code ?? "").replaceAll(/[-_]/g, " ").toLowerCase();

@@ -78,6 +78,7 @@ export class VirtualList {
         row.hidden = true;
       }
     }
+    this.root.parentElement?.style.setProperty("--scrollbar", `${this.root.offsetWidth - this.root.clientWidth}px`);
     let active = null;
     for (const [id, at] of wanted) {
       let row = this.#rows.get(id);

@@ -12,7 +12,9 @@ import { amounts, count, counted, nameOf, percent, share, typesOf } from "../uni
 const FIELDS = "nodeID,schedulable,isReserved,capacity,allocated,occupied";
 const GAP = 2;
 const SMALLEST = 9;
-const LARGEST = 44;
+const LARGEST = 104;
+/** Cells of this size and more have room for a name. */
+const NAMED = 72;
 const STEPS = [0, 0.2, 0.4, 0.6, 0.8, 0.95];
 const SHOWN = 300;
 
@@ -137,6 +139,7 @@ export class NodesView {
         paint.arc(x + size - size / 5, y + size / 5, Math.max(1.5, size / 9), 0, 7);
         paint.fill();
       }
+      if (size >= NAMED) write(paint, node, x, y, size, shades);
       if (at === this.#hover) outline(paint, x, y, size, corner, closed, text);
     });
     const active = this.#index();
@@ -224,6 +227,23 @@ function fitted(nodes, width, height) {
     if (Math.ceil(nodes / columns) * (size + GAP) <= height) return { columns, size };
   }
   return { columns: Math.max(1, Math.floor((width + GAP) / (SMALLEST + GAP))), size: SMALLEST };
+}
+
+function write(paint, node, x, y, size, shades) {
+  const name = node.nodeID.length > 12 ? `…${node.nodeID.slice(-11)}` : node.nodeID;
+  paint.fillStyle = legible(shades[shade(node.load)]);
+  paint.textBaseline = "top";
+  paint.font = "11px ui-sans-serif, system-ui, sans-serif";
+  paint.fillText(name, x + 8, y + 8, size - 16);
+  paint.font = "600 18px ui-sans-serif, system-ui, sans-serif";
+  paint.textBaseline = "alphabetic";
+  paint.fillText(percent(node.load), x + 8, y + size - 10, size - 16);
+}
+
+/** Black or white, whichever is easier to read on a colour such as #3b62d6. */
+function legible(hex) {
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  return red * 0.299 + green * 0.587 + blue * 0.114 > 140 ? "#10141a" : "#ffffff";
 }
 
 function outline(paint, x, y, size, corner, outer, inner) {

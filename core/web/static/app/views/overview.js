@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { drawShares } from "../chart.js";
 import { cluster, inPartition } from "../cluster.js";
 import { blank, el, inNextFrame, reconcile, setAttribute, setText } from "../dom.js";
-import { kindMark } from "../explain.js";
+import { badge, kindMark } from "../explain.js";
 import { meter, meterWords, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
 import { events, preemptions } from "../tails.js";
@@ -12,8 +12,9 @@ import { amount, bare, clock, count, counted, nameOf, percent, share, since, typ
 import { eventWords } from "./events.js";
 import { openDecision, outcomeBadge, servedWords, victimWords } from "./preemptions.js";
 
-const SPAN_MS = 5 * 60_000;
+const SPANS_MS = [60_000, 2 * 60_000, 5 * 60_000];
 const LATEST = 7;
+const STATES = ["New", "Accepted", "Running", "Resuming", "Completing", "Failing", "Completed", "Failed", "Rejected", "Expired"];
 
 export class OverviewView {
   #pending = {};
@@ -26,6 +27,7 @@ export class OverviewView {
     this.capacity = el("div", { class: "capacity" });
     this.canvas = el("canvas", { role: "img", "aria-label": "Utilisation over time" });
     this.series = el("div", { class: "legend" });
+    this.states = el("ul", { class: "states" });
     this.checks = el("ul", { class: "checks" });
     this.latestDecisions = el("ul", { class: "feed" });
     this.latestEvents = el("ul", { class: "feed" });
@@ -33,9 +35,13 @@ export class OverviewView {
       "div",
       { class: "overview" },
       el("section", { class: "tiles", "aria-label": "Counts" }, ...Object.values(this.tiles).map((one) => one.root)),
-      card("Capacity", "wide", this.capacity, legend()),
-      card("Health", "", this.checks),
-      card("Utilisation", "full", el("div", { class: "chart" }, this.canvas), this.series),
+      el(
+        "div",
+        { class: "column wide" },
+        card("Capacity", "", this.capacity, legend()),
+        card("Utilisation", "grows", el("div", { class: "chart" }, this.canvas), this.series),
+      ),
+      el("div", { class: "column" }, card("Health", "", this.checks), card("Applications", "grows", this.states)),
       card("Latest preemptions", "half", this.latestDecisions, el("a", { href: "#/preemption", text: "All" })),
       card("Latest events", "half", this.latestEvents, el("a", { href: "#/events", text: "All" })),
     );
@@ -87,9 +93,10 @@ export class OverviewView {
     this.#drawTiles(partition);
     this.#drawCapacity(partition.capacity);
     this.#drawHealth();
+    this.#drawStates(partition.applications);
     const types = Object.keys(cluster.samples.at(-1)?.shares ?? {}).slice(0, 3);
     const marks = preemptions.entries.filter((one) => one.victims).map((one) => one.time / 1e6);
-    drawShares(this.canvas, cluster.samples, types, { spanMs: SPAN_MS, marks });
+    drawShares(this.canvas, cluster.samples, types, { spanMs: spanOf(cluster.samples), marks });
     reconcile(
       this.series,
       [...types, "preempted"],
@@ -136,12 +143,28 @@ export class OverviewView {
       this.checks,
       checks,
       (check) => check.place,
-      () => el("li", {}, el("i", { "aria-hidden": "true" }), el("span", { class: "cut" }), el("span", { class: "hidden" })),
+      () => el("li", {}, el("i", { "aria-hidden": "true" }), el("span", { class: "cut" }, el("b"), " ", el("span", { class: "muted" })), el("span", { class: "hidden" })),
       (row, check) => {
         setAttribute(row, "data-tone", check.Succeeded ? "good" : "bad");
         setAttribute(row, "title", `${check.Description ?? ""} ${check.Succeeded ? "" : (check.DiagnosisMessage ?? "")}`.trim());
-        setText(row.children[1], check.Succeeded ? (check.Description ?? check.Name) : `${check.Name}: ${check.DiagnosisMessage ?? ""}`);
+        setText(row.children[1].firstChild, check.Name);
+        setText(row.children[1].lastChild, (check.Succeeded ? check.Description : check.DiagnosisMessage) ?? "");
         setText(row.children[2], check.Succeeded ? "passed" : "failed");
+      },
+    );
+  }
+
+  #drawStates({ total, ...states }) {
+    const found = STATES.filter((state) => states[state]).map((state) => ({ state, number: states[state] }));
+    reconcile(
+      this.states,
+      found.length ? found : [{ state: "", number: 0 }],
+      (one) => one.state,
+      ({ state }) => (state ? el("li", {}, badge(state), el("strong"), meter()) : el("li", { class: "muted", text: "None yet." })),
+      (row, { state, number }) => {
+        if (!state) return;
+        setText(row.children[1], count(number));
+        setMeter(row.children[2], { used: number, whole: total });
       },
     );
   }
@@ -150,6 +173,12 @@ export class OverviewView {
     const latest = entries.slice(0, LATEST);
     reconcile(list, latest.length ? latest : [{ id: "none" }], (one) => one.id, (one) => (one.id === "none" ? el("li", { class: "muted", text: otherwise }) : make(one)), () => {});
   }
+}
+
+/** The shortest span that shows all there is, or the longest. */
+function spanOf(samples) {
+  const long = (samples.at(-1)?.at ?? 0) - (samples[0]?.at ?? 0);
+  return SPANS_MS.find((span) => span >= long) ?? SPANS_MS.at(-1);
 }
 
 const taken = (one) => one.victims && !["NOTIFIED", "WITHDRAWN", "OBSERVED", "SHADOW"].includes(one.outcome);
@@ -201,7 +230,7 @@ function decisionRow(one) {
     {},
     el("time", { class: "faint", text: clock(one.time) }),
     kindMark(one.kind),
-    el("button", { class: "plain cut", type: "button", text: `${victimWords(one)} → ${servedWords(one)}`, on: { click: () => openDecision(one) } }),
+    el("button", { class: "plain cut", type: "button", title: `${victimWords(one)} → ${servedWords(one)}`, text: `${victimWords(one)} → ${servedWords(one)}`, on: { click: () => openDecision(one) } }),
     outcomeBadge(one),
   );
 }

@@ -5,7 +5,7 @@ import { blank, colour, el, freshCanvas, inNextFrame, setAttribute, setText, set
 import { facts, keyButton, section, victimTable } from "../explain.js";
 import { panel } from "../panel.js";
 import { preemptions } from "../tails.js";
-import { clock, count, counted, moment, span, words } from "../units.js";
+import { clock, count, counted, moment, readable, span, words } from "../units.js";
 import { VirtualList } from "../virtual_list.js";
 
 const KINDS = ["guarantee", "quota", "required-node", "monitor", "governor"];
@@ -187,8 +187,8 @@ function updateRow(row, one) {
   setText(who.children[1], victims.length ? `${apps.length === 1 ? apps[0] : counted(apps.length, "application")} in ${[...new Set(victims.map((victim) => victim.queueName))].join(", ")}` : "");
   setText(whom.children[0], one.allocationKey ?? "its queue");
   setText(whom.children[1], [one.applicationID, one.queueName && `in ${one.queueName}`, one.nodeID && `on ${one.nodeID}`].filter(Boolean).join(" "));
-  setText(law, one.law ?? one.detail ?? "");
-  setAttribute(law, "title", one.law ?? one.detail ?? null);
+  setText(law, one.law ?? readable(one.detail));
+  setAttribute(law, "title", one.law ?? readable(one.detail));
   outcome.replaceChildren(outcomeBadge(one));
   setAttribute(row, "aria-label", `${clock(one.time)}, ${words(one.kind)}: ${victimWords(one)} for ${servedWords(one)}, ${words(one.outcome)}`);
 }
@@ -208,7 +208,7 @@ export function openDecision(one) {
           ["Queue", one.queueName && el("span", { class: "mono", text: one.queueName })],
           ["Node", one.nodeID && el("span", { class: "mono", text: one.nodeID })],
           ["Law", one.law],
-          ["Reason", reason],
+          ["Reason", readable(reason)],
           ["Alternatives", alternatives],
         ]),
         one.victims && section(`Who leaves: ${count(one.victims.length)}`, victimTable(one.victims)),

@@ -92,7 +92,7 @@ export class QueuesView {
     this.list.show(items);
   }
 
-  #update(row, { queue, level, open, dim, place, siblings }) {
+  #update(row, { queue, level, open, dim, place, siblings, scale }) {
     const path = queue.queuename;
     const name = path.slice(path.lastIndexOf(".") + 1);
     row.name.style.paddingLeft = `${(level - 1) * INDENT_PX}px`;
@@ -106,7 +106,7 @@ export class QueuesView {
     setText(row.apps, count(queue.runningApps));
     while (row.cells.length < this.#types.length) row.insertBefore(meterCell(row), row.apps);
     while (row.cells.length > this.#types.length) row.cells.pop().remove();
-    const said = this.#types.map((type, at) => setCell(row.cells[at], type, queue, this.#tree));
+    const said = this.#types.map((type, at) => setCell(row.cells[at], type, queue, Math.min(this.#tree.maxResource?.[type] ?? 0, 2 * (scale[type] ?? 0))));
     setAttribute(row, "aria-level", level);
     setAttribute(row, "aria-posinset", place);
     setAttribute(row, "aria-setsize", siblings);
@@ -171,19 +171,31 @@ function walk(queue, act) {
 /** The rows in sight: all below open queues, or, with a filter, what matches and what leads there. */
 function flat(tree, open, wanted, all) {
   const items = [];
-  const visit = (queue, level, place, siblings, seen) => {
+  const visit = (queue, level, place, siblings, seen, scale) => {
     all.queues += 1;
     const match = !wanted || queue.queuename.toLowerCase().includes(wanted);
     const isOpen = open ? open.has(queue.queuename) : true;
     const at = items.length;
-    const item = { queue, level, open: isOpen && Boolean(queue.children), place, siblings, match, dim: !match };
+    const item = { queue, level, open: isOpen && Boolean(queue.children), place, siblings, match, dim: !match, scale };
     if (seen) items.push(item);
     const below = queue.children ?? [];
-    below.forEach((child, number) => visit(child, level + 1, number + 1, below.length, seen && isOpen));
+    const inner = seen && isOpen ? largest(below) : scale;
+    below.forEach((child, number) => visit(child, level + 1, number + 1, below.length, seen && isOpen, inner));
     if (wanted && !match && items.length === at + 1) items.pop();
   };
-  visit(tree, 1, 1, 1, true);
+  visit(tree, 1, 1, 1, true, {});
   return items;
+}
+
+/** By type, the most that one of `queues` uses or is guaranteed. */
+function largest(queues) {
+  const most = {};
+  for (const { allocatedResource = {}, guaranteedResource = {} } of queues) {
+    for (const amounts of [allocatedResource, guaranteedResource]) {
+      for (const type in amounts) if (!(amounts[type] <= most[type])) most[type] = amounts[type];
+    }
+  }
+  return most;
 }
 
 function queueRow() {
@@ -208,12 +220,13 @@ function meterCell(row) {
   return cell;
 }
 
-function setCell(cell, type, queue, root) {
+/** `otherwise`: what the full width stands for where a queue has no max: its siblings stay comparable. */
+function setCell(cell, type, queue, otherwise) {
   const used = queue.allocatedResource?.[type] ?? 0;
   const pending = queue.pendingResource?.[type] ?? 0;
   const max = queue.maxResource?.[type] ?? null;
   const guaranteed = queue.guaranteedResource?.[type] ?? null;
-  const whole = Math.max(max ?? root.maxResource?.[type] ?? 0, used, guaranteed ?? 0);
+  const whole = Math.max(max ?? otherwise, used, guaranteed ?? 0);
   setMeter(cell.bar, { used, pending, guaranteed, whole });
   setText(cell.text, `${bare(type, used)}${max === null ? "" : ` / ${bare(type, max)}`}`);
   setText(cell.more, [guaranteed ? `${bare(type, guaranteed)} guar.` : "", pending ? `+${bare(type, pending)}` : ""].filter(Boolean).join("  "));
