@@ -188,10 +188,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "Preempted": _object(
         {"victim": ref("Victim"), "time": TIME_NS, "kind": TEXT},
-        {
-            name: TEXT
-            for name in ("takenBy", "takenByApplicationID", "takenByQueue", "law", "reason", "alternatives")
-        },
+        dict.fromkeys(("takenBy", "takenByApplicationID", "takenByQueue", "law", "reason", "alternatives"), TEXT),
     ),
     "Blocker": _object(
         {"kind": TEXT, "level": {"enum": ["application", "user", "queue", "reservation", "node"]}, "name": TEXT},
@@ -237,11 +234,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "requestTime": TIME_NS,
             "blockers": listed("Blocker"),
             "position": _object(
-                {
-                    name: COUNT
-                    for name in ("application", "applicationOf", "queue", "queueOf", "partition", "partitionOf")
-                },
-                description="How many pending asks come first, and of how many.",
+                dict.fromkeys(("application", "applicationOf", "queue", "queueOf", "partition", "partitionOf"), COUNT),
+                description="Places in line, from 1, and of how many pending asks.",
             ),
             "preemption": ref("PreemptionOutlook"),
             "preempted": ref("Preempted"),

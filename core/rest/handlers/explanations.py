@@ -66,4 +66,3 @@ class ExplanationHandlers:
         )
         body = b"".join(await encode_list(documents)).rstrip(b"\n")
         return Answer([orjson.dumps(head)[:-1], b',"preemptions":', body, b"}\n"], JSON, headers=json_headers())
-

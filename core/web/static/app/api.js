@@ -23,6 +23,7 @@ class Api extends EventTarget {
   set token(value) {
     if (value) sessionStorage.setItem(TOKEN, value);
     else sessionStorage.removeItem(TOKEN);
+    this.#become("wait", "");
   }
 
   /** The document at a path below /ws/v1. Throws ApiError; status 0: nobody answered. */

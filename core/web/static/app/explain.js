@@ -175,7 +175,7 @@ function outlook(found) {
 }
 
 function position(place) {
-  const line = (ahead, all) => (ahead ? `${count(ahead)} of ${count(all)} come first` : `first of ${count(all)}`);
+  const line = (at, all) => (at === 1 ? `first of ${count(all)}` : `${count(at)} of ${count(all)}`);
   return section(
     "Place in line",
     facts([

@@ -90,8 +90,11 @@ function useToken(token) {
 }
 
 byId("token-button").addEventListener("click", openTokenDialog);
-byId("token-cancel").addEventListener("click", () => byId("token-dialog").close());
-byId("token-dialog").addEventListener("close", () => (dismissed = true));
+byId("token-cancel").addEventListener("click", () => {
+  dismissed = true;
+  byId("token-dialog").close();
+});
+byId("token-dialog").addEventListener("cancel", () => (dismissed = true));
 byId("token-forget").addEventListener("click", () => useToken(""));
 byId("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
