@@ -236,7 +236,7 @@ def _explanation_routes(to: Handlers) -> list[Route]:
                 "Explanations",
                 "Extension: why an ask waits, what an application waits for, or who took an allocation's room.",
                 ref("Explanation"),
-                (Parameter("key", "Required. Key of an ask or allocation, or an application ID.", NAME),),
+                (Parameter("key", "Key of an ask or allocation, or an application ID.", NAME, required=True),),
                 errors={400: "No key.", 404: "No such partition, or nothing has this key."},
             ),
         ),

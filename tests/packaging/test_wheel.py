@@ -78,6 +78,14 @@ def test_wheel_holds_the_contract_and_the_licence(wheel: Path) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
+def test_wheel_holds_the_web_page(wheel: Path) -> None:
+    """Every file that the page is made of is there, and no other kind of file."""
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("core/web/static/")}
+    page = ROOT / "core" / "web" / "static"
+    assert names == {path.relative_to(ROOT).as_posix() for path in page.rglob("*") if path.is_file()}
+    assert {"core/web/static/index.html", "core/web/static/app/main.js"} <= names
+
+
 def test_locked_versions_satisfy_the_declared_ones(installed: Environment) -> None:
     """The lock file names every dependency the wheel declares, in a version it allows."""
     installed.run("python", "-m", "pip", "check")

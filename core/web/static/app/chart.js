@@ -33,7 +33,7 @@ export function drawShares(canvas, samples, types, { spanMs, marks = [] }) {
   }
   paint.textBaseline = "alphabetic";
   paint.textAlign = "left";
-  paint.fillText(`${span(spanMs).replace(" 00 s", "")} ago`, LEFT, height - 3);
+  paint.fillText(`${span(spanMs)} ago`, LEFT, height - 3);
   paint.textAlign = "right";
   paint.fillText("now", width - 2, height - 3);
   types.forEach((type, place) => {

@@ -5,7 +5,7 @@ import { tone } from "./codes.js";
 import { blank, el } from "./dom.js";
 import { meter, setMeter } from "./meter.js";
 import { panel } from "./panel.js";
-import { amount, amounts, clock, count, counted, moment, readable, since, words } from "./units.js";
+import { amount, amounts, clock, count, counted, moment, nameOf, readable, since, words } from "./units.js";
 
 const VICTIMS_SHOWN = 50;
 
@@ -143,7 +143,7 @@ function shortage(short) {
   return el(
     "div",
     { class: "shortage" },
-    el("span", { class: "muted", text: short.type }),
+    el("span", { class: "muted", text: nameOf(short.type) }),
     bar,
     el("span", { text: `${amount(short.type, short.asked)} asked, ${amount(short.type, short.used)} of ${amount(short.type, short.limit)} used` }),
     el("strong", { text: `${amount(short.type, short.short)} short` }),

@@ -74,7 +74,10 @@ export function moment(ns) {
 export function span(ms) {
   const seconds = Math.max(0, ms / 1000);
   if (seconds < 60) return `${Math.floor(seconds)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${two(Math.floor(seconds % 60))} s`;
+  if (seconds < 3600) {
+    const rest = Math.floor(seconds % 60);
+    return `${Math.floor(seconds / 60)} min${rest ? ` ${two(rest)} s` : ""}`;
+  }
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${two(Math.floor((seconds % 3600) / 60))} min`;
   return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
 }

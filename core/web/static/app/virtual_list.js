@@ -112,7 +112,7 @@ export class VirtualList {
     const at = this.index;
     const screen = Math.max(1, Math.floor(this.root.clientHeight / this.options.height) - 1);
     const moves = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + screen, PageUp: at - screen, Home: 0, End: Infinity };
-    if (event.key in moves) this.select(at < 0 ? 0 : moves[event.key]);
+    if (event.key in moves) this.select(at < 0 && event.key !== "End" ? 0 : moves[event.key]);
     else if ((event.key === "Enter" || event.key === " ") && at >= 0) this.options.open(this.items[at]);
     else if (!this.options.key_down?.(event, this.items[at])) return;
     event.preventDefault();
