@@ -17,10 +17,12 @@ pytestmark = pytest.mark.timeout(120)
 
 async def test_a_token_opens_the_page_and_stays_in_its_tab(playwright: Playwright, tmp_path: Path) -> None:
     """Over HTTPS: asked for, refused if wrong, sent from then on, kept no longer than the tab, forgotten on demand."""
-    token = new_token()
-    stored = json.dumps({"tokens": [{"name": "reader", "sha256": digest_of(token)}]})
+    token, other = new_token(), new_token()
+    named = {"reader": token, "shim": other}
+    stored = json.dumps({"tokens": [{"name": name, "sha256": digest_of(known)} for name, known in named.items()]})
     (tmp_path / "tokens.yaml").write_text(stored)
-    policy = 'tokens: tokens.yaml\nrules: [{who: ["token:reader"], permissions: [read]}]\n'
+    rules = '[{who: ["token:reader"], permissions: [read]}, {who: ["token:shim"], permissions: [configure]}]'
+    policy = f"tokens: tokens.yaml\nrules: {rules}\n"
     authority = Authority(tmp_path)
     server = authority.issue("core", file="server")
     async with secured(tmp_path, ca=authority.file, server=server, policy=policy, rest_address="127.0.0.1:0") as site:
@@ -32,6 +34,10 @@ async def test_a_token_opens_the_page_and_stays_in_its_tab(playwright: Playwrigh
             await field.fill("not this one")
             await shown.page.get_by_role("button", name="Use token").click()
             await expect(field).to_be_focused()
+            await field.fill(other)
+            await shown.page.get_by_role("button", name="Use token").click()
+            await expect(shown.page.locator("#notice")).to_contain_text("You may not see this")
+            await shown.page.get_by_role("button", name="Access token").click()
             await field.fill(token)
             await shown.page.get_by_role("button", name="Use token").click()
             await expect(shown.page.locator("#connection")).to_have_text("Live")

@@ -11,7 +11,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Emits `state` with `live`, `lost` (nobody answers) or `refused` (401). */
+/** Emits `state` with `live`, `lost` (nobody answers) `refused` (401) or `denied` (403). */
 class Api extends EventTarget {
   state = "wait";
   message = "";
@@ -53,7 +53,7 @@ class Api extends EventTarget {
     const document = parsed(text);
     if (!answer.ok) {
       const message = document?.message ?? `status ${answer.status}`;
-      this.#become(answer.status === 401 ? "refused" : "live", message);
+      this.#become({ 401: "refused", 403: "denied" }[answer.status] ?? "live", message);
       throw new ApiError(answer.status, message);
     }
     this.#become("live", "");

@@ -56,7 +56,7 @@ function route() {
 }
 
 function showConnection() {
-  const words = { wait: "Connecting", live: "Live", lost: "Reconnecting", refused: "Token needed" };
+  const words = { wait: "Connecting", live: "Live", lost: "Reconnecting", refused: "Token needed", denied: "No access" };
   const link = byId("connection");
   link.dataset.state = api.state;
   setText(link.querySelector("span"), words[api.state]);
@@ -67,7 +67,7 @@ function showConnection() {
     notice,
     api.state === "lost"
       ? "The core does not answer. What you see is the last that was heard; the page goes on by itself."
-      : `The core wants to know who you are: ${api.message}`,
+      : `${api.state === "denied" ? "You may not see this" : "The core wants to know who you are"}: ${api.message}`,
   );
   if (api.state === "refused" && !byId("token-dialog").open && !dismissed) openTokenDialog();
 }

@@ -31,6 +31,7 @@ export class Poller {
   /** Ask at once, and forget an answer under way. */
   now() {
     this.stop();
+    this.#failures = 0;
     this.#begin();
   }
 
