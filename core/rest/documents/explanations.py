@@ -15,6 +15,7 @@ from core.domain.explanation import (
     PreemptionOutlook,
     Report,
 )
+from core.domain.reasons import Outcome
 from core.partition.explain.history import LAWS
 from core.rest.documents.values import amounts, clamped, present
 
@@ -39,7 +40,9 @@ def decision(number: int, next_event: int, decided: PreemptionDecided) -> dict[s
         "outcome": decided.outcome,
         **present(
             {
-                "law": LAWS.get(decided.kind, "") if decided.victims else "",
+                "law": LAWS.get(decided.kind, "")
+                if decided.victims and decided.outcome is not Outcome.WITHDRAWN
+                else "",
                 "allocationKey": decided.key,
                 "applicationID": decided.application_id,
                 "queueName": decided.queue,

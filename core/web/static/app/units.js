@@ -89,6 +89,7 @@ export function readable(text) {
   return String(text ?? "")
     .replaceAll(/'([\w./-]+)': (-?\d+)/g, (_, type, value) => (unitOf(type) ? amount(type, Number(value)) : `${bare(type, Number(value))} ${type}`))
     .replaceAll(/'([\w ./-]+)': \{([^{}]*)\}/g, "$2 ($1)")
+    .replaceAll(/Resources\(([^()]*)\)/g, (_, inner) => amounts(Object.fromEntries(inner.split(/,\s*/).map((one) => one.split("=")).map(([type, value]) => [type, Number(value)]))))
     .replaceAll(/[{}]/g, "");
 }
 

@@ -10,7 +10,7 @@ import { Poller } from "../poller.js";
 import { events, preemptions } from "../tails.js";
 import { amount, bare, clock, count, counted, nameOf, percent, share, since, typesOf, unitOf } from "../units.js";
 import { eventWords } from "./events.js";
-import { openDecision, outcomeBadge, servedWords, victimWords } from "./preemptions.js";
+import { openDecision, outcomeBadge, servedWords, taken, victimWords } from "./preemptions.js";
 
 const SPANS_MS = [60_000, 2 * 60_000, 5 * 60_000];
 const LATEST = 7;
@@ -95,7 +95,7 @@ export class OverviewView {
     this.#drawHealth();
     this.#drawStates(partition.applications);
     const types = Object.keys(cluster.samples.at(-1)?.shares ?? {}).slice(0, 3);
-    const marks = preemptions.entries.filter((one) => one.victims).map((one) => one.time / 1e6);
+    const marks = preemptions.entries.filter(taken).map((one) => one.time / 1e6);
     drawShares(this.canvas, cluster.samples, types, { spanMs: spanOf(cluster.samples), marks });
     reconcile(
       this.series,
@@ -180,8 +180,6 @@ function spanOf(samples) {
   const long = (samples.at(-1)?.at ?? 0) - (samples[0]?.at ?? 0);
   return SPANS_MS.find((span) => span >= long) ?? SPANS_MS.at(-1);
 }
-
-const taken = (one) => one.victims && !["NOTIFIED", "WITHDRAWN", "OBSERVED", "SHADOW"].includes(one.outcome);
 
 function pendingWords(pending) {
   return typesOf(pending).slice(0, 2).map((type) => (unitOf(type) ? amount(type, pending[type]) : `${bare(type, pending[type])} ${type}`)).join(", ");

@@ -21,7 +21,7 @@ export class PreemptionsView {
     const again = () => this.#show(0);
     this.filter = el("input", { type: "search", placeholder: "Filter by any name", "aria-label": "Filter decisions", on: { input: settled(again, 120) } });
     this.kind = el("select", { "aria-label": "Kind", on: { change: again } }, el("option", { value: "", text: "Every kind" }), ...KINDS.map((kind) => el("option", { value: kind, text: words(kind) })));
-    this.effect = el("label", { class: "check" }, el("input", { type: "checkbox", on: { change: again } }), "with victims only");
+    this.effect = el("label", { class: "check" }, el("input", { type: "checkbox", on: { change: again } }), "effective only");
     this.count = el("span", { class: "count" });
     this.canvas = el("canvas", { role: "img", on: { click: (event) => this.#click(event) } });
     this.head = el("div", { class: "rows-head decision-grid", "aria-hidden": "true" }, ...["Time", "Kind", "Who leaves", "For whom", "Law", "Outcome"].map((text) => el("span", { text })));
@@ -67,7 +67,7 @@ export class PreemptionsView {
     const wanted = this.filter.value.trim().toLowerCase();
     const kind = this.kind.value;
     const effective = this.effect.firstChild.checked;
-    const fits = (one) => (!kind || one.kind === kind) && (!effective || one.victims) && (!wanted || JSON.stringify(one).toLowerCase().includes(wanted));
+    const fits = (one) => (!kind || one.kind === kind) && (!effective || taken(one)) && (!wanted || JSON.stringify(one).toLowerCase().includes(wanted));
     const items = preemptions.entries.filter(fits);
     const fresh = preemptions.entries.slice(0, grown).filter(fits).length;
     this.grown = 0;
@@ -75,7 +75,7 @@ export class PreemptionsView {
     this.none.hidden = items.length > 0;
     this.list.root.hidden = this.head.hidden = !items.length;
     if (preemptions.problem) setText(this.none.lastChild, preemptions.problem);
-    const victims = items.reduce((sum, one) => sum + (one.victims?.length ?? 0), 0);
+    const victims = items.filter(taken).reduce((sum, one) => sum + one.victims.length, 0);
     setText(this.count, `${counted(items.length, "decision")}, ${counted(victims, "victim")}`);
     this.draw();
   }
@@ -112,7 +112,7 @@ export class PreemptionsView {
       paint.beginPath();
       paint.arc(at.x, at.y, size, 0, 7);
       const shade = colour(`--kind-${KINDS[lane]}`);
-      if (one.victims) {
+      if (taken(one)) {
         paint.globalAlpha = 0.75;
         paint.fillStyle = shade;
         paint.fill();
@@ -148,6 +148,9 @@ export class PreemptionsView {
   }
 }
 
+/** Whether somebody really had to leave: notices, shadows and what was withdrawn name victims too. */
+export const taken = (one) => Boolean(one.victims) && ["TRIGGERED", "FULL", "BEST_EFFORT", "PARTIAL"].includes(one.outcome);
+
 export function outcomeBadge(one) {
   const word = one.outcome === "TRIGGERED" ? "Preempted" : words(one.outcome);
   return el("span", { class: "badge", "data-tone": tone(one.outcome) || null, text: word });
@@ -164,7 +167,7 @@ export function victimWords(one) {
 
 /** For whom, in a line. */
 export function servedWords(one) {
-  return one.allocationKey ? `${one.allocationKey} of ${one.queueName}` : (one.queueName ?? "the cluster");
+  return one.allocationKey ? `${one.allocationKey} of ${one.queueName}` : "its queue's sake";
 }
 
 function decisionRow() {
