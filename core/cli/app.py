@@ -163,6 +163,14 @@ def serve(
             help="Where to serve HTTP: the REST interface and the web page. Port 0: any free one; off: nowhere.",
         ),
     ] = DEFAULT_REST_ADDRESS,
+    metric_aliases: Annotated[
+        bool,
+        typer.Option(
+            "--metric-aliases",
+            envvar="KORNEL_METRIC_ALIASES",
+            help="Publish metrics also under the names that dashboards of older YuniKorn versions ask for.",
+        ),
+    ] = False,
     ldap_settings: Annotated[
         Path,
         typer.Option(
@@ -236,6 +244,7 @@ def serve(
             callback_timeout_ns=int(callback_timeout * SECOND_NS),
             test_clock=test_clock,
             rest_address="" if rest_address.lower() == "off" else rest_address,
+            metric_aliases=metric_aliases,
         )
     except AddressTooOpen as error:
         typer.echo(f"--test-clock: {error}", err=True)

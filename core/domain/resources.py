@@ -32,11 +32,13 @@ class Resources(Mapping[str, int]):
     Hashable, so that equal demands can be recognised as one.
     """
 
-    __slots__ = ("_amounts", "_hash")
+    __slots__ = ("_amounts", "_hash", "_sign")
 
     def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
         self._amounts: dict[str, int] = dict(amounts) if amounts else {}
         self._hash: int | None = None
+        self._sign: int | None = None
+        """-1: an amount is below 0; 0: all are 0, or there is none; else 1. ``None``: nobody asked."""
 
     def __getitem__(self, name: str) -> int:
         return self._amounts[name]
@@ -67,11 +69,16 @@ class Resources(Mapping[str, int]):
 
     def is_zero(self) -> bool:
         """Whether every amount is 0, or there is none."""
-        return not any(self._amounts.values())
+        return (self._judge() if self._sign is None else self._sign) == 0
 
     def has_negative(self) -> bool:
         """Whether any amount is below 0."""
-        return min(self._amounts.values(), default=0) < 0
+        return (self._judge() if self._sign is None else self._sign) < 0
+
+    def _judge(self) -> int:
+        amounts = self._amounts.values()
+        self._sign = -1 if min(amounts, default=0) < 0 else int(any(amounts))
+        return self._sign
 
     def without_zeros(self) -> Resources:
         """The same amounts with the types that are 0 left out (the spec's *prune*)."""

@@ -257,7 +257,8 @@ class AskGroup:
         self.due: dict[Allocation, None] = _NOT_DUE
         """Asks whose next attempt to preempt is due."""
 
-    def add(self, ask: Allocation) -> None:
+    def add(self, ask: Allocation) -> bool:
+        """Take *ask* in. Whether it comes before all others."""
         heappush(self._heap, (-ask.spec.priority, ask.created_ns, ask.arrival, ask))
         ask.group = self
         self.size += 1
@@ -266,6 +267,7 @@ class AskGroup:
         if ask.extras is not None and ask.attempt_due:
             ask.attempt_due = False
             self.attempt_is_due(ask)
+        return self._heap[0][3] is ask
 
     def remove(self, ask: Allocation) -> None:
         """Take out *ask*; its heap entry is dropped when it surfaces, or when most entries are such."""

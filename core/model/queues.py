@@ -156,15 +156,19 @@ class Queue:
     def shows(self, before: int, now: int) -> None:
         """A child (or application) that showed priority *before* shows *now*: pass on what changes upwards."""
         counts = self._priorities
+        kinds = len(counts)
+        if now != PRIORITY_MIN:
+            counts[now] = counts.get(now, 0) + 1
+        changed = len(counts) > kinds
         if before != PRIORITY_MIN:
             left = counts[before] - 1
             if left:
                 counts[before] = left
             else:
                 del counts[before]
-        if now != PRIORITY_MIN:
-            counts[now] = counts.get(now, 0) + 1
-        self.refresh_priority()
+                changed = True
+        if changed:
+            self.refresh_priority()
 
     def refresh_priority(self) -> None:
         """Recompute the exposed priority, and the ancestors' while it changes anything."""

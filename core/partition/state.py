@@ -160,6 +160,7 @@ class PartitionState:
         """Lowered maxima that are enforced by preemption, now or later."""
         self.governor: Final = GovernorBooks()
         """What preemption took lately, which bounds what it may take next."""
+        self.nodes_removed = 0
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0

@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from core.domain.application_states import AppState
 from core.rest.access import OPEN_DOOR, Door
 from core.rest.application import RestApplication, Services
-from core.rest.handlers.metrics import Exposition, process_exposition
+from core.rest.handlers.metrics import Exposition
 from core.rest.history import UsageHistory
 from core.rest.server import HttpServer
 from core.service.callback_board import CallbackBoard
@@ -40,7 +40,7 @@ class HttpFront:
         clock: Clock,
         logger: FilteringBoundLogger,
         version: str,
-        metrics: Exposition = process_exposition,
+        metrics: Exposition,
         door: Door = OPEN_DOOR,
         tls: ssl.SSLContext | None = None,
     ) -> None:

@@ -35,6 +35,9 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.effects import EventRecorded
 from core.domain.events import shortened
+from core.metrics.exposition import Exposition
+from core.metrics.measures import Measures
+from core.metrics.sources import Sources as MetricsSources
 from core.process.http import HttpFront, running_applications
 from core.rest.access import OPEN_DOOR
 from core.rest.guard_door import GuardDoor
@@ -49,6 +52,7 @@ from core.service.callback_service import CallbackService
 from core.service.clock import SECOND_NS, Clock, ManualClock
 from core.service.clock_service import TestClockService
 from core.service.configuration_file import ConfigurationFile
+from core.service.configuration_history import Version
 from core.service.configuration_service import ConfigurationService
 from core.service.configuring import Configurator
 from core.service.engine_port import EnginePort
@@ -123,6 +127,7 @@ class ServerSettings:
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
     ``rest_address``: ``host:port`` where HTTP is served; empty: nowhere.
+    ``metric_aliases``: publish metrics also under names that dashboards of older upstream versions ask for.
     ``history``: samples of running applications and containers to keep, one a minute; 0: no history.
     ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
     """
@@ -139,6 +144,7 @@ class ServerSettings:
     test_clock: bool = False
     rest_address: str = ""
     history: int = SAMPLES_KEPT
+    metric_aliases: bool = False
 
     def __post_init__(self) -> None:
         if self.test_clock and not stays_on_this_machine(self.address):
@@ -190,6 +196,8 @@ class KornelServer:
         """Whether the books agree and requests make sense."""
         self.history = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.history)
         """How much ran, minute by minute."""
+        self.measures = Measures(lambda name: self._runner.queue_of(name), clock=clock)  # noqa: PLW0108
+        """What metrics count."""
         self._levels = levels or LevelSwitch(LogLevel.INFO)
         engine.record_events()
         self._runner = PartitionRunner(
@@ -201,8 +209,15 @@ class KornelServer:
             garbage=garbage,
             callbacks=self._callbacks,
             on_damage=self._on_damage,
-            observers=(self.events, self.health, self.history, *(() if tracing is None else (tracing,))),
+            observers=(
+                self.measures.decisions,
+                self.events,
+                self.health,
+                self.history,
+                *(() if tracing is None else (tracing,)),
+            ),
             on_settings=self._on_settings,
+            timer=self.measures.timings,
             on_submit=None if tracing is None else tracing.submitted,
         )
         self._lookups = GroupLookups(
@@ -215,7 +230,7 @@ class KornelServer:
             garbage=garbage,
             default=settings.default_config,
             on_problem=self._on_file_problem,
-            on_version=self.events.version_added,
+            on_version=self._on_version,
             unavailable_resolvers=sources.unavailable,
         )
         self._file: ConfigurationFile | None = None
@@ -223,6 +238,22 @@ class KornelServer:
             self._file = ConfigurationFile(
                 settings.config_file, settings.default_config, self._configurator, clock=clock, logger=logger
             )
+        self.metrics = Exposition(
+            MetricsSources(
+                measures=self.measures,
+                runner=self._runner,
+                service=metrics,
+                callbacks=self._callbacks,
+                configurator=self._configurator,
+                events=self.events,
+                health=self.health,
+                clock=clock,
+                version=settings.version,
+                queue_limit=settings.queue_limit,
+            ),
+            aliases=settings.metric_aliases,
+        )
+        """What is known of the core, for Prometheus."""
         self._http: HttpFront | None = None
         if settings.rest_address:
             self._http = HttpFront(
@@ -238,6 +269,7 @@ class KornelServer:
                 clock=clock,
                 logger=logger,
                 version=settings.version,
+                metrics=self.metrics.render,
                 door=GuardDoor(security.guard, self._runner.administers) if security and security.guard else OPEN_DOOR,
                 tls=security.tls.context() if security and security.tls else None,
             )
@@ -295,6 +327,7 @@ class KornelServer:
         await server.start()
         self.health.start()
         self.history.start()
+        self.measures.lag.start()
         if self._http is not None:
             await self._http.start()
         await self._set_health(serving=True)
@@ -344,6 +377,7 @@ class KornelServer:
         await asyncio.gather(*self._reading, return_exceptions=True)
         http_down = asyncio.create_task(self._http.stop()) if self._http is not None else None
         self.history.stop()
+        self.measures.lag.stop()
         await self.health.stop()
         self._ready = False
         await self._quietly(self._health.enter_graceful_shutdown())
@@ -422,6 +456,10 @@ class KornelServer:
     def _on_settings(self, extra_config: Mapping[str, str]) -> None:
         self.events.configure(extra_config)
         self._levels.configure(extra_config)
+
+    def _on_version(self, version: Version) -> None:
+        self.events.version_added(version)
+        self.measures.version_added(version)
 
     def _on_damage(self, damaged: bool) -> None:
         self._change_health(self._set_health(serving=not damaged))

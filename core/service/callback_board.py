@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.commands import AttachCallbacks, CommandRefused, Fault
+from core.domain.commands import AnswerCallbacks, AttachCallbacks, CommandRefused, Fault
 from core.domain.effects import (
     Effect,
     EventRecorded,
@@ -27,6 +27,7 @@ from core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
+from core.service.callback_times import CallbackTimes
 from core.service.callback_wire import Outgoing, Subscription
 from core.service.clock import Clock
 from core.service.event_feed import EventFeed
@@ -97,6 +98,8 @@ class CallbackBoard:
         """Attached and live, the last attached one last."""
         self._dump_number = 0
         self._dumps: dict[int, tuple[CallbackStream, asyncio.Future[str]]] = {}
+        self.times = CallbackTimes()
+        """How long the shim takes to answer."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when :attr:`attachment` may have changed outside the partition task."""
 
@@ -202,7 +205,11 @@ class CallbackBoard:
         outgoing.events = _first(stream.events, NOTICES_PER_MESSAGE)
         if stream.dumps:
             outgoing.state_dump = stream.dumps.popleft()
-        self._metrics.questions_sent += len(outgoing.predicates) + len(outgoing.preemption_predicates)
+        if outgoing.predicates or outgoing.preemption_predicates:
+            self._metrics.questions_sent += len(outgoing.predicates) + len(outgoing.preemption_predicates)
+            asked = [question.question for question in outgoing.predicates]
+            asked += [question.question for question in outgoing.preemption_predicates]
+            self.times.asked(asked, self._clock.now_ns())
         self._metrics.scheduling_states_sent += len(outgoing.scheduling_states)
         self._metrics.preemption_notices_sent += len(outgoing.notices)
         self._metrics.events_sent += len(outgoing.events)
@@ -230,6 +237,13 @@ class CallbackBoard:
             if number in stream.dumps:
                 stream.dumps.remove(number)
 
+    def answered(self, command: AnswerCallbacks) -> None:
+        """The shim answered questions, in time or not."""
+        answers = [answer.question for answer in command.predicates]
+        answers += [answer.question for answer in command.preemption_predicates]
+        if answers:
+            self.times.answered(answers, self._clock.now_ns())
+
     def state_dumped(self, number: int, text: str, error: str) -> None:
         """The answer to question *number*; *error* not empty: why there is none."""
         asked = self._dumps.get(number)
@@ -253,6 +267,7 @@ class CallbackBoard:
                 _fail(answer, reason)
         if stream in self._attached:
             self._attached.remove(stream)
+            self.times.forget()
             receiver = self._receiver()
             if receiver is None or not _subscription(receiver).attachment.events:
                 self._feed.clear()

@@ -53,6 +53,7 @@ class CallbackLink:
         """Tell the engine what *stream* answered."""
         if stream.ending:
             return
+        self._board.answered(command)
         try:
             self._apply(command)
         except (CommandRefused, EngineFault) as error:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import Final
 
 YOUNG_THRESHOLD: Final = 50_000
-FREEZE_EVERY: Final = 20_000
+FREEZE_EVERY: Final = 4_000
+"""Entries: so few that a collection takes a few milliseconds, and the young objects mostly see this one only."""
 
 
 class GarbageKeeper:

@@ -1,4 +1,4 @@
-"""Who else looks at what the engine decides: histories, metrics, event streams."""
+"""Who else looks at what the engine decides, and at how long that takes: histories, metrics, event streams."""
 
 from __future__ import annotations
 
@@ -13,3 +13,23 @@ class EffectObserver(Protocol):
 
     def observe(self, effects: Sequence[Effect]) -> None:
         """*effects* are shared: look, do not change."""
+
+
+class EngineTimer(Protocol):
+    """Hears how long the engine took. Must be quick, may not wait."""
+
+    def command_took(self, seconds: float) -> None:
+        """One command was applied."""
+
+    def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
+        """One slice was run, and observers have seen its *effects*. *more*: the cycle goes on with the next slice."""
+
+
+class NoTimer:
+    """Nobody wants to know."""
+
+    def command_took(self, seconds: float) -> None:
+        pass
+
+    def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
+        pass

@@ -11,6 +11,7 @@ Rules: protocol.md 1.1, 5, 15; DESIGN 2.1.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +50,7 @@ from core.service.clock import SECOND_NS, Clock, Timer
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
-from core.service.observers import EffectObserver
+from core.service.observers import EffectObserver, EngineTimer, NoTimer
 from core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
 from core.service.streams import Stream, Switchboard
 
@@ -115,7 +116,7 @@ class PartitionRunner:
 
     ``observers`` see every effect after the shims were told. ``on_settings`` gets the extra settings in force after
     each registration and configuration update. ``on_submit`` hears of each command of a stream, in the context of its
-    request.
+    request. ``timer`` hears how long the engine took.
 
     ``callbacks`` absent: a board of its own, to which nobody attaches.
     """
@@ -134,6 +135,7 @@ class PartitionRunner:
         observers: Sequence[EffectObserver] = (),
         on_submit: Callable[[StreamCommand], None] | None = None,
         on_settings: Callable[[Mapping[str, str]], None] = lambda settings: None,
+        timer: EngineTimer | None = None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -149,6 +151,7 @@ class PartitionRunner:
         self._observers = tuple(observers)
         self._on_submit = on_submit
         self._on_settings = on_settings
+        self._timer = timer or NoTimer()
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._wake = asyncio.Event()
@@ -204,6 +207,11 @@ class PartitionRunner:
         return self._engine.status(audited=audited, now_ns=self._clock.now_ns())
 
     @property
+    def intake_waiting(self) -> int:
+        """Commands and answers that wait for their turn."""
+        return self._intake.qsize()
+
+    @property
     def rm_id(self) -> str:
         """The registered resource manager; empty: none."""
         return self._engine.rm_id
@@ -253,6 +261,11 @@ class PartitionRunner:
     def views(self, partition: str) -> PartitionViews | None:
         """What *partition* (bare or full name) shows of itself now; ``None``: no such partition."""
         return self._engine.views(full_partition_name(self._engine.rm_id, partition), self._clock.now_ns())
+
+    def queue_of(self, application_id: str) -> str:
+        """Path of the queue of a live application, in whichever partition; empty: there is none."""
+        found = (views.queue_of(application_id) for views in self.all_views())
+        return next((path for path in found if path), "")
 
     def all_views(self) -> list[PartitionViews]:
         """What each partition shows of itself now, by name."""
@@ -369,6 +382,7 @@ class PartitionRunner:
 
     def _apply(self, command: Command) -> list[Effect]:
         """Effects of *command*. Raises ``CommandRefused``, ``ConfigError`` or, for any other error, ``EngineFault``."""
+        began = time.perf_counter()
         try:
             effects = self._engine.apply(command, self._clock.now_ns())
         except (CommandRefused, ConfigError):
@@ -377,6 +391,7 @@ class PartitionRunner:
             self._report_damage(error, "applying a command", command=type(command).__name__)
             raise EngineFault("internal error while the request was applied, see the log of the core") from error
         self._metrics.commands_applied += 1
+        self._timer.command_took(time.perf_counter() - began)
         return effects
 
     def _carry_out(self, command: Command) -> None:
@@ -391,13 +406,16 @@ class PartitionRunner:
         try:
             if self._preemption_due(now_ns):
                 self._hand_over(self._engine.preempt(now_ns))
+            began = time.perf_counter()
             result = self._engine.cycle(now_ns, self._budget)
+            took = time.perf_counter() - began
         except Exception as error:  # noqa: BLE001 - a bug must not take down the task that could still say so
             self._report_damage(error, "scheduling")
             self._retry_at_ns = now_ns + FAULT_WAIT_NS
             return False
         self._metrics.slices += 1
         self._hand_over(result.effects)
+        self._timer.slice_took(took, len(result.effects), more=result.more)
         return result.more
 
     def _preemption_due(self, now_ns: int) -> bool:

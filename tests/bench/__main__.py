@@ -17,6 +17,7 @@ from tests.bench import (
     gangs,
     large_tree,
     limits,
+    metrics,
     monitor,
     preemption,
     recovery,
@@ -45,6 +46,7 @@ def main() -> int:
         monitor.report(1),
         attempts.report(1),
         rest.report(runs),
+        metrics.report(runs),
         gangs.report(runs, engine_only=options.engine_only),
     ]
     if not options.engine_only:

@@ -177,6 +177,7 @@ def _record(
         pools.placeholder_appears(state, request)
     if created_ns < application.submitted_ns:
         application.submitted_ns = created_ns
+        application.queue.order.mark(application)
     return request
 
 

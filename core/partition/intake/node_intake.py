@@ -154,6 +154,7 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
     arriving = [a for a in node.allocations.values() if a.replaces is not None]
     gone = [a for a in node.allocations.values() if a.replaces is None]
     del state.nodes[node.node_id]
+    state.nodes_removed += 1
     vetting.forget_node(state, node)
     for real in arriving:
         handshake.undo(state, real)

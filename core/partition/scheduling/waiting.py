@@ -50,8 +50,9 @@ def enqueue(state: PartitionState, ask: Allocation) -> None:
     if group is None:
         number = application.next_group_number()
         group = application.groups[key] = AskGroup(application, ask.shape, ask.spec.required_node, number)
-    group.add(ask)
-    if group.parked_at is None or ask in group.due:
+    comes_first = group.add(ask)
+    # Behind another ask of an active group nothing changes: that one is offered already.
+    if comes_first if group.parked_at is None else ask in group.due:
         activate(group)
     gate = application.held_at
     if gate is None:

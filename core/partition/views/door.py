@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from core.domain.gauges import PartitionGauges
 from core.domain.views import (
     ApplicationSummary,
     ApplicationView,
@@ -16,7 +17,7 @@ from core.domain.views import (
     UserView,
 )
 from core.partition.state import PartitionState
-from core.partition.views import applications, books, nodes, partitions, queues, rules, users
+from core.partition.views import applications, books, gauges, nodes, partitions, queues, rules, users
 
 
 class PartitionViews:
@@ -33,6 +34,20 @@ class PartitionViews:
     def partition(self) -> PartitionView:
         """The partition as a whole."""
         return partitions.view(self._state, self._rm_id, self._now_ns)
+
+    def gauges(self) -> PartitionGauges:
+        """What metrics tell of it, all at once."""
+        return gauges.view(self._state, self._now_ns)
+
+    def waits(self, key: str) -> bool:
+        """Whether *key* names an ask that has no node yet."""
+        found = self._state.instances.get(key, {}).values() or [self._state.requests.get(key)]
+        return any(request is not None and request.node is None for request in found)
+
+    def queue_of(self, application_id: str) -> str:
+        """Path of the queue of a live application; empty: there is no such application."""
+        application = self._state.applications.get(application_id)
+        return application.queue.path if application is not None else ""
 
     def rules(self) -> tuple[RuleView, ...]:
         """The placement rules in force, in order."""

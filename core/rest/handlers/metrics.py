@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, REGISTRY, generate_latest
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -12,11 +11,6 @@ from core.rest.answers import Answer
 
 Exposition = Callable[[str], tuple[str, bytes]]
 """From an ``Accept`` header to a content type and the metrics as of now, uncompressed."""
-
-
-def process_exposition(_accept: str) -> tuple[str, bytes]:
-    """What is known of any Python process, for a core that keeps no other metrics."""
-    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(REGISTRY)
 
 
 class MetricsHandlers:

@@ -137,7 +137,7 @@ class FakeEngine:
     def next_wakeup_ns(self) -> int | None:
         return self.wakeup_ns
 
-    def status(self, *, audited: bool = False) -> EngineStatus:
+    def status(self, *, audited: bool = False, now_ns: int = 0) -> EngineStatus:
         return EngineStatus(self.rm_id, "", ())
 
     def resolver_of(self, partition: str) -> str:

@@ -1,0 +1,136 @@
+"""What was decided, counted from the engine's effects.
+
+For an effect that comes by the hundred thousand this costs an increment. What has to be looked at one by one is rare:
+decisions to preempt, changes of applications, and placements while an ask that preempted waits for its node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+from core.domain.application_states import AppState
+from core.domain.effects import (
+    Allocated,
+    AllocationRejected,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationUpdated,
+    Effect,
+    NodeRejected,
+    PreemptionDecided,
+    Released,
+)
+from core.domain.reasons import Rejection
+from core.metrics.preemptions import Preemptions
+
+QUEUES_REMEMBERED: Final = 10_000
+"""Queues whose counters are kept, those that are gone included."""
+
+APPLICATIONS_REMEMBERED: Final = 200_000
+
+LAST_STATES: Final = frozenset({AppState.COMPLETED, AppState.FAILED, AppState.REJECTED})
+
+_RARE: Final = frozenset({ApplicationAccepted, ApplicationRejected, ApplicationUpdated, NodeRejected})
+
+_CONTAINERS: Final = frozenset({Allocated, Released})
+
+
+class QueueCounts:
+    """What happened in one queue since the core started. ``ended``: applications, by last state."""
+
+    __slots__ = ("allocated", "ended", "released")
+
+    def __init__(self) -> None:
+        self.allocated = 0
+        self.released = 0
+        self.ended: Counter[AppState] = Counter()
+
+
+class Decisions:
+    """An ``EffectObserver``. *queue_of*: path of the queue of a live application; empty: there is none."""
+
+    def __init__(self, queue_of: Callable[[str], str], now_ns: Callable[[], int]) -> None:
+        self._queue_of = queue_of
+        self.preemptions = Preemptions(now_ns)
+        self.effects: Counter[type[Effect]] = Counter()
+        """How many of each kind."""
+        self.states: Counter[AppState] = Counter()
+        """How often each state was entered."""
+        self.failed_nodes = 0
+        """Registered for a partition that does not exist."""
+        self.queues: dict[str, QueueCounts] = {}
+        self._applications: dict[str, QueueCounts] = {}
+        """Counters of the queue of each application that is live, or was lately."""
+        self.last_placed = 0
+        """Placements among the effects seen last."""
+        self.last_attempts = 0
+        """Attempts to preempt among them."""
+
+    def observe(self, effects: Sequence[Effect]) -> None:
+        """Count *effects*."""
+        kinds = Counter(map(type, effects))
+        self.effects.update(kinds)
+        if not _RARE.isdisjoint(kinds):
+            self._look(effects)
+        placed = self.last_placed = kinds[Allocated]
+        attempts = self.last_attempts = kinds[PreemptionDecided]
+        if placed or kinds[Released]:
+            self._count_by_queue(effects)
+        if attempts or (placed and self.preemptions.waiting):
+            self.preemptions.observe(effects)
+
+    def refused(self) -> int:
+        """Allocation entries turned away so far."""
+        return self.effects[AllocationRejected]
+
+    def _count_by_queue(self, effects: Iterable[Effect]) -> None:
+        known = self._applications
+        for effect in [effect for effect in effects if type(effect) in _CONTAINERS]:
+            if type(effect) is Allocated:
+                name = effect.spec.application_id
+                (known.get(name) or self._find(name)).allocated += 1
+            elif type(effect) is Released:
+                name = effect.application_id
+                (known.get(name) or self._find(name)).released += 1
+
+    def _look(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if type(effect) is ApplicationUpdated:
+                state = AppState(effect.state)
+                self.states[state] += 1
+                if state in LAST_STATES:
+                    self._find(effect.application_id).ended[state] += 1
+            elif type(effect) is ApplicationAccepted:
+                self._applications.pop(effect.application_id, None)
+                self._find(effect.application_id)
+            elif type(effect) is NodeRejected:
+                self.failed_nodes += effect.reason.startswith(Rejection.PARTITION_NOT_FOUND)
+
+    def _find(self, application_id: str) -> QueueCounts:
+        """The counters of the queue of an application; counters that nobody sees if it is not known."""
+        found = self._applications.get(application_id)
+        if found is not None:
+            return found
+        path = self._queue_of(application_id)
+        if not path:
+            return QueueCounts()
+        found = self._applications[application_id] = self._counts_of(path)
+        _trim(self._applications, APPLICATIONS_REMEMBERED)
+        return found
+
+    def _counts_of(self, path: str) -> QueueCounts:
+        found = self.queues.get(path)
+        if found is None:
+            found = self.queues[path] = QueueCounts()
+            _trim(self.queues, QUEUES_REMEMBERED)
+        return found
+
+
+def _trim(entries: dict[str, QueueCounts], most: int) -> None:
+    """Forget the oldest tenth of too many."""
+    if len(entries) > most:
+        for name in list(islice(entries, most // 10)):
+            del entries[name]

@@ -1,0 +1,133 @@
+"""Our own metrics of what the engine decides and holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client.core import Metric
+
+from core.domain.gauges import PartitionGauges
+from core.domain.partition_names import bare_partition_name
+from core.metrics.families import counters, gauge, gauges, histogram
+from core.metrics.preemptions import LAWS_OF
+from core.metrics.sources import Scrape, Sources
+
+
+def families(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
+    """All of them."""
+    yield from _scheduling(sources, scrape)
+    yield from _preemption(sources, scrape)
+    yield from _governor(scrape)
+
+
+def _scheduling(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
+    timings = sources.measures.timings
+    yield histogram("kornel_scheduling_cycle_seconds", "How long a cycle of scheduling took.", timings.cycles)
+    yield histogram("kornel_scheduling_slice_seconds", "How long one slice of a cycle took.", timings.slices)
+    yield histogram("kornel_command_seconds", "How long it took to apply one request.", timings.commands)
+    yield histogram(
+        "kornel_placement_seconds", "How long a placement took: an equal part of its slice.", timings.placements
+    )
+    for name, text, value in (
+        ("nodes", "Nodes.", lambda p: p.nodes),
+        ("asks_pending", "Asks without a node.", lambda p: p.asks),
+        ("allocations", "Allocations.", lambda p: p.allocations),
+        ("reservations", "Nodes kept free for an ask.", lambda p: p.reservations),
+    ):
+        yield gauges(f"kornel_{name}", text, ["partition"], _by_partition(scrape, value))
+
+
+def _preemption(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
+    preemptions = sources.measures.decisions.preemptions
+    yield counters(
+        "kornel_preemption_attempts_total",
+        "Decisions of preemption by kind and outcome; law: the one that decided alone, or was broken.",
+        ["kind", "outcome", "law"],
+        preemptions.attempts,
+    )
+    yield counters(
+        "kornel_preemption_victims_total",
+        "Allocations told to leave by kind; laws: those that bind this kind.",
+        ["kind", "laws"],
+        {(kind, LAWS_OF.get(kind, "")): count for kind, count in preemptions.victims.items()},
+    )
+    yield counters(
+        "kornel_preemption_victim_resources_total",
+        "What they held, in base units.",
+        ["kind", "resource"],
+        preemptions.lost,
+    )
+    yield histogram(
+        "kornel_preemption_attempt_seconds",
+        "How long an attempt to preempt took: an equal part of its slice, so at most that.",
+        sources.measures.timings.attempts,
+    )
+    yield histogram(
+        "kornel_preemption_placed_seconds",
+        "From a decision to preempt to the placement of the ask it was made for.",
+        preemptions.placed,
+    )
+    yield counters(
+        "kornel_preemption_triggered_asks_total",
+        "Asks that preempted: placed where room was made, placed elsewhere, or gone without a node.",
+        ["result"],
+        preemptions.ended,
+    )
+    yield gauge(
+        "kornel_preemption_triggered_asks", "Asks that preempted and have no node yet.", len(preemptions.waiting)
+    )
+    yield gauge(
+        "kornel_preemption_triggered_oldest_seconds",
+        "For how long the one of them that has waited longest has.",
+        preemptions.oldest_wait_s(),
+    )
+    for name, text, value in (
+        ("law_checks", "Plans of preemption checked against the laws.", lambda p: p.law_checks),
+        ("law_violations", "Plans that broke a law, and were dropped: always a bug.", lambda p: p.law_violations),
+    ):
+        yield counters(f"kornel_{name}_total", text, ["partition"], _by_partition(scrape, value))
+    yield gauges(
+        "kornel_preemption_stuck_victims",
+        "Victims that have not left in time.",
+        ["partition"],
+        _by_partition(scrape, lambda p: p.stuck),
+    )
+    yield gauges(
+        "kornel_quota_enforcement_due",
+        "Queues whose lowered max is to be enforced.",
+        ["partition"],
+        _by_partition(scrape, lambda p: p.quotas_due),
+    )
+
+
+def _governor(scrape: Scrape) -> Iterable[Metric]:
+    yield counters(
+        "kornel_governor_denied_total",
+        "Plans that bounds against storms kept back.",
+        ["partition"],
+        _by_partition(scrape, lambda p: p.governor.denied),
+    )
+    yield gauges(
+        "kornel_governor_paused_scopes",
+        "Where preemption pauses: the cluster, queues, applications.",
+        ["partition", "scope"],
+        {
+            (bare_partition_name(p.name), kind): count
+            for p in scrape.partitions
+            for kind, count in p.governor.paused.items()
+        },
+    )
+    yield gauges(
+        "kornel_governor_budget_used_ratio",
+        "The part of a budget that is used, where most of it is; 1: it is spent.",
+        ["partition", "scope", "resource"],
+        {
+            (bare_partition_name(p.name), use.scope, use.resource): use.used
+            for p in scrape.partitions
+            for use in p.governor.budgets
+        },
+    )
+
+
+def _by_partition(scrape: Scrape, value: Callable[[PartitionGauges], float]) -> dict[str, float]:
+    return {bare_partition_name(partition.name): value(partition) for partition in scrape.partitions}

@@ -1,0 +1,38 @@
+"""How late the event loop comes to what is due: everything the core says waits that long."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from core.service.durations import Durations
+
+BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+EVERY_S: Final = 0.25
+
+
+class LoopLag:
+    """``lag``: how late each of its looks came."""
+
+    def __init__(self) -> None:
+        self.lag = Durations(BOUNDS_S)
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_s = 0.0
+
+    def start(self) -> None:
+        """Look from now on, four times a second."""
+        loop = asyncio.get_running_loop()
+        self._due_s = loop.time() + EVERY_S
+        self._timer = loop.call_at(self._due_s, self._look, loop)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        now_s = loop.time()
+        self.lag.add(max(0.0, now_s - self._due_s))
+        self._due_s = now_s + EVERY_S
+        self._timer = loop.call_at(self._due_s, self._look, loop)

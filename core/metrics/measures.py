@@ -1,0 +1,37 @@
+"""What is counted while the core runs. What can be looked up when somebody asks is not counted here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import product
+
+from core.metrics.decisions import Decisions
+from core.metrics.loop_lag import LoopLag
+from core.metrics.timings import Timings
+from core.service.clock import Clock
+from core.service.configuration_history import Origin, Version
+
+
+class Measures:
+    """``decisions`` is an ``EffectObserver``, ``timings`` an ``EngineTimer``.
+
+    ``configurations``: how many came into force or were refused, by origin and result.
+    """
+
+    def __init__(self, queue_of: Callable[[str], str], *, clock: Clock) -> None:
+        """*queue_of*: path of the queue of a live application; empty: there is none."""
+        self.decisions = Decisions(queue_of, clock.now_ns)
+        self.timings = Timings(self.decisions)
+        self.lag = LoopLag()
+        self.configurations: Counter[tuple[str, str]] = Counter(
+            dict.fromkeys(product(map(str, Origin), ("applied", "refused")), 0)
+        )
+        self.configured_ns = 0
+        """When one last came into force; 0: none has yet."""
+
+    def version_added(self, version: Version) -> None:
+        """A configuration came into force or was refused."""
+        self.configurations[str(version.origin), "applied" if version.applied else "refused"] += 1
+        if version.applied:
+            self.configured_ns = version.at_ns

@@ -1,0 +1,124 @@
+"""Attempts to preempt, counted by kind, outcome and law, and what became of the asks that preempted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from core.domain.effects import Allocated, Effect, PreemptionDecided
+from core.domain.reasons import Outcome
+from core.service.clock import SECOND_NS
+from core.service.durations import Durations
+
+BOUNDS_S: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+WAITING_REMEMBERED: Final = 10_000
+
+LAWS_OF: Final = {
+    "guarantee": "1 2 3 4 5 6 7",
+    "required-node": "1 6",
+    "quota": "1 2 5",
+    "monitor": "1 2 4 5 6 7",
+}
+"""Which laws bind which kind (preemption.md A.0)."""
+
+DECIDED_BY: Final = {
+    Outcome.NO_GUARANTEE: "4",
+    Outcome.ASK_EXCEEDS_GUARANTEE: "4",
+    Outcome.NOT_UNDER_GUARANTEE: "4",
+    Outcome.FENCED_AT_LEAF: "7",
+}
+"""Outcomes that one law alone decides."""
+
+_NAMED: Final = re.compile(r"law (\d)")
+
+QUOTA: Final = "quota"
+GOVERNOR: Final = "governor"
+ENFORCED: Final = (Outcome.FULL, Outcome.BEST_EFFORT, Outcome.PARTIAL, Outcome.NONE)
+"""How the enforcement of a lowered max can end."""
+
+COUNTED_FROM_0: Final = (
+    *((kind, Outcome.TRIGGERED) for kind in LAWS_OF if kind != QUOTA),
+    *((QUOTA, outcome) for outcome in ENFORCED),
+    *((GOVERNOR, outcome) for outcome in (Outcome.BUDGET_SPENT, Outcome.COOLING_DOWN, Outcome.LOOP)),
+    ("guarantee", Outcome.VICTIM_STUCK),
+)
+"""Published before they happen: of a counter that first appears as 1, Prometheus sees no increase."""
+
+
+class Waiting(NamedTuple):
+    """An ask that preempted and has no node yet."""
+
+    since_ns: int
+    node_id: str
+
+
+class Preemptions:
+    """``attempts`` by kind, outcome and the law that decided (empty: none alone).
+
+    victims     by kind
+    lost        amounts of the victims, by kind and resource type
+    placed      from the decision to the placement, seconds
+    ended       asks that preempted: ``placed`` where room was made, ``elsewhere``, or ``gone`` without a node
+    """
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self.attempts: Counter[tuple[str, str, str]] = Counter(
+            {(kind, str(outcome), ""): 0 for kind, outcome in COUNTED_FROM_0}
+        )
+        self.victims: Counter[str] = Counter(dict.fromkeys(LAWS_OF, 0))
+        self.lost: Counter[tuple[str, str]] = Counter()
+        self.placed = Durations(BOUNDS_S)
+        self.ended: Counter[str] = Counter({"placed": 0, "elsewhere": 0, "gone": 0})
+        self.waiting: dict[tuple[str, str], Waiting] = {}
+        """By partition and key, the oldest first."""
+
+    def observe(self, effects: Iterable[Effect]) -> None:
+        """Count what *effects* say of preemption."""
+        for effect in effects:
+            if type(effect) is PreemptionDecided:
+                self._decided(effect)
+            elif type(effect) is Allocated and self.waiting:
+                self._allocated(effect)
+
+    def forget_gone(self, waits: Callable[[str, str], bool]) -> None:
+        """Asks of which *waits* (partition, key) says no were withdrawn before they got a node."""
+        for name in [name for name in self.waiting if not waits(*name)]:
+            del self.waiting[name]
+            self.ended["gone"] += 1
+
+    def oldest_wait_s(self) -> float:
+        """For how long the ask that has waited longest since it preempted has; 0: none waits."""
+        first = next(iter(self.waiting.values()), None)
+        return max(0.0, (self._now_ns() - first.since_ns) / SECOND_NS) if first is not None else 0.0
+
+    def _decided(self, decision: PreemptionDecided) -> None:
+        kind, outcome = decision.kind, decision.outcome
+        self.attempts[kind, str(outcome), _law(decision)] += 1
+        if outcome is Outcome.TRIGGERED or (kind == QUOTA and outcome is not Outcome.SHADOW):
+            self.victims[kind] += len(decision.victims)
+            for victim in decision.victims:
+                for resource, amount in victim.resources.items():
+                    self.lost[kind, resource] += amount
+        if outcome is Outcome.TRIGGERED and decision.key:
+            name = decision.partition, decision.key
+            before = self.waiting.get(name)
+            since_ns = before.since_ns if before is not None else decision.at_ns
+            self.waiting[name] = Waiting(since_ns, decision.node_id)
+            if len(self.waiting) > WAITING_REMEMBERED:
+                del self.waiting[next(iter(self.waiting))]
+
+    def _allocated(self, placed: Allocated) -> None:
+        ask = self.waiting.pop((placed.spec.partition, placed.spec.key), None)
+        if ask is not None:
+            self.placed.add((self._now_ns() - ask.since_ns) / SECOND_NS)
+            self.ended["placed" if placed.node_id == ask.node_id else "elsewhere"] += 1
+
+
+def _law(decision: PreemptionDecided) -> str:
+    if decision.outcome is Outcome.LAW_BROKEN:
+        named = _NAMED.search(decision.detail)
+        return named.group(1) if named is not None else ""
+    return DECIDED_BY.get(decision.outcome, "")

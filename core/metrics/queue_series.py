@@ -1,0 +1,216 @@
+"""The series of single queues, written straight into text: a thousand queues have tens of thousands of them.
+
+A series appears when its value first is something else than 0, or when it is declared, and stays until the queue goes:
+what disappears is shown as 0, not as it last was (rest.md 6). Queues of several partitions that share a path are added
+up. At most :data:`QUEUES_SHOWN` queues, with :data:`TYPES_SHOWN` resource types, are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from core.domain.application_states import AppState
+from core.domain.gauges import PartitionGauges, QueueGauges
+from core.metrics.decisions import LAST_STATES, QueueCounts
+
+QUEUES_SHOWN: Final = 2_000
+TYPES_SHOWN: Final = 32
+
+LIVE_STATES: Final = (
+    AppState.NEW,
+    AppState.ACCEPTED,
+    AppState.RUNNING,
+    AppState.RESUMING,
+    AppState.FAILING,
+    AppState.COMPLETING,
+)
+
+APP: Final = "yunikorn_queue_app"
+APP_TOTAL: Final = "yunikorn_queue_app_total"
+RESOURCE: Final = "yunikorn_queue_resource"
+CONTAINERS: Final = "kornel_queue_containers_total"
+
+NAME: Final = "yunikorn_{queue}_queue_container"
+"""Of the counter that each queue has under a name of its own."""
+
+ALIAS_APP: Final = "yunikorn_{queue}_queue_app"
+ALIAS_RESOURCE: Final = "yunikorn_{queue}_queue_resource"
+
+_FOREIGN: Final = re.compile(r"[^a-zA-Z0-9_:]")
+
+
+def sanitised(name: str) -> str:
+    """*name* as a part of the name of a metric (rest.md 6)."""
+    cleaned = _FOREIGN.sub("_", name)
+    return f"_{cleaned}" if cleaned[:1].isdigit() else cleaned
+
+
+def escaped(value: str) -> str:
+    """*value* as the value of a label."""
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+class _Queue:
+    """The series of one queue, each up to its value, by state and type or by state."""
+
+    __slots__ = ("apps", "container", "label", "path", "resources", "values")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.label = escaped(path)
+        self.container = NAME.format(queue=sanitised(path))
+        self.resources: dict[tuple[str, str], str] = {}
+        self.apps: dict[AppState, str] = {}
+        self.values: dict[tuple[str, str], int] = {}
+        """As of this scrape, where it is not 0 or is declared."""
+
+    def resource(self, state: str, name: str) -> str:
+        key = state, name
+        start = self.resources.get(key)
+        if start is None:
+            start = self.resources[key] = (
+                f'{RESOURCE}{{queue="{self.label}",resource="{escaped(name)}",state="{state}"}} '
+            )
+        return start
+
+    def app(self, state: AppState) -> str:
+        start = self.apps.get(state)
+        if start is None:
+            start = self.apps[state] = f'{APP}{{queue="{self.label}",state="{state.lower()}"}} '
+        return start
+
+
+class QueueSeries:
+    """Remembers which series there are. ``omitted``: queues of the last scrape that were too many to be shown."""
+
+    def __init__(self, *, aliases: bool = False) -> None:
+        """*aliases*: also under the names of before upstream 1.8, which its dashboards still ask for."""
+        self._aliases = aliases
+        self._queues: dict[str, _Queue] = {}
+        self.omitted = 0
+
+    def lines(self, partitions: Sequence[PartitionGauges], counts: Mapping[str, QueueCounts]) -> list[str]:
+        """Everything about queues, as text. *counts*: what happened in each queue so far, gone ones included."""
+        before, self._queues, self.omitted = self._queues, {}, 0
+        apps: dict[str, dict[AppState, int]] = {}
+        for partition in partitions:
+            types = partition.types[:TYPES_SHOWN]
+            for gauges in partition.queues:
+                queue = self._queues.get(gauges.path)
+                if queue is None:
+                    if len(self._queues) >= QUEUES_SHOWN:
+                        self.omitted += 1
+                        continue
+                    queue = before.get(gauges.path) or _Queue(gauges.path)
+                    queue.values = {}
+                    self._queues[gauges.path] = queue
+                    apps[gauges.path] = dict(gauges.applications)
+                else:
+                    for state, number in gauges.applications.items():
+                        apps[gauges.path][state] = apps[gauges.path].get(state, 0) + number
+                _collect(queue.values, gauges, types)
+        out = list(self._resource_lines())
+        out += self._app_lines(apps, counts)
+        out += _total_lines(counts)
+        out += self._container_lines(counts)
+        if self._aliases:
+            out += self._alias_lines(apps)
+        return out
+
+    def _resource_lines(self) -> Iterator[str]:
+        yield _head(RESOURCE, "gauge", "What a queue is guaranteed, may use, uses, waits for and is losing.")
+        for queue in self._queues.values():
+            values, known = queue.values, queue.resources
+            for key, value in values.items():
+                yield f"{known.get(key) or queue.resource(*key)}{value}\n"
+            if len(known) > len(values):
+                for key, start in known.items():
+                    if key not in values:
+                        yield f"{start}0\n"
+
+    def _app_lines(
+        self, apps: Mapping[str, Mapping[AppState, int]], counts: Mapping[str, QueueCounts]
+    ) -> Iterator[str]:
+        yield _head(APP, "gauge", "Applications of a queue by state; those that ended count up.")
+        for path, queue in self._queues.items():
+            live, counted = apps[path], counts.get(path)
+            for state in LIVE_STATES:
+                number = live.get(state, 0)
+                if number or state in queue.apps:
+                    yield f"{queue.app(state)}{number}\n"
+            if counted is not None:
+                for state, number in counted.ended.items():
+                    yield f"{queue.app(state)}{number}\n"
+
+    def _container_lines(self, counts: Mapping[str, QueueCounts]) -> Iterator[str]:
+        families: dict[str, list[int]] = {}
+        yield _head(CONTAINERS, "counter", "Allocations and releases of a queue that were sent to the shim.")
+        for path, queue in self._queues.items():
+            counted = counts.get(path)
+            if counted is not None:
+                yield f'{CONTAINERS}{{queue="{queue.label}",state="allocated"}} {counted.allocated}\n'
+                yield f'{CONTAINERS}{{queue="{queue.label}",state="released"}} {counted.released}\n'
+                both = families.setdefault(queue.container, [0, 0])
+                both[0] += counted.allocated
+                both[1] += counted.released
+        for name, (allocated, released) in families.items():
+            yield _head(name, "counter", "Allocations and releases that were sent to the shim.")
+            yield f'{name}{{state="allocated"}} {allocated}\n{name}{{state="released"}} {released}\n'
+
+    def _alias_lines(self, apps: Mapping[str, Mapping[AppState, int]]) -> Iterator[str]:
+        by_name: dict[str, list[_Queue]] = {}
+        for queue in self._queues.values():
+            by_name.setdefault(sanitised(queue.path), []).append(queue)
+        for name, queues in by_name.items():
+            values: dict[tuple[str, str], int] = {}
+            states: dict[AppState, int] = {}
+            for queue in queues:
+                for key, value in queue.values.items():
+                    values[key] = values.get(key, 0) + value
+                for state, number in apps[queue.path].items():
+                    states[state] = states.get(state, 0) + number
+            app, resource = ALIAS_APP.format(queue=name), ALIAS_RESOURCE.format(queue=name)
+            if states:
+                yield _head(app, "gauge", f"As {APP}, under its older name.")
+                for state, number in states.items():
+                    yield f'{app}{{state="{state.lower()}"}} {number}\n'
+            if values:
+                yield _head(resource, "gauge", f"As {RESOURCE}, under its older name.")
+                for (of, type_name), value in values.items():
+                    yield f'{resource}{{state="{of}",resource="{escaped(type_name)}"}} {value}\n'
+
+
+def _collect(values: dict[tuple[str, str], int], gauges: QueueGauges, types: Sequence[str]) -> None:
+    """Add what *gauges* show to *values*."""
+    for state, declared in (("guaranteed", gauges.guaranteed), ("max", gauges.max)):
+        for t, amount in declared.items():
+            if t < len(types):
+                key = state, types[t]
+                values[key] = values.get(key, 0) + amount
+    for state, amounts in (
+        ("allocated", gauges.used),
+        ("pending", gauges.pending),
+        ("preempting", gauges.preempting),
+    ):
+        if any(amounts):
+            for name, amount in zip(types, amounts, strict=False):
+                if amount:
+                    key = state, name
+                    values[key] = values.get(key, 0) + amount
+    if gauges.max_applications:
+        key = "maxRunningApps", "apps"
+        values[key] = values.get(key, 0) + gauges.max_applications
+
+
+def _total_lines(counts: Mapping[str, QueueCounts]) -> Iterable[str]:
+    yield _head(APP_TOTAL, "counter", "Applications that ended, also in queues that are gone.")
+    for path, counted in counts.items():
+        for state in sorted(LAST_STATES):
+            if counted.ended[state]:
+                yield f'{APP_TOTAL}{{queue="{escaped(path)}",state="{state.lower()}"}} {counted.ended[state]}\n'
+
+
+def _head(name: str, kind: str, text: str) -> str:
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"

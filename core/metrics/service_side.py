@@ -1,0 +1,183 @@
+"""Our own metrics of the service around the engine: streams, callbacks, events, configuration, health, history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client.core import Metric
+
+from core.domain.reasons import Ignored
+from core.metrics.families import counter, counters, gauge, gauges, histogram
+from core.metrics.sources import HistoryGauges, Sources
+from core.service.clock import SECOND_NS
+
+
+def families(sources: Sources) -> Iterable[Metric]:
+    """All of them. Those of the history only if there is one."""
+    yield gauges("kornel_build_info", "Always 1.", ["version"], {sources.version: 1})
+    yield from _streams(sources)
+    yield from _callbacks(sources)
+    yield from _events(sources)
+    yield from _configuration(sources)
+    yield from _health(sources)
+    if sources.history is not None:
+        yield from _history(sources.history())
+
+
+def _streams(sources: Sources) -> Iterable[Metric]:
+    service = sources.service
+    yield gauge("kornel_manager_registered", "1: a resource manager is registered.", int(bool(sources.runner.rm_id)))
+    yield gauge("kornel_streams_open", "Open streams of shims, callbacks included.", service.live_streams)
+    yield counters(
+        "kornel_streams_total",
+        "Streams opened; of these broken by the client, and ended by the core with an error.",
+        ["event"],
+        {"opened": service.streams_opened, "broken": service.streams_broken, "refused": service.streams_refused},
+    )
+    yield counters(
+        "kornel_messages_total",
+        "Messages of the streams.",
+        ["direction"],
+        {"received": service.messages_received, "sent": service.messages_sent},
+    )
+    yield counters(
+        "kornel_commands_total",
+        "Requests applied and refused.",
+        ["result"],
+        {"applied": service.commands_applied, "refused": service.commands_refused},
+    )
+    yield gauge("kornel_intake_waiting", "Requests that wait for the engine.", sources.runner.intake_waiting)
+    yield gauge(
+        "kornel_response_queue_entries", "Response entries that no stream has taken yet.", service.queued_entries
+    )
+    yield gauge(
+        "kornel_response_queue_limit", "Entries of one kind at which everything is dropped.", sources.queue_limit
+    )
+    yield counter("kornel_response_overflows_total", "How often that has happened.", service.response_overflows)
+    yield counter(
+        "kornel_response_entries_dropped_total",
+        "Response entries thrown away by an overflow or a registration.",
+        service.entries_dropped,
+    )
+    yield counters(
+        "kornel_items_ignored_total",
+        "Request entries without effect, by cause.",
+        ["cause"],
+        {str(cause): service.items_ignored[cause] for cause in Ignored},
+    )
+    yield counter("kornel_engine_faults_total", "Exceptions inside the engine: always a bug.", service.engine_faults)
+    yield counters(
+        "kornel_group_lookups_total",
+        "Times a resolver was asked for the groups of a user, and of these failed.",
+        ["result"],
+        {
+            "answered": service.group_lookups - service.group_lookups_failed,
+            "failed": service.group_lookups_failed,
+        },
+    )
+    yield histogram(
+        "kornel_event_loop_lag_seconds", "How late the event loop comes to what is due.", sources.measures.lag.lag
+    )
+
+
+def _callbacks(sources: Sources) -> Iterable[Metric]:
+    service, times = sources.service, sources.callbacks.times
+    yield gauge(
+        "kornel_callback_attached", "1: a shim answers questions.", int(sources.callbacks.attachment is not None)
+    )
+    yield counters(
+        "kornel_callback_questions_total",
+        "Questions sent to the shim, and those dropped before.",
+        ["result"],
+        {"sent": service.questions_sent, "dropped": service.questions_dropped},
+    )
+    yield counter("kornel_callback_answers_total", "Answers, late ones included.", service.answers_received)
+    yield histogram("kornel_callback_seconds", "From the sending of a question to its answer.", times.latency)
+    yield gauge(
+        "kornel_callback_silence_seconds",
+        "From the first to the last question sent since anything was answered.",
+        times.silence_ns() / SECOND_NS,
+    )
+    yield counters(
+        "kornel_notices_total",
+        "What the shim is told without being asked, by kind.",
+        ["kind", "result"],
+        {
+            ("scheduling-state", "sent"): service.scheduling_states_sent,
+            ("scheduling-state", "dropped"): service.scheduling_states_dropped,
+            ("preemption", "sent"): service.preemption_notices_sent,
+            ("preemption", "dropped"): service.preemption_notices_dropped,
+            ("event", "sent"): service.events_sent,
+            ("event", "dropped"): service.events_dropped,
+        },
+    )
+
+
+def _events(sources: Sources) -> Iterable[Metric]:
+    ring, places = sources.events.events, sources.events.places
+    yield counter("kornel_events_total", "Events that happened.", ring.next_id)
+    yield gauge("kornel_event_ring_entries", "Events that can be read.", len(ring))
+    yield gauge("kornel_event_ring_capacity", "Most events that can be.", ring.capacity)
+    yield gauge("kornel_event_streams", "Clients that follow events.", len(places))
+    yield counter("kornel_event_streams_dropped_total", "Clients dropped because they read too slowly.", places.dropped)
+    yield counter(
+        "kornel_event_streams_missed_total", "Events overwritten before a client could be told.", places.missed
+    )
+
+
+def _configuration(sources: Sources) -> Iterable[Metric]:
+    configurator, measures = sources.configurator, sources.measures
+    yield gauge("kornel_configuration_version", "Number of the configuration in force; 0: none.", configurator.in_force)
+    yield counters(
+        "kornel_configurations_total",
+        "Configurations that came into force or were refused.",
+        ["origin", "result"],
+        measures.configurations,
+    )
+    yield gauge(
+        "kornel_configuration_changed_timestamp_seconds",
+        "When one last came into force; 0: never.",
+        measures.configured_ns / SECOND_NS,
+    )
+    yield gauge(
+        "kornel_configuration_file_problem",
+        "1: the configuration file says something that cannot be used.",
+        int(bool(configurator.problem)),
+    )
+
+
+def _health(sources: Sources) -> Iterable[Metric]:
+    report = sources.health.report
+    if report is None:
+        return
+    yield gauge("kornel_healthy", "1: the last health check found nothing wrong.", int(report.healthy))
+    yield gauges(
+        "kornel_health_check",
+        "1: this check succeeded.",
+        ["number", "check"],
+        {(str(n), check.name): int(check.succeeded) for n, check in enumerate(report.checks)},
+    )
+    yield gauge("kornel_health_checked_timestamp_seconds", "When that was.", report.at_ns / SECOND_NS)
+
+
+def _history(history: HistoryGauges) -> Iterable[Metric]:
+    yield gauge("kornel_history_queue_entries", "Entries that wait in memory.", history.queued)
+    yield gauge("kornel_history_spool_bytes", "What waits on the disk for the database.", history.spool_bytes)
+    yield gauge("kornel_history_spool_limit_bytes", "Most that may.", history.spool_limit)
+    yield counters(
+        "kornel_history_records_total",
+        "Records of the history: safe on disk, taken by the database, dropped without room, refused for good.",
+        ["result"],
+        {
+            "stored": history.stored,
+            "committed": history.committed,
+            "dropped": history.dropped,
+            "refused": history.refused,
+        },
+    )
+    yield gauge("kornel_history_problem", "1: something is wrong with the history.", int(bool(history.problem)))
+    yield gauge(
+        "kornel_history_committed_timestamp_seconds",
+        "When the database last took something; 0: not yet.",
+        history.last_commit_ns / SECOND_NS,
+    )

@@ -1,0 +1,61 @@
+"""How long the engine takes. Aggregated by slice: a placement costs nothing here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.metrics.decisions import Decisions
+from core.service.durations import Durations
+
+UPSTREAM_BOUNDS_S: Final = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
+"""Of every histogram that has a name of upstream's (rest.md 6)."""
+
+BOUNDS_S: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+PLACEMENT_BOUNDS_S: Final = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1, 1.0)
+
+
+class Timings:
+    """An ``EngineTimer``. Seconds.
+
+    slices       each slice of scheduling: what upstream calls the attempt of a partition
+    cycles       from the first slice with something to do until there is nothing more to do
+    commands     each command applied
+    placements   each placement, as an equal part of its slice
+    attempts     each attempt to preempt, as an equal part of its slice: an upper bound, because slices do more
+    """
+
+    def __init__(self, decisions: Decisions) -> None:
+        self._decisions = decisions
+        self.slices = Durations(BOUNDS_S)
+        self.cycles = Durations(BOUNDS_S)
+        self.commands = Durations(BOUNDS_S)
+        self.placements = Durations(PLACEMENT_BOUNDS_S)
+        self.attempts = Durations(BOUNDS_S)
+        self.upstream_slices = Durations(UPSTREAM_BOUNDS_S)
+        self.upstream_cycles = Durations(UPSTREAM_BOUNDS_S)
+        self.upstream_placements = Durations(UPSTREAM_BOUNDS_S)
+        self.upstream_attempts = Durations(UPSTREAM_BOUNDS_S)
+        self._cycle_s = 0.0
+
+    def command_took(self, seconds: float) -> None:
+        """One command was applied."""
+        self.commands.add(seconds)
+
+    def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
+        """One slice was run, and its effects were counted."""
+        self.slices.add(seconds)
+        self.upstream_slices.add(seconds)
+        self._cycle_s += seconds
+        if not more:
+            self.cycles.add(self._cycle_s)
+            self.upstream_cycles.add(self._cycle_s)
+            self._cycle_s = 0.0
+        if not effects:
+            return
+        placed, attempts = self._decisions.last_placed, self._decisions.last_attempts
+        if placed:
+            self.placements.add(seconds / placed, placed)
+            self.upstream_placements.add(seconds / placed, placed)
+        if attempts:
+            self.attempts.add(seconds / attempts, attempts)
+            self.upstream_attempts.add(seconds / attempts, attempts)

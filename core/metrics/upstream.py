@@ -1,0 +1,166 @@
+"""The metrics that upstream has, by their names and labels, but for those of single queues (rest.md 6).
+
+Values of the histograms are seconds although their names say milliseconds: the dashboards rely on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from prometheus_client.core import Metric
+
+from core.domain.application_states import AppState
+from core.domain.effects import Allocated, ApplicationAccepted, ApplicationRejected, Released
+from core.metrics.families import counters, gauge, gauges, histogram, histograms
+from core.metrics.queue_series import sanitised
+from core.metrics.sources import Scrape, Sources
+from core.metrics.timings import UPSTREAM_BOUNDS_S
+from core.service.durations import Durations
+
+RANGES: Final = ("[0,10%]", *(f"({low}0%,{low + 1}0%]" for low in range(1, 10)))
+ALWAYS: Final = ("vcore", "memory", "pods", "ephemeral-storage")
+"""Resource types of which dashboards show the usage of nodes."""
+
+TYPES_SHOWN: Final = 16
+
+GOING: Final = (AppState.RUNNING, AppState.RESUMING, AppState.FAILING, AppState.COMPLETING)
+ENDED: Final = (AppState.COMPLETED, AppState.FAILED)
+
+_NEVER: Final = Durations(UPSTREAM_BOUNDS_S)
+"""Of things that do not happen here: nodes are kept in order, and a search does not walk over all of them."""
+
+
+class NodesRemoved:
+    """How many nodes were decommissioned so far: partitions forget it when their manager registers again."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._last = 0
+
+    def follow(self, now: int) -> None:
+        """The partitions count *now*."""
+        self.total += now - self._last if now >= self._last else now
+        self._last = now
+
+
+def families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -> Iterable[Metric]:
+    """All of them. *removed* is brought up to date."""
+    decisions, timings = sources.measures.decisions, sources.measures.timings
+    effects = decisions.effects
+    refused = decisions.refused()
+    yield counters(
+        "yunikorn_scheduler_container_allocation_attempt_total",
+        "Allocations, releases and refusals sent to the shim; error: refused allocation updates.",
+        ["state"],
+        {"allocated": effects[Allocated], "released": effects[Released], "rejected": refused, "error": refused},
+    )
+    yield counters(
+        "yunikorn_scheduler_application_submission_total",
+        "Applications put into a queue, accepted and rejected.",
+        ["result"],
+        {
+            "new": effects[ApplicationAccepted],
+            "accepted": decisions.states[AppState.ACCEPTED],
+            "rejected": effects[ApplicationRejected] + decisions.states[AppState.REJECTED],
+        },
+    )
+    states: Counter[AppState] = Counter()
+    for partition in scrape.partitions:
+        states.update(partition.applications)
+    yield gauges(
+        "yunikorn_scheduler_application_total",
+        "Applications by state; completed and failed ones count up.",
+        ["state"],
+        {state.lower(): states[state] for state in GOING} | {state.lower(): decisions.states[state] for state in ENDED},
+    )
+    removed.follow(scrape.sum(lambda partition: partition.nodes_removed))
+    yield gauges(
+        "yunikorn_scheduler_node",
+        "Nodes registered and of these unschedulable; failed and decommissioned ones count up.",
+        ["state"],
+        {
+            "active": scrape.sum(lambda partition: partition.nodes),
+            "draining": scrape.sum(lambda partition: partition.unschedulable),
+            "failed": decisions.failed_nodes,
+            "decommissioned": removed.total,
+        },
+    )
+    for name, deciles in _usage([partition.usage for partition in scrape.partitions]).items():
+        yield gauges(
+            f"yunikorn_scheduler_{sanitised(name)}_node_usage_total",
+            f"Nodes by the part of their {sanitised(name)} that is allocated.",
+            ["range"],
+            dict(zip(RANGES, deciles, strict=True)),
+        )
+    yield histogram(
+        "yunikorn_scheduler_scheduling_latency_milliseconds",
+        "Seconds that one slice of scheduling took.",
+        timings.upstream_slices,
+    )
+    yield histogram(
+        "yunikorn_scheduler_scheduling_cycle_milliseconds",
+        "Seconds that a whole cycle of scheduling took.",
+        timings.upstream_cycles,
+    )
+    yield histograms(
+        "yunikorn_scheduler_node_sorting_latency_milliseconds",
+        "Seconds spent on sorting: always none, everything is kept in order.",
+        ["level"],
+        {"app": _NEVER, "queue": _NEVER},
+    )
+    yield histogram(
+        "yunikorn_scheduler_trynode_latency_milliseconds",
+        "Seconds for each placement: an equal part of its slice.",
+        timings.upstream_placements,
+    )
+    yield histogram(
+        "yunikorn_scheduler_trynode_evaluation_milliseconds",
+        "Seconds for walks over all nodes: always none, a search ends with the first node that will do.",
+        _NEVER,
+    )
+    yield histogram(
+        "yunikorn_scheduler_trypreemption_latency_milliseconds",
+        "Seconds for each attempt to preempt: an equal part of its slice, so at most that.",
+        timings.upstream_attempts,
+    )
+    yield from _events(sources)
+
+
+def older() -> Iterable[Metric]:
+    """Names of the Go runtime that mean the same here, for the dashboards that ask for them."""
+    yield gauge("go_goroutines", "Tasks of the event loop.", len(asyncio.all_tasks()))
+    yield gauge("go_threads", "Threads of the process.", threading.active_count())
+
+
+def _usage(partitions: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
+    """Deciles by resource type, added up."""
+    found = {name: [0] * len(RANGES) for name in ALWAYS}
+    for usage in partitions:
+        for name, deciles in usage.items():
+            if name in found or len(found) < TYPES_SHOWN:
+                known = found.get(name) or [0] * len(RANGES)
+                found[name] = [one + other for one, other in zip(known, deciles, strict=True)]
+    by_metric: dict[str, list[int]] = {}
+    for name, deciles in found.items():
+        known = by_metric.get(sanitised(name)) or [0] * len(RANGES)
+        by_metric[sanitised(name)] = [one + other for one, other in zip(known, deciles, strict=True)]
+    return by_metric
+
+
+def _events(sources: Sources) -> Iterable[Metric]:
+    """Upstream counts these and does not publish them."""
+    made = sources.events.events.next_id
+    for name, text, value in (
+        ("created", "Events that happened.", made),
+        ("channeled", "Events handed on to be kept.", made),
+        ("not_channeled", "Events lost before that: none ever.", 0),
+        ("processed", "Events dealt with.", made),
+        ("stored", "Events put into the ring.", made),
+        ("not_stored", "Events that the ring did not take: none ever.", 0),
+        ("collected", "Events sent to the shim.", sources.service.events_sent),
+    ):
+        yield gauge(f"yunikorn_event_total_{name}", text, value)

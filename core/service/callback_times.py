@@ -1,0 +1,54 @@
+"""How long a shim takes to answer the questions it is asked, and how long it has been silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from core.service.clock import SECOND_NS
+from core.service.durations import Durations
+
+BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+REMEMBERED: Final = 10_000
+"""Questions whose answer is waited for here; older ones are forgotten, and counted as never answered."""
+
+
+class CallbackTimes:
+    """``latency``: from the sending of a question to its answer. Times are Unix nanoseconds."""
+
+    def __init__(self) -> None:
+        self.latency = Durations(BOUNDS_S)
+        self._asked: dict[int, int] = {}
+        """When each question that has no answer yet was sent, the oldest first."""
+        self._first_ns: int | None = None
+        """When the first question since the last answer was sent."""
+        self._last_ns = 0
+
+    def asked(self, questions: Iterable[int], now_ns: int) -> None:
+        """*questions* were sent."""
+        asked = self._asked
+        for question in questions:
+            asked[question] = now_ns
+        while len(asked) > REMEMBERED:
+            del asked[next(iter(asked))]
+        if self._first_ns is None:
+            self._first_ns = now_ns
+        self._last_ns = now_ns
+
+    def answered(self, questions: Iterable[int], now_ns: int) -> None:
+        """*questions* were answered; unknown ones prove no more than that somebody is there."""
+        asked = self._asked
+        for question in questions:
+            asked_ns = asked.pop(question, None)
+            if asked_ns is not None:
+                self.latency.add((now_ns - asked_ns) / SECOND_NS)
+        self._first_ns = None
+
+    def forget(self) -> None:
+        """Whoever was asked is gone."""
+        self._asked.clear()
+        self._first_ns = None
+
+    def silence_ns(self) -> int:
+        """From the first to the last question sent since anything was answered."""
+        return 0 if self._first_ns is None else self._last_ns - self._first_ns

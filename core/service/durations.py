@@ -1,0 +1,28 @@
+"""Durations counted by how long they were: what a histogram is made of."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+
+class Durations:
+    """``total``: seconds altogether. ``counts``: how many are at most as long as each bound, then the longer ones."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """*bounds*: seconds, ascending."""
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float, times: int = 1) -> None:
+        """Something took *seconds*, so many *times*."""
+        self.counts[bisect_left(self.bounds, seconds)] += times
+        self.total += seconds * times
+
+    def cumulated(self) -> Iterator[tuple[str, int]]:
+        """Each bound as text, and how many took at most that; ``+Inf`` comes last."""
+        return zip((*(f"{bound:g}" for bound in self.bounds), "+Inf"), accumulate(self.counts), strict=True)

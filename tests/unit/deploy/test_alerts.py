@@ -1,0 +1,208 @@
+"""Alert rules, judged by promtool: each fires when it should, and not a little before."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+PROMETHEUS = Path(__file__).parents[3] / "deploy/prometheus"
+RULES: dict[str, dict[str, Any]] = {
+    rule["alert"]: rule
+    for group in yaml.safe_load((PROMETHEUS / "alerts.yaml").read_text())["groups"]
+    for rule in group["rules"]
+}
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool (Debian package prometheus) is not installed"
+)
+
+
+class Case(NamedTuple):
+    """Series by name, a value a minute in promtool's notation, with which an alert fires after an hour, or does not."""
+
+    alert: str
+    fires: dict[str, str]
+    quiet: dict[str, str]
+
+
+ATTEMPTS = "kornel_preemption_attempts_total"
+
+
+def slow(name: str) -> dict[str, str]:
+    """All durations of histogram *name* are above a second."""
+    return {f'{name}_bucket{{le="0.01"}}': "0x60", f'{name}_bucket{{le="1"}}': "0x60"} | {
+        f'{name}_bucket{{le="{le}"}}': "0+10x60" for le in ("5", "+Inf")
+    }
+
+
+def quick(name: str) -> dict[str, str]:
+    """All durations of histogram *name* are below 10 ms."""
+    return {f'{name}_bucket{{le="{le}"}}': "0+10x60" for le in ("0.01", "1", "5", "+Inf")}
+
+
+def once(series: str) -> Case:
+    """Alert on a counter: it grew within the last minutes; it grew long ago."""
+    return Case("", {series: "0x57 1x3"}, {series: "0 1x60"})
+
+
+CASES = (
+    Case("KornelDown", {'up{job="yunikorn"}': "1x57 0x3"}, {'up{job="yunikorn"}': "1x60", 'up{job="x"}': "0x60"}),
+    Case(
+        "KornelNoShim",
+        {"kornel_manager_registered": "1x60", "kornel_streams_open": "3x50 0x10"},
+        {"kornel_manager_registered": "1x57 0x3", "kornel_streams_open": "3x60"},
+    ),
+    Case("KornelNoShim", {"kornel_manager_registered": "0x60"}, {"kornel_manager_registered": "1x60"}),
+    once("kornel_engine_faults_total")._replace(alert="KornelEngineFault"),
+    Case(
+        "KornelEngineFault",
+        {"kornel_metrics_partitions_unreadable": "0x58 1x2"},
+        {"kornel_metrics_partitions_unreadable": "0x60"},
+    ),
+    Case("KornelUnhealthy", {"kornel_healthy": "1x55 0x5"}, {"kornel_healthy": "0x58 1x2"}),
+    Case(
+        "KornelHealthStale",
+        {"kornel_health_checked_timestamp_seconds": "60x60"},
+        {"kornel_health_checked_timestamp_seconds": "0+60x60"},
+    ),
+    Case(
+        "KornelSchedulingSlow",
+        slow("kornel_scheduling_slice_seconds"),
+        quick("kornel_scheduling_slice_seconds"),
+    ),
+    Case("KornelEventLoopLag", slow("kornel_event_loop_lag_seconds"), quick("kornel_event_loop_lag_seconds")),
+    Case(
+        "KornelNothingPlaced",
+        {
+            "kornel_asks_pending": "5x60",
+            "kornel_nodes": "3x60",
+            'yunikorn_scheduler_container_allocation_attempt_total{state="allocated"}': "9x60",
+        },
+        {
+            "kornel_asks_pending": "5x60",
+            "kornel_nodes": "3x60",
+            'yunikorn_scheduler_container_allocation_attempt_total{state="allocated"}': "0+1x60",
+        },
+    ),
+    Case(
+        "KornelAllocationErrors",
+        {'yunikorn_scheduler_container_allocation_attempt_total{state="error"}': "0x55 1x5"},
+        {'yunikorn_scheduler_container_allocation_attempt_total{state="rejected"}': "0x55 1x5"},
+    ),
+    Case(
+        "KornelQuotaEnforcementPartial",
+        {f'{ATTEMPTS}{{kind="quota",outcome="PARTIAL"}}': "0x57 1x3"},
+        {f'{ATTEMPTS}{{kind="quota",outcome="FULL"}}': "0x57 1x3"},
+    ),
+    Case(
+        "KornelQuotaEnforcementWithoutEffect",
+        {f'{ATTEMPTS}{{kind="quota",outcome="NONE"}}': "0x57 1x3"},
+        {f'{ATTEMPTS}{{kind="quota",outcome="BEST_EFFORT"}}': "0x57 1x3"},
+    ),
+    Case(
+        "KornelPreemptedForNothing",
+        {"kornel_preemption_triggered_oldest_seconds": "0x50 0+60x10"},
+        {"kornel_preemption_triggered_oldest_seconds": "0x55 0+60x5"},
+    ),
+    Case(
+        "KornelPreemptorsGone",
+        {'kornel_preemption_triggered_asks_total{result="gone"}': "0x30 1x30"},
+        {'kornel_preemption_triggered_asks_total{result="placed"}': "0x30 1x30"},
+    ),
+    Case(
+        "KornelVictimsStuck",
+        {"kornel_preemption_stuck_victims": "0x45 1x15"},
+        {"kornel_preemption_stuck_victims": "0x55 1x5"},
+    ),
+    Case(
+        "KornelPreemptionBudgetSpent",
+        {'kornel_governor_budget_used_ratio{scope="cluster",resource="victims"}': "0x55 1x5"},
+        {
+            'kornel_governor_budget_used_ratio{scope="cluster",resource="victims"}': "0.99x60",
+            'kornel_governor_budget_used_ratio{scope="queue",resource="victims"}': "1x60",
+        },
+    ),
+    once(f'{ATTEMPTS}{{kind="governor",outcome="LOOP"}}')._replace(alert="KornelPreemptionLoop"),
+    once("kornel_law_violations_total")._replace(alert="KornelLawBroken"),
+    Case(
+        "KornelCallbackSilent",
+        {"kornel_callback_silence_seconds": "0x50 0+60x10"},
+        {"kornel_callback_silence_seconds": "9x60"},
+    ),
+    Case("KornelCallbackSlow", slow("kornel_callback_seconds"), quick("kornel_callback_seconds")),
+    Case(
+        "KornelResponsesPileUp",
+        {"kornel_response_queue_entries": "51x60", "kornel_response_queue_limit": "100x60"},
+        {"kornel_response_queue_entries": "49x60", "kornel_response_queue_limit": "100x60"},
+    ),
+    once("kornel_response_overflows_total")._replace(alert="KornelResponsesDropped"),
+    Case(
+        "KornelConfigurationFileBad",
+        {"kornel_configuration_file_problem": "0x50 1x10"},
+        {"kornel_configuration_file_problem": "0x60"},
+    ),
+    once('kornel_configurations_total{origin="file",result="refused"}')._replace(alert="KornelConfigurationRefused"),
+    Case(
+        "KornelHistorySpoolFilling",
+        {"kornel_history_spool_bytes": "51x60", "kornel_history_spool_limit_bytes": "100x60"},
+        {"kornel_history_spool_bytes": "49x60", "kornel_history_spool_limit_bytes": "100x60"},
+    ),
+    Case(
+        "KornelHistoryProblem",
+        {"kornel_history_problem": "0x50 1x10"},
+        {"kornel_history_problem": "0x57 1x3"},
+    ),
+    once('kornel_history_records_total{result="dropped"}')._replace(alert="KornelHistoryLost"),
+    once("kornel_event_streams_dropped_total")._replace(alert="KornelEventClientsDropped"),
+)
+
+
+def _promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
+
+
+@needs_promtool
+def test_promtool_finds_no_fault() -> None:
+    for what, name in (("rules", "alerts.yaml"), ("config", "prometheus.yml")):
+        checked = _promtool("check", what, str(PROMETHEUS / name))
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_every_alert_has_a_case() -> None:
+    assert {case.alert for case in CASES} == set(RULES)
+
+
+@pytest.mark.parametrize("rule", list(RULES.values()), ids=list(RULES))
+def test_every_alert_says_what_to_do(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in {"info", "warning", "critical"}
+    assert rule["annotations"]["summary"]
+    assert rule["annotations"]["description"].endswith(".")
+
+
+@needs_promtool
+@pytest.mark.parametrize(("number", "case"), list(enumerate(CASES)), ids=[case.alert for case in CASES])
+def test_an_alert_fires_when_it_should(number: int, case: Case, tmp_path: Path) -> None:
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": series, "values": values} for series, values in given.items()],
+            "promql_expr_test": [
+                {
+                    "expr": f'count(ALERTS{{alertname="{case.alert}",alertstate="firing"}}) or vector(0)',
+                    "eval_time": "1h",
+                    "exp_samples": [{"labels": "{}", "value": expected}],
+                }
+            ],
+        }
+        for given, expected in ((case.fires, 1), (case.quiet, 0))
+    ]
+    wanted = {"rule_files": [str(PROMETHEUS / "alerts.yaml")], "evaluation_interval": "1m", "tests": tests}
+    file = tmp_path / f"case-{number}.yaml"
+    file.write_text(yaml.safe_dump(wanted))
+    judged = _promtool("test", "rules", str(file))
+    assert judged.returncode == 0, judged.stdout + judged.stderr

@@ -1,0 +1,164 @@
+"""What metrics count of the engine's effects."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.domain.commands import AllocationSpec
+from core.domain.effects import (
+    Allocated,
+    AllocationRejected,
+    ApplicationAccepted,
+    ApplicationUpdated,
+    NodeRejected,
+    PreemptionDecided,
+    Released,
+    VictimRecord,
+)
+from core.domain.reasons import Outcome
+from core.domain.resources import Resources
+from core.metrics import decisions as module
+from core.metrics import preemptions
+from core.metrics.decisions import Decisions
+from core.service.clock import SECOND_NS, ManualClock
+
+PARTITION = "[rm]default"
+VICTIM = VictimRecord("v", "other", "root.b", "n1", Resources({"vcore": 500}), 0)
+
+
+class Desk:
+    """Decisions of a core whose applications are in the queues named here."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(0)
+        self.queues = {"app": "root.a"}
+        self.decisions = Decisions(lambda name: self.queues.get(name, ""), self.clock.now_ns)
+        self.preemptions = self.decisions.preemptions
+
+    def decided(self, kind: str, outcome: Outcome, *, key: str = "k", detail: str = "", victims: int = 0) -> None:
+        decision = PreemptionDecided(
+            self.clock.now_ns(), PARTITION, kind, key, "app", "root.a", outcome, detail, "n1", (VICTIM,) * victims
+        )
+        self.decisions.observe([decision])
+
+    def placed(self, key: str = "k", node_id: str = "n1") -> None:
+        spec = AllocationSpec(key, "app", PARTITION, None)
+        self.decisions.observe([Allocated(spec, node_id, Resources())])
+
+
+def test_allocations_and_releases_count_for_the_queue_of_their_application() -> None:
+    desk = Desk()
+    spec = AllocationSpec("k", "app", PARTITION, None)
+    desk.decisions.observe([ApplicationAccepted("app"), Allocated(spec, "n", Resources())])
+    desk.queues.clear()
+    desk.decisions.observe([Released(PARTITION, "app", "k", 1, ""), Released(PARTITION, "stranger", "k", 1, "")])
+    counted = desk.decisions.queues["root.a"]
+    assert (counted.allocated, counted.released) == (1, 1)
+    assert desk.decisions.effects[Released] == 2
+
+
+def test_an_application_that_ends_counts_for_the_queue_it_was_in() -> None:
+    desk = Desk()
+    desk.decisions.observe([ApplicationAccepted("app"), ApplicationUpdated("app", "Running", 0, "")])
+    desk.queues.clear()
+    desk.decisions.observe([ApplicationUpdated("app", "Completed", 0, "")])
+    assert dict(desk.decisions.queues["root.a"].ended) == {"Completed": 1}
+    assert desk.decisions.states["Running"] == 1
+
+
+def test_an_application_that_comes_back_counts_for_its_new_queue() -> None:
+    desk = Desk()
+    desk.decisions.observe([ApplicationAccepted("app")])
+    desk.queues["app"] = "root.b"
+    desk.decisions.observe([ApplicationAccepted("app"), ApplicationUpdated("app", "Failed", 0, "")])
+    assert dict(desk.decisions.queues["root.b"].ended) == {"Failed": 1}
+
+
+def test_refusals_count() -> None:
+    desk = Desk()
+    desk.decisions.observe(
+        [
+            AllocationRejected("k", "app", "no-resources", False),
+            NodeRejected("n", "partition-not-found: default"),
+            NodeRejected("n", "node-exists: n"),
+        ]
+    )
+    assert desk.decisions.refused() == 1
+    assert desk.decisions.failed_nodes == 1
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUEUES_REMEMBERED", 10)
+    desk = Desk()
+    for n in range(30):
+        desk.queues[f"app-{n}"] = f"root.q{n}"
+        desk.decisions.observe([ApplicationAccepted(f"app-{n}")])
+    assert len(desk.decisions.queues) <= 10
+    assert "root.q29" in desk.decisions.queues
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "detail", "law", "victims"),
+    [
+        ("guarantee", Outcome.TRIGGERED, "", "", 2),
+        ("guarantee", Outcome.NOT_UNDER_GUARANTEE, "", "4", 0),
+        ("guarantee", Outcome.FENCED_AT_LEAF, "", "7", 0),
+        ("guarantee", Outcome.SHADOW, "", "", 0),
+        ("guarantee", Outcome.VICTIM_STUCK, "", "", 0),
+        ("monitor", Outcome.LAW_BROKEN, "law 2: root.b ends below its guarantee", "2", 0),
+        ("monitor", Outcome.NOTIFIED, "", "", 0),
+        ("quota", Outcome.PARTIAL, "", "", 2),
+        ("quota", Outcome.BUDGET_SPENT, "", "", 2),
+        ("quota", Outcome.SHADOW, "", "", 0),
+    ],
+)
+def test_decisions_count_by_kind_outcome_and_law(
+    kind: str, outcome: Outcome, detail: str, law: str, victims: int
+) -> None:
+    """Victims are those that were told to leave: not what would have been, nor what was only announced."""
+    desk = Desk()
+    desk.decided(kind, outcome, detail=detail, victims=2)
+    assert desk.preemptions.attempts[kind, outcome, law] == 1
+    assert desk.preemptions.victims[kind] == victims
+    assert desk.preemptions.lost[kind, "vcore"] == 500 * victims
+
+
+@pytest.mark.parametrize(("node_id", "result"), [("n1", "placed"), ("n2", "elsewhere")])
+def test_an_ask_that_preempted_is_followed_to_its_node(node_id: str, result: str) -> None:
+    desk = Desk()
+    desk.decided("guarantee", Outcome.TRIGGERED)
+    desk.clock.advance(3 * SECOND_NS)
+    assert desk.preemptions.oldest_wait_s() == 3
+    desk.placed("another")
+    assert len(desk.preemptions.waiting) == 1
+    desk.placed(node_id=node_id)
+    assert desk.preemptions.ended == {"placed": 0, "elsewhere": 0, "gone": 0} | {result: 1}
+    assert desk.preemptions.placed.total == 3
+    assert desk.preemptions.oldest_wait_s() == 0
+
+
+def test_a_second_attempt_does_not_hide_how_long_an_ask_has_waited() -> None:
+    desk = Desk()
+    desk.decided("guarantee", Outcome.TRIGGERED)
+    desk.clock.advance(60 * SECOND_NS)
+    desk.decided("guarantee", Outcome.TRIGGERED)
+    assert desk.preemptions.oldest_wait_s() == 60
+
+
+def test_an_ask_that_preempted_and_is_withdrawn_is_gone() -> None:
+    desk = Desk()
+    desk.decided("guarantee", Outcome.TRIGGERED)
+    desk.decided("guarantee", Outcome.TRIGGERED, key="stays")
+    desk.preemptions.forget_gone(lambda partition, key: (partition, key) == (PARTITION, "stays"))
+    assert desk.preemptions.ended["gone"] == 1
+    assert list(desk.preemptions.waiting) == [(PARTITION, "stays")]
+
+
+def test_decisions_that_serve_no_ask_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+    desk.decided("monitor", Outcome.TRIGGERED, key="", victims=1)
+    assert not desk.preemptions.waiting
+    monkeypatch.setattr(preemptions, "WAITING_REMEMBERED", 3)
+    for n in range(5):
+        desk.decided("guarantee", Outcome.TRIGGERED, key=f"k{n}")
+    assert [key for _, key in desk.preemptions.waiting] == ["k2", "k3", "k4"]

@@ -1,0 +1,96 @@
+"""Times of the engine, of callbacks and of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from core.domain.commands import AllocationSpec
+from core.domain.effects import Allocated
+from core.domain.resources import Resources
+from core.metrics.decisions import Decisions
+from core.metrics.loop_lag import EVERY_S, LoopLag
+from core.metrics.timings import UPSTREAM_BOUNDS_S, Timings
+from core.service.callback_times import REMEMBERED, CallbackTimes
+from core.service.clock import SECOND_NS
+from core.service.durations import Durations
+from tests.e2e.harness import until
+
+
+def test_durations_are_counted_up_to_each_bound() -> None:
+    durations = Durations((0.1, 1.0))
+    for seconds in (0.05, 0.1, 0.5):
+        durations.add(seconds)
+    durations.add(2.0, 3)
+    assert list(durations.cumulated()) == [("0.1", 2), ("1", 3), ("+Inf", 6)]
+    assert durations.total == pytest.approx(6.65)
+
+
+def test_bounds_of_upstream_read_as_upstream_writes_them() -> None:
+    """Case 58: the eight listed, and +Inf."""
+    bounds = [bound for bound, _ in Durations(UPSTREAM_BOUNDS_S).cumulated()]
+    assert bounds == ["0.0001", "0.001", "0.01", "0.1", "1", "10", "100", "1000", "+Inf"]
+
+
+def test_a_cycle_is_as_long_as_its_slices() -> None:
+    """Case 58: a cycle of 5 ms adds 0.005."""
+    timings = Timings(Decisions(lambda name: "", lambda: 0))
+    timings.slice_took(0.002, 0, more=True)
+    timings.slice_took(0.003, 0, more=False)
+    assert timings.upstream_cycles.total == pytest.approx(0.005)
+    assert sum(timings.cycles.counts) == 1
+    assert sum(timings.slices.counts) == 2
+
+
+def test_placements_share_their_slice() -> None:
+    decisions = Decisions(lambda name: "", lambda: 0)
+    timings = Timings(decisions)
+    placed = [Allocated(AllocationSpec(f"k{n}", "app", "p", None), "n", Resources()) for n in range(4)]
+    decisions.observe(placed)
+    timings.slice_took(0.004, len(placed), more=False)
+    timings.slice_took(0.5, 0, more=False)
+    assert sum(timings.placements.counts) == 4
+    assert timings.placements.total == pytest.approx(0.004)
+
+
+def test_answers_are_timed_from_the_sending_of_their_question() -> None:
+    times = CallbackTimes()
+    times.asked([1, 2], 0)
+    times.answered([2, 77], SECOND_NS // 2)
+    assert sum(times.latency.counts) == 1
+    assert times.latency.total == 0.5
+
+
+def test_silence_lasts_while_questions_go_unanswered() -> None:
+    """One question that nobody answers is no silence: it takes further ones to tell."""
+    times = CallbackTimes()
+    times.asked([1], 0)
+    assert times.silence_ns() == 0
+    times.asked([2], 7 * SECOND_NS)
+    assert times.silence_ns() == 7 * SECOND_NS
+    times.answered([2], 8 * SECOND_NS)
+    assert times.silence_ns() == 0
+    times.asked([3], 9 * SECOND_NS)
+    times.asked([4], 12 * SECOND_NS)
+    assert times.silence_ns() == 3 * SECOND_NS
+    times.forget()
+    assert times.silence_ns() == 0
+
+
+def test_questions_that_are_never_answered_are_forgotten() -> None:
+    times = CallbackTimes()
+    times.asked(range(REMEMBERED + 5), 0)
+    times.answered(range(5), SECOND_NS)
+    assert sum(times.latency.counts) == 0
+
+
+async def test_a_blocked_event_loop_is_late() -> None:
+    lag = LoopLag()
+    lag.start()
+    await asyncio.sleep(0)
+    time.sleep(EVERY_S + 0.3)  # noqa: ASYNC251 - what is measured is a loop that cannot go on
+    await until(lambda: any(lag.lag.counts), "a look at the clock")
+    lag.stop()
+    assert lag.lag.total >= 0.25
