@@ -7,11 +7,13 @@ for everybody.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from types import MappingProxyType
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -56,8 +58,7 @@ class Page:
     """ASGI application over the files of ``core/web/static``; ``/`` is ``index.html``."""
 
     def __init__(self) -> None:
-        self._assets = dict(_assets(files("core.web") / "static", "/"))
-        self._assets["/"] = self._assets["/index.html"]
+        self._assets = _all_assets()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the file, or 304 to who has it."""
@@ -78,6 +79,13 @@ class Page:
             content = asset.packed
             headers["Content-Encoding"] = "gzip"
         return Response(content, headers=headers, media_type=asset.media_type)
+
+
+@cache
+def _all_assets() -> Mapping[str, Asset]:
+    """By path; read once in the life of a process."""
+    assets = dict(_assets(files("core.web") / "static", "/"))
+    return MappingProxyType({**assets, "/": assets["/index.html"]})
 
 
 def _assets(folder: Traversable, path: str) -> Iterator[tuple[str, Asset]]:
