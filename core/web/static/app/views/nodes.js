@@ -115,7 +115,7 @@ export class NodesView {
     const step = size + GAP;
     const paint = freshCanvas(this.canvas, width, Math.max(step, Math.ceil(this.#shown.length / columns) * step));
     const shades = STEPS.map((_, place) => colour(`--heat-${place}`));
-    const [closed, text, focus, mark] = ["--line-strong", "--text", "--focus", "--over"].map(colour);
+    const [text, ground, mark] = ["--text", "--surface", "--over"].map(colour);
     const corner = Math.min(4, size / 5);
     this.#shown.forEach((node, at) => {
       const [x, y] = [(at % columns) * step, Math.floor(at / columns) * step];
@@ -140,11 +140,11 @@ export class NodesView {
         paint.fill();
       }
       if (size >= NAMED) write(paint, node, x, y, size, shades);
-      if (at === this.#hover) outline(paint, x, y, size, corner, closed, text);
+      if (at === this.#hover) outline(paint, x, y, size, corner, text, ground);
     });
     const active = this.#index();
     if (active >= 0 && this.map.matches(":focus-visible, :has(:focus-visible)")) {
-      outline(paint, (active % columns) * step, Math.floor(active / columns) * step, size, corner, focus, focus);
+      outline(paint, (active % columns) * step, Math.floor(active / columns) * step, size, corner, text, ground);
     }
     this.#say();
   }
@@ -246,14 +246,17 @@ function legible(hex) {
   return red * 0.299 + green * 0.587 + blue * 0.114 > 140 ? "#10141a" : "#ffffff";
 }
 
+/** Two rings, one for light cells and one for dark ones. */
 function outline(paint, x, y, size, corner, outer, inner) {
   paint.lineWidth = 2;
   paint.strokeStyle = outer;
   paint.beginPath();
-  paint.roundRect(x - 1, y - 1, size + 2, size + 2, corner + 1);
+  paint.roundRect(x, y, size, size, corner);
   paint.stroke();
-  paint.lineWidth = 1;
+  paint.lineWidth = 1.5;
   paint.strokeStyle = inner;
+  paint.beginPath();
+  paint.roundRect(x + 1.75, y + 1.75, size - 3.5, size - 3.5, Math.max(corner - 1, 0));
   paint.stroke();
 }
 
