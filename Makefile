@@ -10,6 +10,7 @@ QUICK  ?=
 ONLY   ?=
 JSON   ?=
 RECORD ?=
+KEEP   ?=
 TESTS  ?=
 FUZZ   ?= 50000
 STEPS  ?= 1000000
@@ -33,8 +34,8 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir replays a trace, KIND=quota shows one kind)
-	$(BIN)/python -m shim_mock demo $(if $(TRACE),--trace $(TRACE)) $(if $(KIND),--kind $(KIND))
+demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir, KIND=quota; KEEP=1 leaves core and web page up)
+	$(BIN)/python -m shim_mock demo $(if $(TRACE),--trace $(TRACE)) $(if $(KIND),--kind $(KIND)) $(if $(filter-out 0,$(KEEP)),--keep)
 
 docs: $(STAMP) ## build the documentation as a site, in build/site
 	$(BIN)/python -m mkdocs build --strict

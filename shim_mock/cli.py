@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from shim_client import CoreUnreachable, RegistrationRefused, ShimClientError
-from shim_mock.demo import CoreFailed, running_core
+from shim_mock.demo import CoreFailed, page_address, running_core
 from shim_mock.documents import InputError
 from shim_mock.generate import generate_trace
 from shim_mock.picture import draw
@@ -142,9 +142,16 @@ def demo(
         log = out / "core.log"
         async with running_core(log, wait_for_interrupt=keep) as address:
             console.print(f"core at {address}, log in {log}", soft_wrap=True, highlight=False)
+            page = page_address(log)
+            if page:
+                console.print(f"web page at {page}", soft_wrap=True, highlight=False)
             passed = await _play(console, loaded, address, out)
             if keep:
-                console.print(f"the core still runs at {address}: Ctrl-C stops it", highlight=False)
+                console.print(
+                    f"the core still runs at {address}, its page at {page or 'no address'}: Ctrl-C stops it",
+                    soft_wrap=True,
+                    highlight=False,
+                )
         return passed
 
     _exit(play)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-SERVE = ("-m", "core", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json", "--rest-address", "off")
+SERVE = ("-m", "core", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json", "--rest-address", "127.0.0.1:0")
 READY_S: Final = 30.0
 STOP_S: Final = 15.0
 # The file system does not wake its readers; this is how late the start may be noticed.
@@ -45,6 +46,19 @@ async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncI
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+
+
+def page_address(log: Path) -> str:
+    """Where the core that logs to *log* shows its page: it says so once it serves. Empty: nowhere."""
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and entry.get("event") == "serving":
+            rest = str(entry.get("rest", "off"))
+            return "" if rest == "off" else f"http://{rest}/"
+    return ""
 
 
 async def _interrupted(process: asyncio.subprocess.Process) -> None:

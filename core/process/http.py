@@ -21,6 +21,7 @@ from core.service.configuring import Configurator
 from core.service.event_journal import EventJournal
 from core.service.health import HealthKeeper
 from core.service.runner import PartitionRunner
+from core.web.page import Page
 
 
 class HttpFront:
@@ -57,7 +58,7 @@ class HttpFront:
             ready=ready,
             log_level=log_level,
         )
-        rest = RestApplication(services, clock=clock, logger=logger, version=version, door=door)
+        rest = RestApplication(services, clock=clock, logger=logger, version=version, door=door, page=Page())
         self._server = HttpServer(rest.app, address, logger=logger, tls=tls, on_stop=rest.close)
         self._warmer = Warmer(runner)
         self._warming: asyncio.Task[None] | None = None

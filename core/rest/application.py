@@ -16,6 +16,7 @@ from core.rest.handlers.configuration import ConfigurationHandlers
 from core.rest.handlers.documentation import DocumentationHandlers
 from core.rest.handlers.dump import DumpHandlers
 from core.rest.handlers.events import EventHandlers
+from core.rest.handlers.explanations import ExplanationHandlers
 from core.rest.handlers.health import HealthHandlers
 from core.rest.handlers.history import HistoryHandlers
 from core.rest.handlers.metrics import Exposition, MetricsHandlers
@@ -78,6 +79,7 @@ class RestApplication:
                 applications=ApplicationHandlers(runner),
                 users=UserHandlers(runner),
                 events=EventHandlers(services.events, self._streams),
+                explanations=ExplanationHandlers(runner, services.events, clock=clock),
                 configuration=configuration,
                 history=history,
                 health=HealthHandlers(services.health, services.ready),

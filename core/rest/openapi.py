@@ -82,7 +82,7 @@ def _operation(route: Route, operation: Operation) -> dict[str, Any]:
         {
             "name": parameter.name,
             "in": "query",
-            "required": False,
+            "required": parameter.required,
             "description": parameter.description,
             "schema": dict(parameter.schema),
         }

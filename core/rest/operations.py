@@ -16,6 +16,7 @@ class Parameter:
     name: str
     description: str
     schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)

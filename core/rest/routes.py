@@ -13,6 +13,7 @@ from core.rest.handlers.configuration import ConfigurationHandlers
 from core.rest.handlers.documentation import DocumentationHandlers
 from core.rest.handlers.dump import DumpHandlers
 from core.rest.handlers.events import EventHandlers
+from core.rest.handlers.explanations import ExplanationHandlers
 from core.rest.handlers.health import HealthHandlers, live
 from core.rest.handlers.history import HistoryHandlers
 from core.rest.handlers.metrics import MetricsHandlers
@@ -22,7 +23,7 @@ from core.rest.handlers.users import UserHandlers
 from core.rest.listing import PAGE_PARAMETERS
 from core.rest.operations import JSON_TYPE, Operation, Parameter
 from core.rest.routing import Route
-from core.rest.schemas import FLAG, POSITIVE, UNSIGNED, Schema, any_case, listed, ref
+from core.rest.schemas import FLAG, NAME, POSITIVE, UNSIGNED, Schema, any_case, listed, ref
 
 PREFIX: Final = "/ws/v1"
 
@@ -53,6 +54,7 @@ class Handlers:
     applications: ApplicationHandlers
     users: UserHandlers
     events: EventHandlers
+    explanations: ExplanationHandlers
     configuration: ConfigurationHandlers
     history: HistoryHandlers
     health: HealthHandlers
@@ -67,6 +69,7 @@ def all_routes(to: Handlers) -> list[Route]:
         *_cluster_routes(to),
         *_partition_routes(to),
         *_application_routes(to),
+        *_explanation_routes(to),
         *_user_routes(to),
         *_event_routes(to),
         *_configuration_routes(to),
@@ -217,6 +220,39 @@ def _application_routes(to: Handlers) -> list[Route]:
                 ref("Application"),
                 (Parameter("state", "Extension: any: also one that has ended or was rejected."),),
                 errors={404: "No such partition or application."},
+            ),
+        ),
+    ]
+
+
+def _explanation_routes(to: Handlers) -> list[Route]:
+    one = f"{PREFIX}/partition/:partition"
+    return [
+        Route(
+            f"{one}/explain",
+            to.explanations.explain,
+            _get(
+                "explain",
+                "Explanations",
+                "Extension: why an ask waits, what an application waits for, or who took an allocation's room.",
+                ref("Explanation"),
+                (Parameter("key", "Key of an ask or allocation, or an application ID.", NAME, required=True),),
+                errors={400: "No key.", 404: "No such partition, or nothing has this key."},
+            ),
+        ),
+        Route(
+            f"{one}/preemptions",
+            to.explanations.preemptions,
+            _get(
+                "preemptions",
+                "Explanations",
+                "Extension: attempts to preempt that came to something, the oldest first.",
+                ref("PreemptionBatch"),
+                (
+                    Parameter("start", "Number of the first one; without it the newest are given.", UNSIGNED),
+                    Parameter("limit", "Most entries to look at; never more than 1000.", POSITIVE),
+                ),
+                errors={400: "A parameter that cannot be read.", **_NO_PARTITION},
             ),
         ),
     ]

@@ -10,6 +10,7 @@ from typing import Any, Final
 Schema = dict[str, Any]
 
 TEXT: Final[Schema] = {"type": "string"}
+NAME: Final[Schema] = {"type": "string", "minLength": 1}
 FLAG: Final[Schema] = {"type": "boolean"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 POSITIVE: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 2**64 - 1}
@@ -180,6 +181,105 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "nodeId": TEXT,
             "preemptable": FLAG,
         },
+    ),
+    "Victim": _object(
+        {"allocationKey": TEXT, "applicationID": TEXT, "queueName": TEXT, "nodeID": TEXT, "priority": WHOLE},
+        {"resource": AMOUNTS},
+    ),
+    "Preempted": _object(
+        {"victim": ref("Victim"), "time": TIME_NS, "kind": TEXT},
+        dict.fromkeys(("takenBy", "takenByApplicationID", "takenByQueue", "law", "reason", "alternatives"), TEXT),
+    ),
+    "Blocker": _object(
+        {"kind": TEXT, "level": {"enum": ["application", "user", "queue", "reservation", "node"]}, "name": TEXT},
+        {
+            "detail": TEXT,
+            "shortages": {
+                "type": "array",
+                "items": _object({"type": TEXT, "limit": WHOLE, "used": WHOLE, "asked": WHOLE, "short": WHOLE}),
+            },
+            "nodes": COUNT,
+            "permanent": FLAG,
+            "until": TIME_NS,
+        },
+        description="One thing in the way, the worst first. permanent: waiting alone does not help.",
+    ),
+    "PreemptionOutlook": _object(
+        {"verdict": {"enum": ["would-help", "under-way", "not-needed", "forbidden", "no-victims"]}},
+        {
+            "blockedBy": TEXT,
+            "outcome": TEXT,
+            "detail": TEXT,
+            "notBefore": TIME_NS,
+            "nodeID": TEXT,
+            "victims": listed("Victim"),
+            "protections": {
+                "type": "array",
+                "items": _object({"law": TEXT, "queues": COUNT, "allocations": COUNT, "example": TEXT}),
+            },
+        },
+    ),
+    "AskReport": _object(
+        {
+            "allocationKey": TEXT,
+            "applicationID": TEXT,
+            "queueName": TEXT,
+            "state": TEXT,
+            "priority": WHOLE,
+            "fittingNodes": COUNT,
+        },
+        {
+            "nodeID": TEXT,
+            "resource": AMOUNTS,
+            "requestTime": TIME_NS,
+            "blockers": listed("Blocker"),
+            "position": _object(
+                dict.fromkeys(("application", "applicationOf", "queue", "queueOf", "partition", "partitionOf"), COUNT),
+                description="Places in line, from 1, and of how many pending asks.",
+            ),
+            "preemption": ref("PreemptionOutlook"),
+            "preempted": ref("Preempted"),
+            "failures": {
+                "type": "array",
+                "items": _object({"message": TEXT, "count": COUNT, "lastOccurrence": TIME_NS}),
+            },
+        },
+    ),
+    "ApplicationReport": _object(
+        {
+            "applicationID": TEXT,
+            "queueName": TEXT,
+            "state": TEXT,
+            "user": TEXT,
+            "pendingAsks": COUNT,
+            "allocations": COUNT,
+            "groupCount": COUNT,
+        },
+        {
+            "usedResource": AMOUNTS,
+            "groups": {"type": "array", "items": _object({"size": COUNT, "first": ref("AskReport")})},
+            "preempted": listed("Preempted"),
+        },
+    ),
+    "Explanation": _object(
+        {},
+        {"ask": ref("AskReport"), "application": ref("ApplicationReport"), "lost": ref("Preempted")},
+        description="One of the three.",
+    ),
+    "PreemptionDecision": _object(
+        {"id": COUNT, "nextEventID": COUNT, "time": TIME_NS, "kind": TEXT, "outcome": TEXT},
+        {
+            "law": TEXT,
+            "allocationKey": TEXT,
+            "applicationID": TEXT,
+            "queueName": TEXT,
+            "nodeID": TEXT,
+            "detail": TEXT,
+            "victims": listed("Victim"),
+        },
+    ),
+    "PreemptionBatch": _object(
+        {"InstanceUUID": TEXT, "lowestID": COUNT, "nextID": COUNT, "preemptions": listed("PreemptionDecision")}
     ),
     "ResourceHistory": _object(
         {},

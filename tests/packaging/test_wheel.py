@@ -91,6 +91,14 @@ def test_history_database_is_made_from_the_wheel(installed: Environment) -> None
     assert installed.run("python", "-W", "error::DeprecationWarning", "-c", "\n".join(lines)).strip() == "('0001',)"
 
 
+def test_wheel_holds_the_web_page(wheel: Path) -> None:
+    """Every file that the page is made of is there, and no other kind of file."""
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("core/web/static/")}
+    page = ROOT / "core" / "web" / "static"
+    assert names == {path.relative_to(ROOT).as_posix() for path in page.rglob("*") if path.is_file()}
+    assert {"core/web/static/index.html", "core/web/static/app/main.js"} <= names
+
+
 def test_locked_versions_satisfy_the_declared_ones(installed: Environment) -> None:
     """The lock file names every dependency the wheel declares, in a version it allows."""
     installed.run("python", "-m", "pip", "check")

@@ -19,6 +19,7 @@ LAWS: Final[Mapping[str, str]] = MappingProxyType(
         "guarantee": "law 4: the asking queue is below its guarantee; laws 2, 3, 5, 6 and 7 let the victim go",
         "required-node": "the ask must run on this node and is at least as important (preemption.md C)",
         "quota": "the queue holds more than its max, and stays at or above its guarantee (law 2)",
+        "monitor": "its queue holds more than its share, it had notice, and no queue ends below its guarantee (law 2)",
     }
 )
 """What allows each kind of decision."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from core.domain.resources import Resources, used_percent
+from core.domain.resources import Resources, clamp, used_percent
 
 _SECOND_NS: Final = 10**9
 _MINUTE_NS: Final = 60 * _SECOND_NS
@@ -23,6 +23,11 @@ def amounts(resources: Mapping[str, int] | None) -> dict[str, int]:
     if resources is None:
         return {}
     return resources.listed() if isinstance(resources, Resources) else Resources(resources).listed()
+
+
+def clamped(amount: int) -> int:
+    """*amount* in 64 bits."""
+    return clamp(amount)
 
 
 def percents(used: Resources, capacity: Resources | None) -> dict[str, int]:

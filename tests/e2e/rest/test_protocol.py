@@ -67,7 +67,9 @@ async def test_case_05_other_methods_keep_their_method(fresh: Cluster) -> None:
     assert (answer.status_code, answer.headers["location"]) == (307, f"{PREFIX}/validate-conf")
 
 
-@pytest.mark.parametrize("path", [f"{PREFIX}/nope", "/", f"{PREFIX}", f"{P}/nope", f"{P}/queue/root/nope"])
+@pytest.mark.parametrize(
+    "path", [f"{PREFIX}/nope", "/nope", "/static", f"{PREFIX}", f"{P}/nope", f"{P}/queue/root/nope"]
+)
 async def test_case_06_unknown_path(fresh: Cluster, path: str) -> None:
     answer = await fresh.http.get(path)
     assert (answer.status_code, answer.text) == (404, "404 page not found")

@@ -31,7 +31,8 @@ from core.service.clock import SECOND_NS, ManualClock
 from core.service.garbage import GarbageKeeper
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.metrics import ServiceMetrics
-from core.service.runner import BREATHS, ENTRIES_PER_TURN, PartitionRunner
+from core.service.runner import ENTRIES_PER_TURN, PartitionRunner
+from core.service.sharing import BREATHS
 from core.service.status_codes import EngineFault, ResyncRequired, ShuttingDown, status_of
 from core.service.streams import Kind, Stream, Switchboard
 from tests.unit.service.fakes import FakeEngine

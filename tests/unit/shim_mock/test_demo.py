@@ -11,7 +11,7 @@ import pytest
 
 from shim_mock import demo
 from shim_mock.cli import DemoKind
-from shim_mock.demo import CoreFailed, running_core
+from shim_mock.demo import CoreFailed, page_address, running_core
 from shim_mock.generate import generate_trace
 from shim_mock.run import run_scenario
 from shim_mock.scenario import load_scenario, parse_scenario
@@ -48,6 +48,21 @@ async def test_the_core_is_stopped_in_order(tmp_path: Path, monkeypatch: pytest.
     pretend(monkeypatch, BLOCK + SERVING.format(status=0))
     async with running_core(tmp_path / "core.log") as address:
         assert address == "127.0.0.1:7"
+
+
+@pytest.mark.parametrize(
+    ("lines", "address"),
+    [
+        ('{"event": "starting"}\n{"event": "serving", "rest": "127.0.0.1:9"}\n{"event": "x"}', "http://127.0.0.1:9/"),
+        ('not JSON\n[1]\n{"event": "serving", "rest": "[::1]:9"}', "http://[::1]:9/"),
+        ('{"event": "serving", "rest": "off"}', ""),
+        ("", ""),
+    ],
+)
+def test_the_page_is_where_the_log_says(tmp_path: Path, lines: str, address: str) -> None:
+    log = tmp_path / "core.log"
+    log.write_text(lines, encoding="utf-8")
+    assert page_address(log) == address
 
 
 async def test_a_core_that_ends_badly_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,68 @@
+"""Why work waits and who took whose room: ours, for people who look at a page instead of calling gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import orjson
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from core.domain.effects import PreemptionDecided
+from core.domain.partition_names import bare_partition_name
+from core.rest.answers import JSON, Answer, json_answer, json_headers
+from core.rest.documents.explanations import decision as decision_document
+from core.rest.documents.explanations import explanation as explanation_document
+from core.rest.errors import RestError
+from core.rest.handlers.places import partition_of
+from core.rest.queries import positive, read_query, unsigned
+from core.rest.turns import encode_list
+from core.service.clock import Clock
+from core.service.event_journal import EventJournal
+from core.service.runner import PartitionRunner
+
+MOST_DECISIONS: Final = 1_000
+"""Decisions of one answer, whatever a client asks for."""
+
+
+class ExplanationHandlers:
+    """``/explain`` and ``/preemptions`` of a partition."""
+
+    def __init__(self, runner: PartitionRunner, journal: EventJournal, *, clock: Clock) -> None:
+        self._runner = runner
+        self._journal = journal
+        self._clock = clock
+
+    async def explain(self, request: Request) -> ASGIApp:
+        """The same answer as ``kornel.v1.ExplainService.Explain``."""
+        partition_of(self._runner, request)
+        key = read_query(request.scope["query_string"]).get("key", "")
+        if not key:
+            raise RestError(400, "key names an ask, an allocation or an application")
+        found = self._runner.explain_work(request.path_params["partition"], key, self._clock.now_ns())
+        if found is None:
+            raise RestError(404, "Nothing has this key, and nothing that had it was preempted lately")
+        return json_answer(explanation_document(found))
+
+    async def preemptions(self, request: Request) -> ASGIApp:
+        """Attempts to preempt that came to something. Their numbers leave out those of other decisions."""
+        partition_of(self._runner, request)
+        query = read_query(request.scope["query_string"])
+        count = min(positive(query, "limit", MOST_DECISIONS), MOST_DECISIONS)
+        ring = self._journal.decisions
+        start = max(unsigned(query, "start", 0), ring.lowest_id) if query.get("start") else ring.newest(count)
+        found = ring.get(start, count) or ()
+        head = {
+            "InstanceUUID": self._journal.instance,
+            "lowestID": ring.lowest_id,
+            "nextID": start + len(found) if found else ring.next_id,
+        }
+        name = request.path_params["partition"]
+        documents: Iterator[dict[str, Any]] = (
+            decision_document(start + place, entry.next_event, entry.what)
+            for place, entry in enumerate(found)
+            if isinstance(entry.what, PreemptionDecided) and bare_partition_name(entry.what.partition) == name
+        )
+        body = b"".join((await encode_list(documents)).chunks).rstrip(b"\n")
+        return Answer([orjson.dumps(head)[:-1], b',"preemptions":', body, b"}\n"], JSON, headers=json_headers())

@@ -1,0 +1,54 @@
+// The partitions, asked for all the time: the header and every view need them.
+
+import { api } from "./api.js";
+import { Poller } from "./poller.js";
+import { typesOf } from "./units.js";
+
+const KEPT_MS = 10 * 60_000;
+
+/** Emits `change` with each answer, and `partition` when another one is looked at. */
+class Cluster extends EventTarget {
+  partitions = null;
+  name = "";
+  samples = [];
+
+  constructor() {
+    super();
+    this.poller = new Poller(async (signal) => this.#take(await api.get("partitions", signal)), 1_000);
+  }
+
+  /** The partition that is looked at; null: there is none. */
+  get partition() {
+    return this.partitions?.find((one) => one.name === this.name) ?? null;
+  }
+
+  choose(name) {
+    if (name === this.name) return;
+    this.name = name;
+    this.samples = [];
+    this.dispatchEvent(new Event("partition"));
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #take(partitions) {
+    this.partitions = partitions;
+    const names = partitions.map((one) => one.name);
+    if (!names.includes(this.name)) this.choose(names.includes("default") ? "default" : (names[0] ?? ""));
+    this.#sample();
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #sample() {
+    const { capacity = {}, usedCapacity = {} } = this.partition?.capacity ?? {};
+    const now = Date.now();
+    const shares = {};
+    for (const type of typesOf(capacity)) if (capacity[type] > 0) shares[type] = (usedCapacity[type] ?? 0) / capacity[type];
+    this.samples.push({ at: now, shares });
+    while (this.samples[0].at < now - KEPT_MS) this.samples.shift();
+  }
+}
+
+export const cluster = new Cluster();
+
+/** A path below the partition that is looked at. */
+export const inPartition = (path) => `partition/${encodeURIComponent(cluster.name)}/${path}`;

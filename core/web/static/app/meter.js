@@ -1,0 +1,35 @@
+// A bar of one resource type.
+
+import { el } from "./dom.js";
+import { amount, share } from "./units.js";
+
+/** A bar whose parts are set with `setMeter`. Decorative: say the numbers beside it. */
+export function meter() {
+  const bar = el("span", { class: "meter", "aria-hidden": "true" });
+  bar.parts = {};
+  for (const name of ["wait", "over", "used", "tick"]) bar.append((bar.parts[name] = el("i", { class: name })));
+  return bar;
+}
+
+/** `whole`: what the full width stands for. `guaranteed` null: not asked for here. */
+export function setMeter(bar, { used = 0, pending = 0, guaranteed = null, whole = 0 }) {
+  const within = guaranteed === null ? used : Math.min(used, guaranteed);
+  put(bar.parts.used, share(within, whole));
+  put(bar.parts.over, share(used, whole));
+  put(bar.parts.wait, share(used + pending, whole));
+  put(bar.parts.tick, share(guaranteed ?? 0, whole));
+  bar.parts.tick.hidden = !guaranteed || guaranteed > whole;
+}
+
+function put(part, value) {
+  part.style.setProperty("--share", Math.max(0, Math.min(1, value)).toFixed(4));
+}
+
+/** The same in words. */
+export function meterWords(type, { used = 0, pending = 0, guaranteed = null, max = null }) {
+  const parts = [`${amount(type, used)} used`];
+  if (max !== null) parts.push(`of at most ${amount(type, max)}`);
+  if (guaranteed) parts.push(`${amount(type, guaranteed)} guaranteed`);
+  if (pending) parts.push(`${amount(type, pending)} pending`);
+  return parts.join(", ");
+}

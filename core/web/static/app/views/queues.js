@@ -1,0 +1,287 @@
+// The queue tree.
+
+import { api } from "../api.js";
+import { cluster, inPartition } from "../cluster.js";
+import { blank, el, setAttribute, setText, settled } from "../dom.js";
+import { badge, facts, section } from "../explain.js";
+import { meter, meterWords, setMeter } from "../meter.js";
+import { panel } from "../panel.js";
+import { Poller } from "../poller.js";
+import { bare, count, nameOf, typesOf, unitOf } from "../units.js";
+import { VirtualList } from "../virtual_list.js";
+
+const TYPES_SHOWN = 3;
+const OPEN_AT_FIRST = 60;
+const INDENT_PX = 18;
+
+export class QueuesView {
+  #tree = null;
+  #open = null;
+  #types = [];
+
+  constructor() {
+    this.filter = el("input", { type: "search", placeholder: "Filter by path", "aria-label": "Filter queues by path", on: { input: settled(() => this.#show(), 120) } });
+    this.count = el("span", { class: "count" });
+    this.head = el("div", { class: "rows-head queue-grid", "aria-hidden": "true" });
+    this.list = new VirtualList({
+      role: "tree",
+      rowRole: "treeitem",
+      label: "Queues",
+      height: 40,
+      key: (item) => item.queue.queuename,
+      create: queueRow,
+      update: (row, item) => this.#update(row, item),
+      open: (item) => this.#details(item.queue.queuename),
+      click: (event, item) => event.target.closest(".twist") && (this.#toggle(item), true),
+      key_down: (event, item) => this.#arrow(event, item),
+    });
+    this.none = blank("No queues", "They come with the configuration of a resource manager.");
+    this.root = el(
+      "div",
+      { class: "view" },
+      el(
+        "div",
+        { class: "tools" },
+        el("h1", { text: "Queues" }),
+        this.filter,
+        el("button", { type: "button", text: "Expand all", on: { click: () => this.#all(true) } }),
+        el("button", { type: "button", text: "Collapse all", on: { click: () => this.#all(false) } }),
+        this.count,
+        el("span", { class: "space" }),
+        legend(),
+      ),
+      el("div", { class: "card sheet" }, this.head, this.list.root, this.none),
+    );
+    this.none.hidden = true;
+    this.poller = new Poller((signal) => this.#fetch(signal), 1_000);
+    cluster.addEventListener("partition", () => {
+      this.#tree = this.#open = null;
+      if (this.root.isConnected) this.poller.now();
+    });
+  }
+
+  show() {
+    this.poller.start();
+  }
+
+  hide() {
+    this.poller.stop();
+  }
+
+  async #fetch(signal) {
+    if (cluster.name) this.#tree = await api.get(inPartition("queues"), signal);
+    if (this.#tree) {
+      this.#open ??= opened(this.#tree);
+      const { maxResource, allocatedResource, guaranteedResource, pendingResource } = this.#tree;
+      this.#types = typesOf(maxResource ?? {}, allocatedResource ?? {}, guaranteedResource ?? {}, pendingResource ?? {}).slice(0, TYPES_SHOWN);
+    }
+    this.#show();
+  }
+
+  #show() {
+    this.none.hidden = this.#tree !== null;
+    this.list.root.hidden = this.head.hidden = this.#tree === null;
+    if (!this.#tree) return;
+    const wanted = this.filter.value.trim().toLowerCase();
+    const all = { queues: 0 };
+    const items = flat(this.#tree, wanted ? null : this.#open, wanted, all);
+    this.root.style.setProperty("--types", Math.max(1, this.#types.length));
+    const names = ["Queue", ...this.#types.map((type) => `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`), "Apps"];
+    if (this.head.textContent !== names.join("")) this.head.replaceChildren(...names.map((text, place) => el("span", { class: place === names.length - 1 ? "number" : null, text })));
+    setText(this.count, wanted ? `${count(items.filter((item) => item.match).length)} of ${count(all.queues)} queues` : `${count(all.queues)} queues`);
+    this.list.show(items);
+  }
+
+  #update(row, { queue, level, open, dim, place, siblings, scale }) {
+    const path = queue.queuename;
+    const name = path.slice(path.lastIndexOf(".") + 1);
+    row.name.style.paddingLeft = `${(level - 1) * INDENT_PX}px`;
+    setText(row.label, name);
+    setAttribute(row.name, "title", path);
+    row.twist.classList.toggle("none", !queue.children);
+    setAttribute(row.twist, "data-open", open ? "" : null);
+    row.classList.toggle("dim", dim);
+    row.status.hidden = queue.status === "Active" && !queue.isQuotaPreemptionRunning;
+    setText(row.status, queue.status === "Active" ? "enforcing max" : queue.status);
+    setText(row.apps, count(queue.runningApps));
+    while (row.cells.length < this.#types.length) row.insertBefore(meterCell(row), row.apps);
+    while (row.cells.length > this.#types.length) row.cells.pop().remove();
+    const said = this.#types.map((type, at) => setCell(row.cells[at], type, queue, Math.min(this.#tree.maxResource?.[type] ?? 0, 2 * (scale[type] ?? 0))));
+    setAttribute(row, "aria-level", level);
+    setAttribute(row, "aria-posinset", place);
+    setAttribute(row, "aria-setsize", siblings);
+    setAttribute(row, "aria-expanded", queue.children ? open : null);
+    setAttribute(row, "aria-label", `${name}: ${said.join("; ")}; ${count(queue.runningApps)} applications running`);
+  }
+
+  #toggle({ queue }) {
+    const path = queue.queuename;
+    if (!this.#open.delete(path)) this.#open.add(path);
+    this.#show();
+  }
+
+  #all(open) {
+    if (!this.#tree) return;
+    this.#open = new Set(["root"]);
+    if (open) walk(this.#tree, (queue) => queue.children && this.#open.add(queue.queuename));
+    this.#show();
+  }
+
+  /** As trees do: right opens, then goes in; left closes, then goes out. */
+  #arrow(event, item) {
+    if (!item || (event.key !== "ArrowRight" && event.key !== "ArrowLeft")) return false;
+    const isOpen = item.open;
+    if (event.key === "ArrowRight" && item.queue.children) {
+      if (isOpen) this.list.select(this.list.index + 1);
+      else this.#toggle(item);
+    } else if (event.key === "ArrowLeft") {
+      if (isOpen && !this.filter.value) this.#toggle(item);
+      else this.list.select(this.list.items.findIndex((other) => other.queue.queuename === item.queue.parent));
+    }
+    return true;
+  }
+
+  #details(path) {
+    panel.open([el("span", { class: "faint", text: "Queue " }), el("span", { class: "mono", text: path })], async () => {
+      const queue = await api.get(inPartition(`queue/${encodeURIComponent(encodeURIComponent(path))}`));
+      return queueDetails(queue);
+    });
+  }
+}
+
+function opened(tree) {
+  const open = new Set(["root"]);
+  let shown = 1 + (tree.children?.length ?? 0);
+  let level = tree.children ?? [];
+  while (level.length) {
+    const below = level.flatMap((queue) => queue.children ?? []);
+    shown += below.length;
+    if (shown > OPEN_AT_FIRST) break;
+    for (const queue of level) if (queue.children) open.add(queue.queuename);
+    level = below;
+  }
+  return open;
+}
+
+function walk(queue, act) {
+  act(queue);
+  for (const child of queue.children ?? []) walk(child, act);
+}
+
+/** The rows in sight: all below open queues, or, with a filter, what matches and what leads there. */
+function flat(tree, open, wanted, all) {
+  const items = [];
+  const visit = (queue, level, place, siblings, seen, scale) => {
+    all.queues += 1;
+    const match = !wanted || queue.queuename.toLowerCase().includes(wanted);
+    const isOpen = open ? open.has(queue.queuename) : true;
+    const at = items.length;
+    const item = { queue, level, open: isOpen && Boolean(queue.children), place, siblings, match, dim: !match, scale };
+    if (seen) items.push(item);
+    const below = queue.children ?? [];
+    const inner = seen && isOpen ? largest(below) : scale;
+    below.forEach((child, number) => visit(child, level + 1, number + 1, below.length, seen && isOpen, inner));
+    if (wanted && !match && items.length === at + 1) items.pop();
+  };
+  visit(tree, 1, 1, 1, true, {});
+  return items;
+}
+
+/** By type, the most that one of `queues` uses or is guaranteed. */
+function largest(queues) {
+  const most = {};
+  for (const { allocatedResource = {}, guaranteedResource = {} } of queues) {
+    for (const amounts of [allocatedResource, guaranteedResource]) {
+      for (const type in amounts) if (!(amounts[type] <= most[type])) most[type] = amounts[type];
+    }
+  }
+  return most;
+}
+
+function queueRow() {
+  const row = el("div", { class: "queue-grid" });
+  row.twist = el("span", { class: "twist", "aria-hidden": "true" });
+  row.label = el("span", { class: "cut" });
+  row.status = el("span", { class: "badge", "data-tone": "warn" });
+  row.name = el("span", { class: "queue-name" }, row.twist, row.label, row.status);
+  row.apps = el("span", { class: "number" });
+  row.cells = [];
+  row.append(row.name, row.apps);
+  return row;
+}
+
+function meterCell(row) {
+  const cell = el("span", { class: "queue-cell" });
+  cell.bar = meter();
+  cell.text = el("span", { class: "cut" });
+  cell.more = el("span", { class: "faint" });
+  cell.append(el("span", { class: "queue-numbers" }, cell.text, cell.more), cell.bar);
+  row.cells.push(cell);
+  return cell;
+}
+
+/** `otherwise`: what the full width stands for where a queue has no max: its siblings stay comparable. */
+function setCell(cell, type, queue, otherwise) {
+  const used = queue.allocatedResource?.[type] ?? 0;
+  const pending = queue.pendingResource?.[type] ?? 0;
+  const max = queue.maxResource?.[type] ?? null;
+  const guaranteed = queue.guaranteedResource?.[type] ?? null;
+  const whole = Math.max(max ?? otherwise, used, guaranteed ?? 0);
+  setMeter(cell.bar, { used, pending, guaranteed, whole });
+  setText(cell.text, `${bare(type, used)}${max === null ? "" : ` / ${bare(type, max)}`}`);
+  setText(cell.more, [guaranteed ? `${bare(type, guaranteed)} guar.` : "", pending ? `+${bare(type, pending)}` : ""].filter(Boolean).join("  "));
+  const words = meterWords(type, { used, pending, guaranteed, max });
+  setAttribute(cell, "title", `${nameOf(type)}: ${words}`);
+  return `${nameOf(type)} ${words}`;
+}
+
+function legend() {
+  return el(
+    "span",
+    { class: "legend", "aria-label": "Legend" },
+    el("span", {}, el("i", { class: "used" }), "used"),
+    el("span", {}, el("i", { class: "over" }), "above guarantee"),
+    el("span", {}, el("i", { class: "wait" }), "pending"),
+    el("span", {}, el("i", { class: "tick" }), "guarantee"),
+  );
+}
+
+function queueDetails(queue) {
+  const columns = { Guaranteed: "guaranteedResource", Max: "maxResource", Used: "allocatedResource", Pending: "pendingResource", Leaving: "preemptingResource", Headroom: "headroom" };
+  const types = typesOf(...Object.values(columns).map((field) => queue[field] ?? {}));
+  const rows = Object.entries(columns).map(([name, field]) =>
+    el("tr", {}, el("td", { class: "muted", text: name }), ...types.map((type) => el("td", { class: "number", text: queue[field]?.[type] === undefined ? "–" : bare(type, queue[field][type]) }))),
+  );
+  const head = ["", ...types].map((type) => el("th", { class: type ? "number" : null, text: type ? `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}` : "" }));
+  const yes = (flag) => (flag ? "yes" : "no");
+  return [
+    facts([
+      ["Status", badge(queue.status)],
+      ["Kind", `${queue.isLeaf ? "leaf" : "parent"}, ${queue.isManaged ? "configured" : "made by placement"}`],
+      ["Applications", `${count(queue.runningApps)} running${queue.maxRunningApps ? `, at most ${count(queue.maxRunningApps)}` : ""}`],
+    ]),
+    section("Amounts", types.length ? el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows)) : el("p", { class: "muted", text: "Nothing is set, used or asked for." })),
+    section(
+      "Preemption",
+      facts([
+        ["Allowed", yes(queue.preemptionEnabled)],
+        ["Fence", yes(queue.isPreemptionFence)],
+        ["Delay", queue.preemptionDelay],
+        ["Max lowered", queue.isQuotaPreemptionRunning ? "being enforced" : ""],
+        ["Quota delay", queue.quotaPreemptionDelay === "0s" ? "" : queue.quotaPreemptionDelay],
+      ]),
+    ),
+    section(
+      "Order",
+      facts([
+        ["Policy", queue.sortingPolicy],
+        ["By priority", yes(queue.prioritySorting)],
+        ["Priority", String(queue.currentPriority)],
+        ["Offset", queue.priorityOffset && String(queue.priorityOffset)],
+        ["Fence", queue.isPriorityFence && "yes"],
+      ]),
+    ),
+    queue.properties && section("Properties", facts(Object.entries(queue.properties).map(([name, value]) => [name, el("span", { class: "mono", text: value })]))),
+    el("p", {}, el("a", { href: `#/applications?queue=${encodeURIComponent(queue.queuename)}`, text: "Applications of this queue" })),
+  ].filter(Boolean);
+}

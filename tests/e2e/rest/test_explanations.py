@@ -1,0 +1,114 @@
+"""Explanations and decisions to preempt: ours beside the routes of YuniKorn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from si.v1 import si_pb2 as si
+
+from core.rest.schemas import SCHEMAS
+from tests.e2e.rest.shim import Cluster, P
+from tests.e2e.rest.test_openapi import closed
+
+CONFIG = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - {name: prod, resources: {guaranteed: {vcore: 4}}, properties: {preemption.delay: 1s}}
+          - {name: batch}
+"""
+MAY = si.PreemptionPolicy(allowPreemptSelf=True, allowPreemptOther=True)
+EXPLAIN = f"{P}/explain?key="
+PREEMPTIONS = f"{P}/preemptions"
+
+
+def check(name: str, document: Any) -> None:
+    """*document* is as the OpenAPI document says, and says nothing that is not described."""
+    import jsonschema_rs  # noqa: PLC0415
+
+    schemas = {known: closed(described) for known, described in SCHEMAS.items()}
+    schema = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
+    jsonschema_rs.validator_for(schema).validate(document)
+
+
+async def crowded(cluster: Cluster) -> None:
+    """One node, full of batch work beyond any guarantee, and an ask of prod that wants half of it."""
+    await cluster.register(CONFIG)
+    await cluster.node("n1", vcore=8)
+    await cluster.submit("etl", queue="root.batch")
+    for number in range(4):
+        await cluster.ask(f"etl-{number}", "etl", {"preemptionPolicy": MAY}, vcore=2)
+    await cluster.submit("shop", queue="root.prod")
+    await cluster.ask("web", "shop", {"preemptionPolicy": MAY}, vcore=4)
+
+
+async def test_a_pending_ask_is_explained(fresh: Cluster) -> None:
+    await crowded(fresh)
+    found = await fresh.get(f"{EXPLAIN}web")
+    check("Explanation", found)
+    ask = found["ask"]
+    assert (ask["state"], ask["queueName"], ask["resource"]) == ("Pending", "root.prod", {"vcore": 4})
+    full = next(blocker for blocker in ask["blockers"] if blocker["kind"] == "node-full")
+    assert full["shortages"] == [{"type": "vcore", "limit": 8, "used": 8, "asked": 4, "short": 4}]
+    assert ask["preemption"]["verdict"] == "would-help"
+    assert len(ask["preemption"]["victims"]) == 2
+    assert ask["position"]["partition"] == 1
+
+
+async def test_an_application_is_explained_by_its_kinds_of_asks(fresh: Cluster) -> None:
+    await crowded(fresh)
+    found = await fresh.get(f"{EXPLAIN}shop")
+    check("Explanation", found)
+    assert found["application"]["pendingAsks"] == 1
+    assert [(group["size"], group["first"]["allocationKey"]) for group in found["application"]["groups"]] == [
+        (1, "web")
+    ]
+
+
+async def test_a_preemption_is_told_with_its_law_and_to_its_victims(fresh: Cluster) -> None:
+    await crowded(fresh)
+    assert (await fresh.get(PREEMPTIONS))["preemptions"] == []
+    await fresh.wait(10)
+    batch = await fresh.get(PREEMPTIONS)
+    check("PreemptionBatch", batch)
+    (decided,) = [one for one in batch["preemptions"] if one["outcome"] == "TRIGGERED"]
+    assert (decided["kind"], decided["allocationKey"], decided["applicationID"]) == ("guarantee", "web", "shop")
+    assert decided["law"].startswith("law 4")
+    assert len(decided["victims"]) == 2
+    victim = decided["victims"][0]["allocationKey"]
+    found = await fresh.get(EXPLAIN + victim)
+    check("Explanation", found)
+    assert found["ask"]["preempted"]["takenBy"] == "web"
+    await fresh.release(victim, "etl")
+    found = await fresh.get(EXPLAIN + victim)
+    check("Explanation", found)
+    assert found["lost"]["takenByQueue"] == "root.prod"
+
+
+async def test_decisions_are_read_on_by_their_numbers(fresh: Cluster) -> None:
+    await crowded(fresh)
+    await fresh.wait(10)
+    batch = await fresh.get(PREEMPTIONS)
+    first, after = batch["preemptions"][0]["id"], batch["nextID"]
+    assert (await fresh.get(f"{PREEMPTIONS}?start={first}"))["preemptions"] == batch["preemptions"]
+    assert (await fresh.get(f"{PREEMPTIONS}?start={after}"))["preemptions"] == []
+    assert (await fresh.get(f"{PREEMPTIONS}?start=0&limit=1"))["nextID"] == batch["lowestID"] + 1
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"{P}/explain", 400),
+        (f"{EXPLAIN}nobody", 404),
+        (f"{P.replace('default', 'other')}/explain?key=web", 404),
+        (f"{P.replace('default', 'other')}/preemptions", 404),
+        (f"{PREEMPTIONS}?start=x", 400),
+        (f"{PREEMPTIONS}?limit=0", 400),
+    ],
+)
+async def test_refusals(cluster: Cluster, path: str, status: int) -> None:
+    await cluster.refused(path, status)

@@ -1,0 +1,78 @@
+"""Chromium, and what it noticed while it showed a page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from playwright.async_api import Page, Playwright
+
+CHROMIUM: Final = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+PICTURES: Final = Path(__file__).parents[3] / "build" / "web"
+VIEWS: Final = ("overview", "queues", "applications", "nodes", "events", "preemption")
+
+_WATCH_SHIFTS: Final = """
+window.shifts = 0;
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+@dataclass
+class Visit:
+    """One page at *url*. ``complaints``: errors in the console; ``hosts``: asked for anything."""
+
+    page: Page
+    url: str
+    complaints: list[str] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+
+    async def view(self, name: str) -> None:
+        """Go to the view called *name*."""
+        await self.page.goto(f"{self.url}#/{name}")
+        await self.page.locator(f'.tabs a[data-view="{name}"][aria-current="page"]').wait_for()
+
+    async def picture(self, name: str) -> None:
+        """Keep what is to be seen now, for whoever wants to look."""
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        await self.page.screenshot(path=PICTURES / f"{name}.png")
+
+    async def ask(self, expression: str) -> Any:
+        """What *expression* is in the page."""
+        return await self.page.evaluate(expression)
+
+    async def until(self, expression: str) -> None:
+        """Return when *expression* holds in the page."""
+        await self.page.wait_for_function(expression)
+
+    def check(self) -> None:
+        """Fails if something went wrong that nobody expected."""
+        assert self.complaints == []
+        assert self.hosts == {urlsplit(self.url).netloc}
+
+
+@asynccontextmanager
+async def visit(playwright: Playwright, url: str, *, theme: Any = "light", **context: Any) -> AsyncIterator[Visit]:
+    """A browser of its own with nothing but *url* open."""
+    arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+    browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+    try:
+        page = await browser.new_page(viewport={"width": 1440, "height": 860}, color_scheme=theme, **context)
+        page.set_default_timeout(30_000)
+        await page.add_init_script(_WATCH_SHIFTS)
+        found = Visit(page, url)
+        page.on(
+            "console", lambda said: found.complaints.append(said.text) if said.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: found.complaints.append(str(error)))
+        page.on("request", lambda request: found.hosts.add(urlsplit(request.url).netloc))
+        await page.goto(url)
+        yield found
+    finally:
+        await browser.close()

@@ -1,0 +1,52 @@
+"""A browser, and the demo to look at."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Playwright, async_playwright
+
+from tests.e2e.web.browser import CHROMIUM
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+async def playwright() -> AsyncIterator[Playwright]:
+    """Skips the test, and says so, where there is no browser."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser at {CHROMIUM}: install the Debian package chromium, or set CHROMIUM")
+    async with async_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of the page of a demo that has been played and was told to stay; at the end it must leave in order."""
+    command = [sys.executable, "-m", "shim_mock", "demo", "--kind", "guarantee", "--keep", "--out"]
+    with subprocess.Popen(
+        [*command, str(tmp_path_factory.mktemp("demo"))],
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "COLUMNS": "200", "PYTHONUNBUFFERED": "1", "PATH": os.defpath},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if "the core still runs" in line:
+                break
+        found = re.search(r"its page at (http://\S+): Ctrl-C stops it", said)
+        assert found, said
+        assert f"web page at {found[1]}" in said
+        yield found[1]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0

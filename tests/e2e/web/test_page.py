@@ -1,0 +1,284 @@
+"""The page in a browser, over a core that a simulated cluster keeps busy."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Playwright, Route, expect
+
+from shim_mock.demo import page_address, running_core
+from shim_mock.run import run_scenario
+from shim_mock.scenario import load_scenario
+from tests.e2e.rest.shim import rest_cluster
+from tests.e2e.web.browser import VIEWS, visit
+
+# A browser, a core and a cluster share the machine with other tests.
+pytestmark = pytest.mark.timeout(180)
+
+SCENARIOS = Path(__file__).parents[3] / "shim_mock" / "scenarios"
+DARKNESS = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).every((part) => part < 64)"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_every_view_shows_what_there_is(playwright: Playwright, demo: str, theme: str) -> None:
+    """In the theme of the system; nothing is complained of, nobody else is asked, and nothing jumps."""
+    seen = {
+        "overview": ".capacity-row >> text=32 of 32 cores",
+        "queues": "[role=treeitem] >> text=batch",
+        "applications": "table.applications >> text=root.prod",
+        "nodes": ".bands",
+        "events": "[role=option].event-grid >> nth=5",
+        "preemption": "[role=option].decision-grid >> nth=5",
+    }
+    assert set(seen) == set(VIEWS)
+    async with visit(playwright, demo, theme=theme) as shown:
+        assert await shown.ask(DARKNESS) is (theme == "dark")
+        for name in VIEWS:
+            await shown.view(name)
+            await shown.page.locator(seen[name]).first.wait_for()
+            await expect(shown.page.locator("#connection")).to_have_text("Live")
+            await shown.picture(f"{name}-{theme}")
+        shown.check()
+        assert await shown.ask("window.shifts") < 0.1
+
+
+async def test_the_switch_of_the_theme_is_remembered(playwright: Playwright, demo: str) -> None:
+    async with visit(playwright, demo) as shown:
+        await shown.page.get_by_role("button", name="Switch to dark theme").click()
+        assert await shown.ask(DARKNESS)
+        await shown.page.reload()
+        assert await shown.ask(DARKNESS)
+        await shown.page.get_by_role("button", name="Switch to light theme").click()
+        assert not await shown.ask(DARKNESS)
+        shown.check()
+
+
+async def test_the_page_follows_a_cluster_from_nothing_to_preemption(playwright: Playwright, tmp_path: Path) -> None:
+    """Without a reload: no manager yet, then nodes and work, then latency work that takes its guarantee back."""
+    log = tmp_path / "core.log"
+    async with running_core(log) as address, visit(playwright, page_address(log)) as shown:
+        await expect(shown.page.get_by_text("No resource manager has registered yet")).to_be_visible()
+        await shown.picture("empty-light")
+        playing = asyncio.create_task(run_scenario(load_scenario(SCENARIOS / "guarantee.yaml"), address))
+        tiles = shown.page.locator(".tile")
+        await expect(tiles.filter(has_text="Nodes").locator("strong")).to_have_text("4")
+        await expect(shown.page.locator(".capacity-row").first).to_contain_text("32 of 32 cores")
+        await shown.view("preemption")
+        await expect(shown.page.get_by_text("8 decisions, 16 victims")).to_be_visible()
+        await shown.view("overview")
+        await expect(tiles.filter(has_text="Preempted").locator("strong")).to_have_text("16")
+        await expect(shown.page.locator(".feed").first).to_contain_text("root.prod")
+        assert (await playing).passed
+        shown.check()
+
+
+async def test_a_preemption_says_who_for_whom_and_by_which_law(playwright: Playwright, demo: str) -> None:
+    """From the timeline to the decision, and from one of its victims to the explanation."""
+    async with visit(playwright, demo) as shown:
+        await shown.view("preemption")
+        row = shown.page.get_by_role("listbox", name="Decisions to preempt").get_by_role("option").first
+        for text in ("Guarantee", "2 allocations", "nightly in root.batch", "shop-server", "law 4", "Preempted"):
+            await expect(row).to_contain_text(text)
+        assert "8 decisions" in (await shown.page.locator(".timeline canvas").get_attribute("aria-label") or "")
+        await row.click()
+        panel = shown.page.locator("#panel")
+        await expect(panel).to_contain_text("needs 2 cores, 4 GiB")
+        await shown.picture("decision-light")
+        await panel.get_by_role("button", name="nightly-worker").first.click()
+        await expect(panel).to_contain_text("Told to leave")
+        await expect(panel).to_contain_text("law 4: the asking queue is below its guarantee")
+        await expect(panel).to_contain_text("root.prod")
+        await shown.picture("victim-light")
+        shown.check()
+
+
+async def test_a_pending_ask_is_explained(playwright: Playwright, demo: str) -> None:
+    async with visit(playwright, demo, theme="dark") as shown:
+        await shown.view("applications")
+        await shown.page.get_by_role("button", name="nightly").click()
+        panel = shown.page.locator("#panel")
+        for text in ("16 equal asks of 1 core, 2 GiB", "Node full", "1 core short", "its preemption policy"):
+            await expect(panel).to_contain_text(text)
+        await panel.get_by_role("button", name="nightly-worker").first.click()
+        await expect(panel).to_contain_text("Place in line")
+        await expect(panel).to_contain_text("Pending")
+        await shown.picture("explanation-dark")
+        shown.check()
+
+
+async def test_applications_are_filtered(playwright: Playwright, demo: str) -> None:
+    async with visit(playwright, demo) as shown:
+        await shown.view("applications")
+        await expect(shown.page.get_by_text("1 to 2 of 2")).to_be_visible()
+        await shown.page.get_by_label("Queue path begins with").fill("root.prod")
+        await expect(shown.page.get_by_text("1 to 1 of 1")).to_be_visible()
+        await shown.page.get_by_label("User").fill("nobody")
+        await expect(shown.page.get_by_text("No applications")).to_be_visible()
+        shown.check()
+
+
+async def test_the_queue_tree_by_keyboard(playwright: Playwright, demo: str) -> None:
+    """Arrows move, open and close; Enter shows details; Escape closes them and gives the focus back."""
+    async with visit(playwright, demo) as shown:
+        await shown.view("queues")
+        tree, keys = shown.page.get_by_role("tree", name="Queues"), shown.page.keyboard
+        await expect(shown.page.get_by_role("treeitem")).to_have_count(3)
+        await shown.page.get_by_role("button", name="Collapse all").focus()
+        await keys.press("Tab")
+        await expect(tree).to_be_focused()
+        root = shown.page.get_by_role("treeitem", name="root")
+        await keys.press("ArrowDown")
+        await expect(root).to_have_attribute("aria-selected", "true")
+        assert await tree.get_attribute("aria-activedescendant") == await root.get_attribute("id")
+        await keys.press("ArrowLeft")
+        await expect(root).to_have_attribute("aria-expanded", "false")
+        await expect(shown.page.get_by_role("treeitem")).to_have_count(1)
+        await keys.press("ArrowRight")
+        await keys.press("ArrowRight")
+        batch = shown.page.get_by_role("treeitem", name="batch")
+        await expect(batch).to_have_attribute("aria-selected", "true")
+        assert "16 cores used, 8 cores guaranteed" in (await batch.get_attribute("aria-label") or "")
+        await keys.press("Enter")
+        await expect(shown.page.locator("#panel")).to_contain_text("root.batch")
+        await expect(shown.page.locator("#panel")).to_be_focused()
+        await keys.press("Escape")
+        await expect(tree).to_be_focused()
+        await keys.press("ArrowLeft")
+        await expect(root).to_have_attribute("aria-selected", "true")
+        shown.check()
+
+
+async def test_the_node_map_and_the_rest_by_keyboard(playwright: Playwright, demo: str) -> None:
+    async with visit(playwright, demo) as shown:
+        await shown.view("nodes")
+        cells = shown.page.get_by_role("listbox", name="Nodes by utilisation")
+        await cells.focus()
+        await shown.page.keyboard.press("ArrowRight")
+        await shown.page.keyboard.press("ArrowRight")
+        await expect(shown.page.locator("#node-active")).to_have_text("node-1: CPU 100 %, Memory 100 %")
+        await shown.picture("node-focused-light")
+        await shown.page.keyboard.press("Enter")
+        await expect(shown.page.locator("#panel")).to_contain_text("4 allocations")
+        await shown.page.keyboard.press("Escape")
+        await expect(cells).to_be_focused()
+        await shown.page.keyboard.press("/")
+        await expect(shown.page.get_by_label("Explain a key or an application")).to_be_focused()
+        await shown.page.keyboard.type("shop")
+        await shown.page.keyboard.press("Enter")
+        await expect(shown.page.locator("#panel")).to_contain_text("8 allocations, 16 cores")
+        shown.check()
+
+
+async def test_everything_that_can_be_used_has_a_name(playwright: Playwright, demo: str) -> None:
+    nameless = """[...document.querySelectorAll("button, input, select, a, [tabindex='0'], canvas:not([aria-hidden])")]
+        .filter((one) => one.checkVisibility())
+        .filter((one) => !(one.getAttribute("aria-label") || one.labels?.length || one.textContent.trim()))
+        .map((one) => one.outerHTML)"""
+    async with visit(playwright, demo) as shown:
+        for name in VIEWS:
+            await shown.view(name)
+            assert await shown.ask(nameless) == [], name
+
+
+async def test_a_lost_core_is_said_and_found_again(playwright: Playwright, demo: str) -> None:
+    async with visit(playwright, demo) as shown:
+        await expect(shown.page.locator("#connection")).to_have_text("Live")
+        await shown.page.context.set_offline(True)
+        await expect(shown.page.locator("#connection")).to_have_text("Reconnecting")
+        await expect(shown.page.locator("#notice")).to_be_visible()
+        await expect(shown.page.locator(".capacity-row").first).to_contain_text("32 of 32 cores")
+        await shown.page.context.set_offline(False)
+        await expect(shown.page.locator("#connection")).to_have_text("Live", timeout=30_000)
+        await expect(shown.page.locator("#notice")).to_be_hidden()
+
+
+async def test_names_of_others_stay_text(playwright: Playwright) -> None:
+    """A queue, an application or a node may be called as if it were markup."""
+    markup = "<img src=x onerror=alert(1)>"
+    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+        await cluster.register()
+        await cluster.node(markup, vcore=1)
+        await cluster.submit(markup, queue="root.a")
+        await shown.view("applications")
+        await expect(shown.page.get_by_role("button", name=markup)).to_be_visible()
+        await shown.page.get_by_role("button", name=markup).click()
+        await expect(shown.page.locator("#panel-title")).to_contain_text(markup)
+        await shown.view("nodes")
+        await shown.page.locator(".node-map").focus()
+        await shown.page.keyboard.press("ArrowRight")
+        await shown.page.keyboard.press("Enter")
+        await expect(shown.page.locator("#panel-title")).to_contain_text(markup)
+        assert await shown.page.locator("img").count() == 0
+        shown.check()
+
+
+@pytest.mark.parametrize("name", VIEWS)
+async def test_an_empty_core_shows_that_it_is_empty(playwright: Playwright, name: str) -> None:
+    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+        await shown.view(name)
+        await expect(shown.page.locator(".blank:visible")).to_have_count(1)
+        shown.check()
+
+
+async def test_a_large_cluster_stays_light(playwright: Playwright, demo: str) -> None:
+    """5,000 nodes and 1,000 queues: few elements, and no moment in which the page does not react."""
+    queues = [
+        queue(f"root.dept-{at:02}", [queue(f"root.dept-{at:02}.team-{team:02}") for team in range(49)])
+        for at in range(20)
+    ]
+    nodes = [
+        {
+            "nodeID": f"node-{at:04}",
+            "schedulable": at % 97 != 0,
+            "isReserved": at % 53 == 0,
+            "capacity": {"vcore": 16_000, "memory": 64 * 2**30},
+            "allocated": {"vcore": at * 7 % 17 * 1000, "memory": at * 5 % 65 * 2**30},
+        }
+        for at in range(5_000)
+    ]
+    answers = {"**/partition/default/queues": queue("root", queues), "**/partition/default/nodes?*": nodes}
+    slow = "new PerformanceObserver((list) => { for (const one of list.getEntries()) window.slow.push(one.duration); })"
+    async with visit(playwright, demo) as shown:
+        for path, answer in answers.items():
+            await shown.page.route(path, partial(answer_with, answer))
+        await shown.ask(f"window.slow = []; {slow}.observe({{ type: 'longtask' }})")
+        await shown.view("queues")
+        await expect(shown.page.get_by_text("1,001 queues")).to_be_visible()
+        await shown.page.get_by_role("button", name="Expand all").click()
+        tree = shown.page.get_by_role("tree")
+        await tree.focus()
+        await shown.page.keyboard.press("End")
+        await expect(shown.page.locator("[role=treeitem][aria-selected=true]")).to_contain_text("team-48")
+        assert await shown.page.locator(".row").count() < 60
+        await shown.picture("queues-large-light")
+        await shown.view("nodes")
+        await expect(shown.page.get_by_text("5,000 nodes, 52 closed")).to_be_visible()
+        await shown.picture("nodes-large-light")
+        await shown.page.get_by_role("button", name="Switch to dark theme").click()
+        await shown.picture("nodes-large-dark")
+        assert await shown.ask("document.querySelectorAll('*').length") < 600
+        assert await shown.ask("Math.max(0, ...window.slow)") < 500
+        shown.check()
+
+
+async def answer_with(document: Any, route: Route) -> None:
+    await route.fulfill(json=document)
+
+
+def queue(path: str, children: list[Any] | None = None) -> dict[str, Any]:
+    """A queue as REST shows it."""
+    amounts = {"vcore": 10_000, "memory": 2**34}
+    document = {
+        "queuename": path,
+        "status": "Active",
+        "parent": path.rpartition(".")[0],
+        "isLeaf": children is None,
+        "guaranteedResource": amounts,
+        "allocatedResource": {name: amount * len(path) // 15 for name, amount in amounts.items()},
+        "maxResource": {name: amount * 4 for name, amount in amounts.items()},
+    }
+    return document if children is None else {**document, "children": children}
