@@ -33,7 +33,7 @@ async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncI
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kornel-demo-") as scratch, log.open("wb") as output:
         ready = Path(scratch) / "ready"
-        arguments = [*SERVE, "--ready-file", str(ready), "--history", str(Path(scratch) / "history.db")]
+        arguments = [*SERVE, "--history", str(Path(scratch) / "history.db"), "--ready-file", str(ready)]
         process = await asyncio.create_subprocess_exec(
             sys.executable, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output
         )

@@ -324,6 +324,6 @@ async def test_case_41_history_minute_by_minute(cluster: Cluster) -> None:
 
 
 async def test_case_41_history_switched_off() -> None:
-    async with rest_cluster(history=0) as cluster:
+    async with rest_cluster(usage_samples=0) as cluster:
         await cluster.refused(f"{PREFIX}/history/apps", 500, "Internal metrics collection is not enabled.")
         await cluster.refused(f"{PREFIX}/history/containers", 500, "Internal metrics collection is not enabled.")

@@ -22,6 +22,7 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import (
+    ApplicationRemoved,
     ApplicationUpdated,
     Effect,
     EventRecorded,
@@ -59,6 +60,7 @@ class Contract(ShimView):
         self.now_ns = now_ns
         self.updates = {}
         self.removing = set()
+        self.closed = {}
         if not isinstance(command, RegisterManager) and (not self.rm_id or command.rm_id != self.rm_id):
             raise ContractBroken("manager", f"{command} was taken from a manager that is not registered")
         answers = Answers(effects, self._aside)
@@ -117,6 +119,8 @@ class Contract(ShimView):
         match effect:
             case ApplicationUpdated():
                 self._changed(effect)
+            case ApplicationRemoved():
+                self._closed(effect)
             case PreemptionDecided(partition=name, key=key, victims=victims):
                 for victim in victims:
                     if all(request.node != victim.node_id for request in self.known_by_key(name, victim.key)):
@@ -155,7 +159,7 @@ class Contract(ShimView):
         self.questions[number] = question
 
     def _changed(self, effect: ApplicationUpdated) -> None:
-        application_id, state, at_ns, message = effect
+        application_id, state, at_ns, message = effect[:4]
         if at_ns != self.now_ns:
             raise ContractBroken("state time", f"{effect} at {self.now_ns}")
         self.updates.setdefault(application_id, []).append(state)
@@ -178,6 +182,15 @@ class Contract(ShimView):
                 del partition.requests[request.name]
             if application_id not in self.removing:
                 partition.graves.append(Grave(application_id, self.now_ns + EXPIRES_AFTER_NS))
+
+    def _closed(self, effect: ApplicationRemoved) -> None:
+        """The record of an application that goes without having finished: once for each, and only for those."""
+        application_id, _, at_ns, name = effect[:4]
+        if application_id not in self.removing or application_id in self.closed:
+            raise ContractBroken("closing record", f"{effect}: the shim removed {self.removing}")
+        if at_ns != self.now_ns or application_id not in self.partitions[name].applications:
+            raise ContractBroken("closing record", f"{effect} at {self.now_ns}")
+        self.closed[application_id] = effect.state
 
     def _expired(self, application_id: str) -> None:
         for partition in self.partitions.values():

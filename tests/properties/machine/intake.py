@@ -154,24 +154,27 @@ def _application_refusal(spec: ApplicationSpec, partition: PartitionView | None)
 
 
 def remove_applications(shim: ShimView, refs: Iterable[ApplicationRef], answers: Answers) -> None:
-    leaving: dict[str, tuple[PartitionView, list[str], list[RequestView]]] = {}
+    leaving: dict[str, tuple[PartitionView, str, list[str], list[RequestView]]] = {}
     for application_id, name in refs:
         partition = shim.partitions.get(name)
         found = partition.applications.get(application_id) if partition is not None else None
         if partition is None or found is None or application_id in leaving:
             continue
         gone, asks = partition.allocations_of(application_id), partition.asks_of(application_id)
-        leaving[application_id] = (partition, on_removal(found.state, allocated=bool(gone)), gone)
+        leaving[application_id] = (partition, found.state, on_removal(found.state, allocated=bool(gone)), gone)
         shim.removing.add(application_id)
         for request in (*gone, *asks):
             del partition.requests[request.name]
-    for _, _, gone in leaving.values():
+    for *_, gone in leaving.values():
         confirmed_gone(gone, answers)
     answers.pass_asides()
-    for application_id, (partition, expected, _) in leaving.items():
+    for application_id, (partition, before, expected, _) in leaving.items():
         told = shim.updates.get(application_id, [])
         if told != expected:
             raise ContractBroken("removal", f"{application_id} reported {told}, expected {expected}")
+        unfinished = application_id in partition.applications
+        if shim.closed.get(application_id) != (before if unfinished else None):
+            raise ContractBroken("closing record", f"{application_id} was {before}: {shim.closed.get(application_id)}")
         partition.applications.pop(application_id, None)
 
 

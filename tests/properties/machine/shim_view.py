@@ -43,6 +43,8 @@ class ShimView:
     updates: dict[str, list[str]] = field(default_factory=dict)
     removing: set[str] = field(default_factory=set)
     """Applications that leave with this command, of which no expiry is reported."""
+    closed: dict[str, str] = field(default_factory=dict)
+    """Of those, the ones that had not finished: the state that was recorded of each."""
 
     def partition_of(self, application_id: str) -> PartitionView | None:
         """Where *application_id* is live."""
