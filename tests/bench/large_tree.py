@@ -29,7 +29,7 @@ from core.domain.commands import (
 from core.domain.effects import Allocated
 from core.domain.resources import Resources
 from core.partition.engine import Engine
-from core.service.garbage import GarbageKeeper
+from core.service.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD, GarbageKeeper
 from core.service.runner import SLICE_BUDGET
 from tests.bench.core_process import RM
 from tests.bench.report import Figure, show
@@ -132,7 +132,8 @@ async def _reload(engine: Engine, reader: ConfigurationReader, text: str) -> Rel
 def _place(text: str, leaves: list[str], applications: int) -> tuple[float, float]:
     """Seconds per allocation with so many applications alive, each of which holds something already.
 
-    First with asks of as many of them as there are asks, then with asks of FEW.
+    Asks come in batches of FEW, one for each of as many applications: first of all applications in turn, then of the
+    same FEW again and again.
     """
     engine = Engine()
     engine.apply(RegisterManager(RM, text), 0)
@@ -145,22 +146,23 @@ def _place(text: str, leaves: list[str], applications: int) -> tuple[float, floa
         for n in range(applications)
     )
     engine.apply(UpdateApplications(RM, specs), 0)
-    _asks(engine, "first", applications, applications)
-    # As the service does: what has settled is out of the collector's sight.
+    _asks(engine, "first", range(applications))
+    # As the service does: what has settled is out of the collector's sight, and the thresholds are its own.
     gc.collect()
     gc.freeze()
-    spread, same = _asks(engine, "next", ASKS, applications), _asks(engine, "same", ASKS, FEW)
+    gc.set_threshold(YOUNG_THRESHOLD, *OLDER_THRESHOLDS)
+    step = applications // FEW
+    batches = [range(batch % step, applications, step) for batch in range(ASKS // FEW)]
+    spread = sum(_asks(engine, f"next-{batch}", chosen) for batch, chosen in enumerate(batches))
+    same = sum(_asks(engine, f"same-{batch}", batches[0]) for batch in range(len(batches)))
     gc.unfreeze()
     return spread / ASKS, same / ASKS
 
 
-def _asks(engine: Engine, name: str, count: int, applications: int) -> float:
+def _asks(engine: Engine, name: str, applications: range) -> float:
+    """Seconds until an ask of each of *applications* is placed."""
     size = Resources({"vcore": 100})
-    asks = tuple(
-        AllocationSpec(f"{name}-{n}", f"app-{n * applications // count if count < applications else n % applications}",
-                       PARTITION, size)
-        for n in range(count)
-    )  # fmt: skip
+    asks = tuple(AllocationSpec(f"{name}-{n}", f"app-{n}", PARTITION, size) for n in applications)
     began = time.process_time()
     engine.apply(UpdateAllocations(RM, asks), 1)
     placed, more = 0, True
@@ -169,8 +171,8 @@ def _asks(engine: Engine, name: str, count: int, applications: int) -> float:
         placed += sum(isinstance(effect, Allocated) for effect in result.effects)
         more = result.more
     took = time.process_time() - began
-    if placed != count:
-        raise AssertionError(f"{placed} of {count} asks were placed")
+    if placed != len(asks):
+        raise AssertionError(f"{placed} of {len(asks)} asks were placed")
     return took
 
 

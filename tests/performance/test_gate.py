@@ -36,8 +36,8 @@ def test_instructions_per_ask_do_not_grow_by_a_tenth(
 
 
 def test_counting_twice_gives_the_same(counted: dict[str, dict[str, float]]) -> None:
-    """Not even the hash seed changes a count, here a random one against seed 0."""
-    assert {"P1": opcodes.per_ask(opcodes.SMALL["P1"])} == {"P1": counted["P1"]}
+    """Neither the hash seed, here a random one against seed 0, nor what ran before changes a count by a thousandth."""
+    assert opcodes.per_ask(opcodes.SMALL["P1"]) == pytest.approx(counted["P1"], rel=0.001)
 
 
 def test_the_core_reaches_its_part_of_a_bare_echo() -> None:
