@@ -1,9 +1,11 @@
 """Nodes in the order of their score, searched for the first that has room.
 
-The order is kept in groups of about 64 nodes, each with an upper bound of the free room of any node in it. A group
+The order is kept in groups of about 96 nodes, each with an upper bound of the free room of any node in it. A group
 whose bound cannot hold the demand is passed over in one comparison, so a search costs the number of groups, not of
 nodes, however full the cluster is. Bounds rise at once when a node gains room and are tightened when a search found
-nothing in a group: a bound may be too high, never too low.
+nothing in a group: a bound may be too high, never too low. One node may have the processors and another the memory, so
+a group also knows the latest demands that its bound could hold and none of its nodes can: nodes that lose room change
+nothing about that, and one that comes is compared with each of them.
 """
 
 from __future__ import annotations
@@ -15,28 +17,42 @@ from typing import Final
 from core.model.nodes import Node
 from core.model.shapes import Pairs, Vector, widen
 
-GROUP_SIZE: Final = 64
+GROUP_SIZE: Final = 96
+
+REFUSED_KEPT: Final = 32
+"""Demands that a group remembers."""
 
 Place = tuple[float, str]
 """(score, node ID): total, since IDs are unique."""
 
 
 class _Group:
-    __slots__ = ("bound", "nodes", "places")
+    __slots__ = ("bound", "loose", "nodes", "places", "refused")
 
     def __init__(self, places: list[Place], nodes: list[Node], width: int) -> None:
         self.places = places
         self.nodes = nodes
         self.bound: Vector = [0] * width
+        self.refused: set[Pairs] = set()
+        """Demands that no node here can hold."""
+        self.loose = False
+        """Whether a node left since the bound was tightened."""
         self.tighten()
 
+    def refuse(self, pairs: Pairs) -> None:
+        """No node here can hold *pairs*."""
+        if self.loose:
+            self.tighten()
+        if len(self.refused) == REFUSED_KEPT:
+            self.refused.clear()
+        self.refused.add(pairs)
+
     def tighten(self) -> None:
-        bound = [0] * len(self.bound)
-        for node in self.nodes:
-            for t, free in enumerate(node.free):
-                if free > bound[t]:
-                    bound[t] = free
-        self.bound = bound
+        self.loose = False
+        if self.nodes:
+            self.bound = list(map(max, zip(*[node.free for node in self.nodes], strict=True)))
+        else:
+            self.bound = [0] * len(self.bound)
 
 
 class NodeOrder:
@@ -63,20 +79,32 @@ class NodeOrder:
 
     def first_fit(self, pairs: Pairs) -> Node | None:
         """The first node in order whose free room holds *pairs*."""
+        if not pairs:
+            return next(iter(self), None)
+        # What was too small in one place is tried first in the next: neighbours tend to lack the same.
+        lacked, least = pairs[0]
         for group in self._groups:
             bound = group.bound
+            if bound[lacked] < least:
+                continue
             for t, amount in pairs:
                 if bound[t] < amount:
+                    lacked, least = t, amount
                     break
             else:
+                if pairs in group.refused:
+                    continue
                 for node in group.nodes:
                     free = node.free
+                    if free[lacked] < least:
+                        continue
                     for t, amount in pairs:
                         if free[t] < amount:
+                            lacked, least = t, amount
                             break
                     else:
                         return node
-                group.tighten()
+                group.refuse(pairs)
         return None
 
     def fitting(self, pairs: Pairs) -> Iterator[Node]:
@@ -112,6 +140,8 @@ class NodeOrder:
         for t, free in enumerate(node.free):
             if free > bound[t]:
                 bound[t] = free
+        if group.refused:
+            group.refused = {pairs for pairs in group.refused if not node.fits(pairs)}
         lasts[at] = group.places[-1]
         if len(group.nodes) > 2 * GROUP_SIZE:
             self._split(at)
@@ -126,6 +156,7 @@ class NodeOrder:
         index = bisect_left(places, place)
         del places[index]
         del group.nodes[index]
+        group.loose = True
         if index < len(places):
             return
         at = bisect_left(self._lasts, place)
@@ -169,6 +200,7 @@ class NodeOrder:
         del group.places[half:]
         del group.nodes[half:]
         group.tighten()
+        upper.refused = group.refused.copy()
         self._groups.insert(at + 1, upper)
         self._lasts[at] = group.places[-1]
         self._lasts.insert(at + 1, upper.places[-1])

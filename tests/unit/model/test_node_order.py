@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.domain.settings import NodeSortPolicy
+from core.model import node_order
 from core.model.node_order import NodeOrder
 from core.model.nodes import Node
 from core.policies.node_score import NodeScore
+from tests.bench.opcodes import counted
 
 OPERATIONS = st.lists(
     st.tuples(
@@ -25,7 +29,11 @@ OPERATIONS = st.lists(
 @given(OPERATIONS, st.sampled_from(list(NodeSortPolicy)))
 def test_first_fit_equals_the_plain_search(history: list[tuple[str, int, int, int]], policy: NodeSortPolicy) -> None:
     """The first node found is the first in (score, ID) order whose free room holds the demand."""
-    order = NodeOrder(NodeScore(policy, {0: 1.0, 1: 1.0}))
+    with patch.multiple(node_order, GROUP_SIZE=4, REFUSED_KEPT=2):
+        follow(history, NodeOrder(NodeScore(policy, {0: 1.0, 1: 1.0})))
+
+
+def follow(history: list[tuple[str, int, int, int]], order: NodeOrder) -> None:
     order.widen(2)
     nodes = [Node(f"n{number:02}", (), [10, 10]) for number in range(31)]
     for action, which, first, second in history:
@@ -66,3 +74,21 @@ def test_many_nodes_split_into_groups() -> None:
         order.discard(node)
     assert len(order) == 0
     assert order.first_fit(((0, 1),)) is None
+
+
+def test_what_no_single_node_can_hold_is_found_out_once() -> None:
+    """One half of the nodes has only processors left, the other only memory: bounds promise both (a fragmented end)."""
+    order = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {0: 1.0, 1: 1.0}))
+    order.widen(2)
+    nodes = [Node(f"n{number:04}", (), [10, 10]) for number in range(1000)]
+    for number, node in enumerate(nodes):
+        node.charge(((number % 2, 10),))
+        order.add(node)
+    both = ((0, 1), (1, 1))
+    first, found = counted(lambda: order.first_fit(both))
+    again, _ = counted(lambda: order.first_fit(both))
+    assert found is None
+    assert again < first / 20
+    nodes[0].refund(((0, 10),))
+    order.refresh(nodes[0])
+    assert order.first_fit(both) is nodes[0]
