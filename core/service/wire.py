@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from sys import intern
 from typing import Final
 
 from si.v1 import si_pb2 as si
@@ -145,7 +146,7 @@ class Decoder:
                 created_s, required_node, foreign = _meaning(kept)
             spec = AllocationSpec(
                 message.allocationKey,
-                message.applicationID,
+                intern(message.applicationID),  # Kept with every ask: one string for all of an application.
                 names[message.partitionName],
                 resources,
                 message.priority,
