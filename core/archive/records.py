@@ -24,7 +24,7 @@ from core.domain.effects import (
     VictimRecord,
 )
 from core.domain.reasons import Outcome
-from core.domain.resources import Resources, clamp
+from core.domain.resources import amounts_of, clamp
 from core.service.configuration_history import Version
 
 Kept: TypeAlias = (
@@ -95,7 +95,7 @@ def encoded(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[in
                 rows += _ROWS[kind](each, at_ns, first + records + len(rows))
             records += len(rows)
             groups.append((_TABLE_OF[kind], rows))
-    return records, orjson.dumps(groups, default=_plain)
+    return records, orjson.dumps(groups, default=amounts_of)
 
 
 def decoded(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
@@ -110,12 +110,6 @@ def decoded(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
 
 def _is_told(decision: PreemptionDecided) -> bool:
     return bool(decision.victims) or decision.outcome not in _UNTOLD
-
-
-def _plain(value: object) -> dict[str, int]:
-    if isinstance(value, Resources):
-        return value.as_dict()
-    raise TypeError
 
 
 def _told_amounts(amounts: dict[str, int] | None) -> str:
