@@ -35,6 +35,8 @@ GATHER_S: Final = 0.1
 """How long records gather before they go to the disk together."""
 
 SPOOL_PAUSE_S: Final = 0.5
+WATCH_S: Final = 1.0
+"""So often it is looked whether the database takes anything, while something waits for it."""
 
 
 class ArchiveStatus(NamedTuple):
@@ -43,7 +45,7 @@ class ArchiveStatus(NamedTuple):
     run              number of this life of the core
     stored           records of this run that will survive it: 1 to this one
     committed        records taken to the database since start, those of earlier runs included
-    queued           entries that wait in memory
+    queued           entries that are only in memory
     dropped          entries lost because neither spool nor queue had room
     refused          records that the database will never take
     spool_bytes      what waits on the disk, of at most ``spool_limit``
@@ -102,10 +104,12 @@ class Archive:
         self._refused = 0
         self._damaged = 0
         self._last_commit_ns = 0
+        self._moved_s = time.monotonic()
+        """When the committing process said something last, or had nothing to do."""
         self._problems: dict[str, tuple[str, int]] = {}
         """What is wrong, and since when, by who found out."""
         self._reporting = threading.Lock()
-        self._spooling = threading.Thread(target=self._keep_spooling, name="history-spool", daemon=True)
+        self._spooling = threading.Thread(target=self._spool_what_comes, name="history-spool", daemon=True)
         self.committer: Final = Supervisor(
             lambda: Assignment(settings, self._spool.first_segment, now_ns()).line(),
             on_report=self._reported,
@@ -178,25 +182,52 @@ class Archive:
                 self._logger.error("history: neither spool nor queue has room, the newest records are dropped")
             self._dropped += len(kept) - room
             kept = kept[:room]
+            if not kept:
+                return
         self._put_in += len(kept)
         self._queue.append((self._now_ns(), kept))
         if not self._something.is_set():
             self._something.set()
 
+    def _spool_what_comes(self) -> None:
+        try:
+            self._keep_spooling()
+        except Exception as error:
+            self._logger.error("history: nothing is stored any more", exc_info=error)
+            self._report("spool", f"nothing is stored any more: {type(error).__name__}: {error}")
+
     def _keep_spooling(self) -> None:
         while True:
-            self._something.wait()
+            while not self._something.wait(WATCH_S if self._spool.waiting_bytes else None):
+                self._watch()
             self._closing.wait(GATHER_S)
             self._something.clear()
             while self._queue:
-                records, payload = self._encoded(self._take())
-                if records and not self._append(records, payload):
+                self._watch()
+                entries, batch = self._take()
+                records, payload = self._encoded(batch)
+                there_is_time = not records or self._append(records, payload)
+                self._taken_out += entries
+                if not there_is_time:
                     return
             if self._closing.is_set():
                 return
 
-    def _take(self) -> list[tuple[int, Sequence[Kept]]]:
-        """The next batch out of the queue."""
+    def _watch(self) -> None:
+        """A database may hang without a word, or take less than comes."""
+        waiting = self._spool.waiting_bytes
+        now_s = time.monotonic()
+        if not waiting:
+            self._moved_s = now_s
+        problem = ""
+        if now_s - self._moved_s > self._settings.silence_s:
+            problem = f"the database has taken nothing for {self._settings.silence_s:g} s"
+        elif 2 * waiting > self._settings.spool_bytes:
+            problem = "the database takes less than comes, half of the spool is in use"
+        self._report("progress", problem)
+
+    def _take(self) -> tuple[int, list[tuple[int, Sequence[Kept]]]]:
+        """The next batch out of the queue, and how many entries it has."""
         batch: list[tuple[int, Sequence[Kept]]] = []
         room = BATCH_RECORDS
         while self._queue and room > 0:
@@ -206,8 +237,7 @@ class Archive:
                 kept = kept[:room]
             batch.append((at_ns, kept))
             room -= len(kept)
-        self._taken_out += BATCH_RECORDS - room
-        return batch
+        return BATCH_RECORDS - room, batch
 
     def _encoded(self, batch: list[tuple[int, Sequence[Kept]]]) -> tuple[int, bytes]:
         first = self._stored + 1
@@ -253,6 +283,7 @@ class Archive:
 
     def _reported(self, report: Report) -> None:
         """The committing process says something."""
+        self._moved_s = time.monotonic()
         self._spool.done(Place(report.segment, report.offset))
         if report.committed:
             self._committed += report.committed
@@ -266,6 +297,7 @@ class Archive:
         if report.bug:
             self._logger.error("history: bug in the committing process", traceback=report.bug)
         self._report("database", f"the database cannot be written: {report.problem}" if report.problem else "")
+        self._watch()
 
     def _report(self, who: str, problem: str) -> None:
         with self._reporting:

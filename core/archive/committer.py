@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -156,9 +157,10 @@ def reason_of(error: Exception) -> str:
     return " ".join(str(cause).split())[:300] or type(cause).__name__
 
 
-def _send(report: Report) -> None:
-    sys.stdout.buffer.write(report.line())
-    sys.stdout.buffer.flush()
+def _send(pipe: int, report: Report) -> None:
+    line = memoryview(report.line())
+    while line:
+        line = line[os.write(pipe, line) :]
 
 
 def main() -> None:
@@ -167,7 +169,10 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICE)
-    Committer(Core(sys.stdin.fileno()), _send).run()
+    # Nothing but reports goes that way, whatever a library prints.
+    reports = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    Committer(Core(sys.stdin.fileno()), partial(_send, reports)).run()
     # The thread that listens would hold up an orderly exit, and there is nothing to put in order.
     os._exit(0)
 

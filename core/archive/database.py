@@ -33,7 +33,8 @@ def connect(url: URL, patience_s: float, *, read_only: bool = False) -> Engine:
     if url.drivername.startswith("sqlite"):
         return _sqlite(url, patience_s, read_only=read_only)
     milliseconds = int(patience_s * 1_000)
-    settings = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}"
+    # The spool lets go of what is committed, so it has to be on the server's disk, whatever the role's default is.
+    settings = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds} -c synchronous_commit=on"
     if read_only:
         settings += " -c default_transaction_read_only=on"
     return sa.create_engine(
@@ -163,8 +164,9 @@ class Database:
         return bool(bounds)
 
     def forget_connections(self) -> None:
-        """After a failure: the next use opens new ones."""
+        """After a failure: the next use opens new ones, and looks at the tables: it may be another database by then."""
         self._engine.dispose()
+        self._ready = False
 
 
 _ARRAYS: Final[Mapping[type, str]] = {

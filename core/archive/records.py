@@ -24,7 +24,7 @@ from core.domain.effects import (
     VictimRecord,
 )
 from core.domain.reasons import Outcome
-from core.domain.resources import Resources, clamp
+from core.domain.resources import amounts_of, clamp
 from core.service.configuration_history import Version
 
 Kept: TypeAlias = (
@@ -79,7 +79,7 @@ def encoded(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[in
 
     *batch*: what was seen, with when. Raises ``orjson.JSONEncodeError`` for text that is no Unicode, and whatever a
     record raises that is none. Nearly all are events, and the engine waits meanwhile: they are told in columns, without
-    a step of Python for each.
+    a step of Python for each; a column with a single value has that one throughout.
     """
     groups: list[tuple[int, Sequence[Row]]] = []
     records = 0
@@ -88,14 +88,15 @@ def encoded(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[in
             if kind is EventRecorded:
                 columns = tuple(zip(*group, strict=True))
                 records += len(columns[0])
-                groups.append((_EVENTS, _EVENT_COLUMNS(columns)))
+                at, *others, message = _EVENT_COLUMNS(columns)
+                groups.append((_EVENTS, (_once(at), *others, _once(message))))
                 continue
             rows: list[Row] = []
             for each in group:
                 rows += _ROWS[kind](each, at_ns, first + records + len(rows))
             records += len(rows)
             groups.append((_TABLE_OF[kind], rows))
-    return records, orjson.dumps(groups, default=_plain)
+    return records, orjson.dumps(groups, default=amounts_of)
 
 
 def decoded(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
@@ -103,19 +104,22 @@ def decoded(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
     zeros = b"\\u0000" in payload
     for table, rows in orjson.loads(payload):
         if table == _EVENTS:
+            records = len(rows[_EVENT_OBJECTS])
+            for column in (_EVENT_TIMES, _EVENT_MESSAGES):
+                if len(rows[column]) == 1:
+                    rows[column] *= records
             rows[_EVENT_RESOURCES] = map(_told_amounts, rows[_EVENT_RESOURCES])
         for row in zip(*rows, strict=True) if table == _EVENTS else rows:
             yield table, [_clean(value) for value in row] if zeros else row
 
 
+def _once(column: Row) -> Row:
+    """Most slices have one time and no message: a third of what would go to the disk."""
+    return column[:1] if column.count(column[0]) == len(column) else column
+
+
 def _is_told(decision: PreemptionDecided) -> bool:
     return bool(decision.victims) or decision.outcome not in _UNTOLD
-
-
-def _plain(value: object) -> dict[str, int]:
-    if isinstance(value, Resources):
-        return value.as_dict()
-    raise TypeError
 
 
 def _told_amounts(amounts: dict[str, int] | None) -> str:
@@ -224,6 +228,6 @@ _EVENT_COLUMNS: Final[Callable[[Any], Row]] = itemgetter(
     *map(EventRecorded._fields.index, ("at_ns", "type", "change", "detail", "object_id", "reference_id")),
     *map(EventRecorded._fields.index, ("resources", "message")),
 )
-_EVENT_RESOURCES: Final = 6
+_EVENT_TIMES, _EVENT_OBJECTS, _EVENT_RESOURCES, _EVENT_MESSAGES = 0, 4, 6, 7
 _KINDS_BUT_EVENTS: Final = frozenset(_TABLE_OF)
 _KINDS: Final = _KINDS_BUT_EVENTS | {EventRecorded}

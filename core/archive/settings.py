@@ -57,7 +57,7 @@ class HistorySettings:
 
     ``spool_bytes``: most that may wait there; ``queue_records``: most that may wait in memory to get there.
     ``commit_wait_s``: how long the writer gathers before it commits. ``patience_s``: how long the database may take to
-    answer before it counts as out of reach.
+    answer before it counts as out of reach. ``silence_s``: how long it may take nothing while something waits.
     """
 
     url: URL
@@ -68,6 +68,7 @@ class HistorySettings:
     commit_wait_s: float = 0.2
     patience_s: float = 10.0
     longest_pause_s: float = 10.0
+    silence_s: float = 30.0
     prune_every_s: float = 30.0
 
     @property

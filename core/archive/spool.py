@@ -17,6 +17,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
@@ -66,7 +67,7 @@ class SpoolWriter:
         self._guard = threading.Lock()
         self._done = Place(0, 0)
         try:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make(directory)
             self._lock = (directory / "lock").open("wb")
             if not _locked(self._lock, wait=False):
                 self._lock.close()
@@ -137,11 +138,13 @@ class SpoolWriter:
             _path(self._directory, number), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
         self._next += 1
-        directory = os.open(self._directory, os.O_RDONLY)
         try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+            _sync_names(self._directory)
+        except OSError:
+            # The next try has another segment.
+            os.close(file)
+            _path(self._directory, number).unlink(missing_ok=True)
+            raise
         self._file = file
         with self._guard:
             self._writing = number
@@ -173,7 +176,7 @@ class SpoolReader:
         self._sealed_before = sealed_before
         self._lock = (directory / "reader.lock").open("wb")
         _locked(self._lock, wait=True)
-        self.place = Place(0, 0)
+        self.place = Place(min(_sizes(directory), default=sealed_before), 0)
         """All before it is done with."""
         self.damaged: set[int] = set()
         """Segments of which a part could not be read."""
@@ -222,10 +225,12 @@ class SpoolReader:
         self._lock.close()
 
     def _move(self, place: Place) -> None:
-        self.place = place
+        # Only what it has passed itself: numbers begin again in an empty directory, and what has a lower one may be of
+        # a core that came after its own.
         for number in _sizes(self._directory):
-            if number < place.segment:
+            if self.place.segment <= number < place.segment:
                 _path(self._directory, number).unlink(missing_ok=True)
+        self.place = place
 
 
 def _locked(file: BufferedWriter, *, wait: bool) -> bool:
@@ -234,6 +239,23 @@ def _locked(file: BufferedWriter, *, wait: bool) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _make(directory: Path) -> None:
+    """*directory* and those above it, so that they are still there when the machine comes back."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for made in missing:
+        with suppress(PermissionError):  # Who may write to a directory need not be able to open it.
+            _sync_names(made.parent)
+
+
+def _sync_names(directory: Path) -> None:
+    file = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _sizes(directory: Path) -> dict[int, int]:
@@ -252,15 +274,16 @@ def _sizes(directory: Path) -> dict[int, int]:
 
 def _frames(file: BufferedReader, number: int, start: int) -> Iterator[Frame]:
     """Whole frames of a segment from *start*, up to the first that is not whole."""
+    size = os.fstat(file.fileno()).st_size
     file.seek(start)
     at = start
     while len(header := file.read(_HEADER.size)) == _HEADER.size:
         magic, length, checksum, run, first, records = _HEADER.unpack(header)
-        if magic != _MAGIC:
+        if magic != _MAGIC or at + _HEADER.size + length > size:
             return
         payload = file.read(length)
         summed = _SUMMED.pack(length, run, first, records)
-        if len(payload) < length or zlib.crc32(payload, zlib.crc32(summed)) != checksum:
+        if zlib.crc32(payload, zlib.crc32(summed)) != checksum:
             return
         at += _HEADER.size + length
         yield Frame(run, first, records, payload, Place(number, at))

@@ -9,7 +9,8 @@ Rules: scheduling.md section 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Final
 
 INT64_MAX: Final = 2**63 - 1
@@ -95,6 +96,9 @@ class Resources(Mapping[str, int]):
 
 
 NOTHING: Final = Resources()
+
+amounts_of: Final[Callable[[Resources], dict[str, int]]] = attrgetter("_amounts")
+"""The amounts themselves, not to be changed: for serializers that ask for millions and copy them anyway."""
 
 
 def _or_empty(resources: Resources | None) -> Resources:

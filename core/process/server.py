@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -547,7 +548,7 @@ def _event_of_root(at_ns: int, message: str) -> EventRecorded:
 
 def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text: str) -> None:
     """From another thread, which may outlive the loop."""
-    if not loop.is_closed():
+    with suppress(RuntimeError):
         loop.call_soon_threadsafe(call, text)
 
 

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ from tests.postgres import Postgres
 
 ROUNDS = 5
 START_S = 40.0
+LEAST_STORED = 100
 SEED = 20260901
 
 pytestmark = pytest.mark.timeout(240)
@@ -108,18 +109,20 @@ async def _read(call: Any) -> None:
         pass
 
 
-async def run_until_killed(address: str, process: subprocess.Popen[bytes], promises: Promises, for_s: float) -> None:
-    """Work for *for_s* seconds and ask all the time what is stored; then the core dies without a word."""
+async def run_until_killed(
+    address: str, process: subprocess.Popen[bytes], promises: Promises, enough: Awaitable[object]
+) -> None:
+    """Work until *enough* and ask all the time what is stored; then the core dies without a word."""
     async with grpc.aio.insecure_channel(address) as channel:
         service: Any = HistoryServiceStub(channel)
         busy = asyncio.create_task(work(channel))
-        loop = asyncio.get_running_loop()
-        end = loop.time() + for_s
-        while loop.time() < end:
+        waiting = asyncio.ensure_future(enough)
+        while not waiting.done():
             promises.note(await service.GetHistoryStatus(pb.GetHistoryStatusRequest()))
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
+        await waiting
         busy.cancel()
         with suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
             await busy
@@ -152,14 +155,34 @@ def sequences(database: str) -> dict[int, set[int]]:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that *pid* has started and not waited for."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
+    """Processes that *pid* has started and that are alive."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # Threads come and go meanwhile.
+            found += map(int, task.read_text().split())
+    return [child for child in found if alive(child)]
 
 
 def alive(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+async def three_deaths(core: int, random: Random, promises: Promises) -> list[int]:
+    """Kill the committing process three times, and go on until something is stored: the processes that are left."""
+    killed: set[int] = set()
+    while len(killed) < 3:
+        await asyncio.sleep(random.uniform(0.05, 1.3))
+        for pid in children(core):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+    while sum(promises.stored.values()) <= LEAST_STORED:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.05)
+    return children(core)
 
 
 def opens_clean(database: str) -> None:
@@ -185,7 +208,8 @@ async def test_nothing_stored_is_lost_when_the_core_is_killed(database: str, tmp
     promises = Promises()
     for number in range(ROUNDS):
         async with core_process(database, tmp_path) as (process, address):
-            await run_until_killed(address, process, promises, 0.02 if number == 1 else random.uniform(0.2, 1.5))
+            for_s = 0.02 if number == 1 else random.uniform(0.2, 1.5)
+            await run_until_killed(address, process, promises, asyncio.sleep(for_s))
         opens_clean(database)
     async with core_process(database, tmp_path) as (_, address):
         status = await caught_up(address)
@@ -200,24 +224,16 @@ async def test_nor_when_the_committing_process_is(database: str, tmp_path: Path)
     random = Random(SEED)
     promises = Promises()
     async with core_process(database, tmp_path) as (process, address):
-        busy = asyncio.create_task(run_until_killed(address, process, promises, 6.0))
-        killed: list[int] = []
-        while len(killed) < 3:
-            await asyncio.sleep(random.uniform(0.05, 1.0))
-            for pid in children(process.pid):
-                os.kill(pid, signal.SIGKILL)
-                killed.append(pid)
-            await asyncio.sleep(0.3)
-        left = children(process.pid)
-        await busy
+        deaths = asyncio.create_task(three_deaths(process.pid, random, promises))
+        await run_until_killed(address, process, promises, deaths)
         async with asyncio.timeout(START_S):
-            while any(alive(pid) for pid in left):  # noqa: ASYNC110 - nobody tells
+            while any(alive(pid) for pid in deaths.result()):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.02)
     opens_clean(database)
     async with core_process(database, tmp_path) as (_, address):
         status = await caught_up(address)
     assert status.dropped == 0
-    assert sum(promises.stored.values()) > 100
+    assert sum(promises.stored.values()) > LEAST_STORED
     kept(database, promises)
 
 
@@ -225,11 +241,11 @@ async def test_nor_when_the_database_is_dead_meanwhile(postgres: Postgres, tmp_p
     """The server goes away, the core is killed twice, and all comes from the spool once both are back."""
     promises = Promises()
     async with core_process(postgres.url, tmp_path) as (process, address):
-        await run_until_killed(address, process, promises, 0.5)
+        await run_until_killed(address, process, promises, asyncio.sleep(0.5))
     await asyncio.to_thread(postgres.stop)
     for _ in range(2):
         async with core_process(postgres.url, tmp_path) as (process, address):
-            await run_until_killed(address, process, promises, 0.7)
+            await run_until_killed(address, process, promises, asyncio.sleep(0.7))
     await asyncio.to_thread(postgres.start)
     async with core_process(postgres.url, tmp_path) as (_, address):
         await caught_up(address)

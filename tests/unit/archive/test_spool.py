@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -214,3 +215,88 @@ def test_place_that_is_no_directory(tmp_path: Path) -> None:
     file.write_text("")
     with pytest.raises(SpoolUnusable, match=str(file)):
         SpoolWriter(file / "spool", LIMIT)
+
+
+def test_a_reader_that_outlives_its_core_leaves_the_next_cores_records_alone(tmp_path: Path) -> None:
+    """Numbers of segments begin again in an empty directory: what it has not read itself is not its to remove."""
+    with writing(tmp_path) as writer:
+        fill(writer, 3)
+    with reading(tmp_path, sealed_before=2) as old:
+        old.done(old.read(EVERYTHING)[-1])
+        assert old.read(EVERYTHING) == []
+        assert not segments(tmp_path)
+        with writing(tmp_path) as writer:
+            fill(writer, 2, first=3)
+            assert old.read(EVERYTHING) == []
+            old.done(Frame(7, 3, 1, b"", old.place))
+    assert left_in(tmp_path) == ([3, 4], 0)
+
+
+def test_a_reader_that_dies_before_it_tells_what_it_removed_leaves_nothing_waiting(tmp_path: Path) -> None:
+    """The next one begins with what is there, and says so."""
+    with writing(tmp_path) as writer:
+        fill(writer, 3)
+    with segments(tmp_path)[0].open("ab") as file:
+        file.write(b"KSP1 cut short")
+    with writing(tmp_path) as writer:
+        with reading(tmp_path, writer.first_segment) as reader:
+            reader.done(reader.read(EVERYTHING)[-1])
+            writer.done(reader.place)
+            assert writer.waiting_bytes > 0
+            assert reader.read(EVERYTHING) == []
+        with reading(tmp_path, writer.first_segment) as reader:
+            assert reader.read(EVERYTHING) == []
+            writer.done(reader.place)
+        assert writer.waiting_bytes == 0
+
+
+def test_a_length_that_the_disk_has_damaged_asks_for_no_memory(tmp_path: Path) -> None:
+    """Four gigabytes that the segment does not have are not made room for."""
+    with writing(tmp_path) as writer:
+        fill(writer, 2)
+        writer.end()
+        with segments(tmp_path)[0].open("r+b") as file:
+            file.seek(4)
+            file.write(b"\xff\xff\xff\xf0")
+        tracemalloc.start()
+        try:
+            found, _ = left_in(tmp_path)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert found == []
+    assert peak < 2**20
+
+
+def test_directory_that_cannot_be_synced_costs_no_file_handles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries go on for as long as it lasts; then the frame is there."""
+
+    def fails(_file: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with writing(tmp_path) as writer:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fails)
+            for _ in range(20):
+                with pytest.raises(OSError, match="Input/output"):
+                    writer.append(7, 1, 1, b"0000")
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        assert not segments(tmp_path)
+        writer.append(7, 1, 1, b"0000")
+    assert left_in(tmp_path) == ([0], 0)
+
+
+def test_new_directories_survive_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each one that was made has its name on the disk before anything counts as stored."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def noted(file: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    with writing(tmp_path / "a" / "b"):
+        pass
+    assert {str(tmp_path), str(tmp_path / "a")} <= set(synced)
