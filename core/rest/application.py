@@ -68,7 +68,7 @@ class RestApplication:
         page: ASGIApp | None = None,
     ) -> None:
         runner = services.runner
-        self._streams = EventStreams(services.events, clock=clock)
+        self._streams = EventStreams(services.events, clock=clock, logger=logger)
         cluster = ClusterHandlers(runner, clock.now_ns())
         configuration = ConfigurationHandlers(services.configurator, runner)
         history = HistoryHandlers(services.history)

@@ -390,7 +390,11 @@ def _operation_routes(to: Handlers) -> list[Route]:
                 "The last health report; 200 also when something is wrong.",
                 ref("Health"),
                 (Parameter("strict", "Extension: 503 when something is wrong.", FLAG),),
-                errors={404: "There is none yet.", 503: "Something is wrong (with strict)."},
+                errors={
+                    400: "Strict is neither true nor false.",
+                    404: "There is none yet.",
+                    503: "Something is wrong (with strict).",
+                },
             ),
         ),
         Route(

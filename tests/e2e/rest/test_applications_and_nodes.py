@@ -10,6 +10,7 @@ from si.v1 import si_pb2 as si
 from core.domain.resources import Resources
 from core.rest.documents.values import percents
 from tests.e2e.rest.shim import PREFIX, Cluster, P
+from tests.exposition import by_key
 
 LIMITS = """
 partitions:
@@ -206,11 +207,16 @@ async def test_case_31_how_full_nodes_are(cluster: Cluster) -> None:
 
 
 async def test_case_32_more_than_full(cluster: Cluster) -> None:
+    """REST cuts percents off, metrics do not."""
     await cluster.submit("app")
     await filled(cluster, "n1", 1050, 109)
     found = await utilization(cluster)
     assert found["memory"][9] == ["n1"]
     assert found["vcore"][0] == ["n1"]
+    now = by_key((await cluster.http.get(f"{PREFIX}/metrics")).text)
+    for resource, filled_range in (("memory", "(90%,100%]"), ("vcore", "(10%,20%]")):
+        name = f"yunikorn_scheduler_{resource}_node_usage_total"
+        assert [key[1] for key, count in now.items() if key[0] == name and count] == [filled_range]
 
 
 async def test_case_33_what_users_and_groups_use(cluster: Cluster) -> None:
