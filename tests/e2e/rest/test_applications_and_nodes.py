@@ -25,15 +25,19 @@ partitions:
                 groups: [dev]
                 maxresources: {vcore: 10m}
 """
-SMALL = """
+QUOTAS = """
 partitions:
   - name: default
     queues:
       - name: root
         submitacl: "*"
+        limits:
+          - limit: everybody
+            users: ["*"]
+            maxresources: {{vcore: {user}m}}
         queues:
           - name: default
-            resources: {max: {vcore: 1m}}
+            resources: {{max: {{vcore: {queue}m}}}}
 """
 
 
@@ -99,15 +103,35 @@ async def test_case_24_requests_are_those_that_wait(cluster: Cluster) -> None:
 
 
 async def test_case_25_why_an_ask_waits(cluster: Cluster) -> None:
-    await cluster.configure(SMALL)
-    await cluster.node("n1", vcore=10)
+    """It is looked at again when there may be room, and another one takes that. The last to occur is told last."""
+    await cluster.configure(QUOTAS.format(queue=6, user=100))
+    await cluster.node("n1", vcore=100)
     await cluster.submit("app")
+    await cluster.ask("taker-0", vcore=4)
     await cluster.ask("waits", vcore=5)
-    found = await cluster.get(f"{P}/application/app")
-    (entry,) = found["requests"][0]["allocationLog"]
-    assert entry["message"] == "Not enough queue quota"
-    assert entry["count"] >= 1
-    assert entry["lastOccurrence"] == cluster.core.clock.now_ns()
+
+    async def log() -> list[tuple[str, int]]:
+        requests = (await cluster.get(f"{P}/application/app"))["requests"]
+        (found,) = [ask["allocationLog"] for ask in requests if ask["allocationKey"] == "waits"]
+        assert found[-1]["lastOccurrence"] == cluster.core.clock.now_ns()
+        assert sorted(entry["lastOccurrence"] for entry in found) == [entry["lastOccurrence"] for entry in found]
+        return [(entry["message"], entry["count"]) for entry in found]
+
+    of_queue, of_user = "Not enough queue quota", "Not enough user quota"
+    assert await log() == [(of_queue, 1)]
+    for number in (1, 2):
+        await cluster.wait(1)
+        await cluster.ask(f"taker-{number}", fields={"priority": 10}, vcore=4)
+        await cluster.release(f"taker-{number - 1}")
+        assert await log() == [(of_queue, 1 + number)]
+    await cluster.wait(1)
+    await cluster.configure(QUOTAS.format(queue=9, user=1))
+    await cluster.wait(0)
+    assert await log() == [(of_queue, 3), (of_user, 1)]
+    await cluster.wait(1)
+    await cluster.configure(QUOTAS.format(queue=4, user=9))
+    await cluster.wait(0)
+    assert await log() == [(of_user, 1), (of_queue, 4)]
 
 
 async def test_case_26_applications_by_state(cluster: Cluster) -> None:
