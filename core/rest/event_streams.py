@@ -98,6 +98,8 @@ class EventStream:
             elif self._ended:
                 await _last_line(scope, send, "the core stops")
         finally:
+            sending.cancel()
+            watching.cancel()
             self._streams.ended(self)
             self._place.close()
 

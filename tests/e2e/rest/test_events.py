@@ -11,11 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc
 from si.v1 import si_pb2 as si
+from starlette.types import Message
 
 from core.domain.effects import EventRecorded
+from core.rest.event_streams import EventStream, EventStreams
 from core.service.clock import SECOND_NS
 from tests.e2e.harness import PATIENCE_S, Conversation, create, node_request, until
 from tests.e2e.rest.shim import PREFIX, TREE, Cluster
@@ -250,6 +253,31 @@ async def test_case_49_reader_that_never_reads_is_gone(quiet: Cluster, monkeypat
             dump = (await quiet.http.get("/debug/fullstatedump")).json()
             assert [entry["Name"] for entry in dump["eventStreams"]] == ["127.0.0.1"]
             assert places.dropped == 1
+
+
+async def test_of_a_client_that_is_slow_no_more_than_a_write_is_kept(quiet: Cluster) -> None:
+    """Whatever it has missed: events stay in the ring until there is room for them."""
+    happen(quiet, 20_000, "x" * 1000)
+    streams = EventStreams(quiet.core.server.events, clock=quiet.core.clock, logger=structlog.get_logger())
+    waiting, most = asyncio.Event(), 0
+
+    async def send(message: Message) -> None:
+        nonlocal most
+        most = max(most, len(message.get("body", b"")))
+        if most > 1_000_000:
+            waiting.set()
+            await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError("it never goes away")
+
+    answer = EventStream(streams, 0, streams.place("127.0.0.1"))
+    running = asyncio.create_task(answer({"type": "http"}, receive, send))
+    await asyncio.wait_for(waiting.wait(), PATIENCE_S)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert most < 1_500_000
 
 
 async def test_case_49_streams_end_with_the_core(quiet: Cluster) -> None:
