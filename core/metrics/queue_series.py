@@ -8,6 +8,7 @@ up. At most :data:`QUEUES_SHOWN` queues, with :data:`TYPES_SHOWN` resource types
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -37,6 +38,8 @@ NAME: Final = "yunikorn_{queue}_queue_container"
 
 ALIAS_APP: Final = "yunikorn_{queue}_queue_app"
 ALIAS_RESOURCE: Final = "yunikorn_{queue}_queue_resource"
+
+_NONE: Final[Counter[AppState]] = Counter()
 
 _FOREIGN: Final = re.compile(r"[^a-zA-Z0-9_:]")
 
@@ -89,6 +92,8 @@ class QueueSeries:
         """*aliases*: also under the names of before upstream 1.8, which its dashboards still ask for."""
         self._aliases = aliases
         self._queues: dict[str, _Queue] = {}
+        self._earlier: dict[str, Counter[AppState]] = {}
+        """Applications that had ended in a queue when it was last seen to be gone: not those of one made anew."""
         self.omitted = 0
 
     def lines(self, partitions: Sequence[PartitionGauges], counts: Mapping[str, QueueCounts]) -> list[str]:
@@ -111,6 +116,7 @@ class QueueSeries:
                     for state, number in gauges.applications.items():
                         apps[gauges.path][state] = apps[gauges.path].get(state, 0) + number
                 _collect(queue.values, gauges, types)
+        self._forget_earlier_lives(before, counts)
         out = list(self._resource_lines())
         out += self._app_lines(apps, counts)
         out += _total_lines(counts)
@@ -118,6 +124,14 @@ class QueueSeries:
         if self._aliases:
             out += self._alias_lines(apps)
         return out
+
+    def _forget_earlier_lives(self, before: Iterable[str], counts: Mapping[str, QueueCounts]) -> None:
+        for path in before:
+            counted = counts.get(path)
+            if path not in self._queues and counted is not None:
+                self._earlier[path] = Counter(counted.ended)
+        for path in self._earlier.keys() - counts.keys():
+            del self._earlier[path]
 
     def _resource_lines(self) -> Iterator[str]:
         yield _head(RESOURCE, "gauge", "What a queue is guaranteed, may use, uses, waits for and is losing.")
@@ -141,8 +155,10 @@ class QueueSeries:
                 if number or state in queue.apps:
                     yield f"{queue.app(state)}{number}\n"
             if counted is not None:
+                earlier = self._earlier.get(path, _NONE)
                 for state, number in counted.ended.items():
-                    yield f"{queue.app(state)}{number}\n"
+                    if number > earlier[state]:
+                        yield f"{queue.app(state)}{number - earlier[state]}\n"
 
     def _container_lines(self, counts: Mapping[str, QueueCounts]) -> Iterator[str]:
         families: dict[str, list[int]] = {}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.application_states import AppState
-from core.rest.access import OPEN_DOOR, Door
+from core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
 from core.rest.application import RestApplication, Services
 from core.rest.handlers.metrics import Exposition
 from core.rest.history import UsageHistory
@@ -44,6 +44,7 @@ class HttpFront:
         version: str,
         metrics: Exposition,
         door: Door = OPEN_DOOR,
+        proofs: Proofs = NO_PROOFS,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """*tls* absent: plain HTTP."""
@@ -58,7 +59,9 @@ class HttpFront:
             ready=ready,
             log_level=log_level,
         )
-        rest = RestApplication(services, clock=clock, logger=logger, version=version, door=door, page=Page())
+        rest = RestApplication(
+            services, clock=clock, logger=logger, version=version, door=door, proofs=proofs, page=Page()
+        )
         self._server = HttpServer(rest.app, address, logger=logger, tls=tls, on_stop=rest.close)
         self._warmer = Warmer(runner)
         self._warming: asyncio.Task[None] | None = None

@@ -43,7 +43,7 @@ from core.metrics.measures import Measures
 from core.metrics.sources import Sources as MetricsSources
 from core.process.history import NO_HISTORY, History, HistoryChoice
 from core.process.http import HttpFront, running_applications
-from core.rest.access import OPEN_DOOR
+from core.rest.access import OPEN_DOOR, Proofs
 from core.rest.guard_door import GuardDoor
 from core.rest.history import SAMPLES_KEPT, UsageHistory
 from core.rest.server import RestAddressUnavailable
@@ -288,6 +288,10 @@ class KornelServer:
                 logger=logger,
                 version=settings.version,
                 metrics=self.metrics.render,
+                proofs=Proofs(
+                    guarded=bool(security and security.guard),
+                    certificate=bool(security and security.tls and security.tls.demands_certificate),
+                ),
                 door=GuardDoor(security.guard, self._runner.administers) if security and security.guard else OPEN_DOOR,
                 tls=security.tls.context() if security and security.tls else None,
             )

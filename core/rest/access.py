@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
 from starlette.requests import Request
 from starlette.types import Scope
+
+from core.service.callers import Permission
 
 
 class Access(StrEnum):
@@ -16,6 +19,30 @@ class Access(StrEnum):
     READ = "read"
     CONFIGURE = "configure"
     ADMIN = "admin"
+
+
+PERMISSIONS: Final = {
+    Access.READ: Permission.READ,
+    Access.CONFIGURE: Permission.CONFIGURE,
+    Access.ADMIN: Permission.ADMINISTER,
+}
+"""What a caller has to be granted for each class, where there is a guard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proofs:
+    """What a core asks of its callers, for its documentation.
+
+    guarded      a security file says who may do what; else whoever gets through may do everything
+    certificate  TLS lets nobody in without a client certificate
+    """
+
+    guarded: bool = False
+    certificate: bool = False
+
+
+NO_PROOFS: Final = Proofs()
+"""Nobody is asked anything."""
 
 
 class Door(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp
 from structlog.typing import FilteringBoundLogger
 
-from core.rest.access import OPEN_DOOR, Door
+from core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
 from core.rest.event_streams import EventStreams
 from core.rest.handlers.applications import ApplicationHandlers
 from core.rest.handlers.cluster import ClusterHandlers
@@ -52,7 +52,8 @@ class Services:
 class RestApplication:
     """``app`` answers requests; :meth:`close` ends answers that would never end by themselves.
 
-    *page* gets what no route is for, such as ``/``; absent: 404. *door* decides who may do what.
+    *page* gets what no route is for, such as ``/``; absent: 404. *door* decides who may do what;
+    *proofs* is what the documentation says of that.
     """
 
     def __init__(
@@ -63,14 +64,15 @@ class RestApplication:
         logger: FilteringBoundLogger,
         version: str,
         door: Door = OPEN_DOOR,
+        proofs: Proofs = NO_PROOFS,
         page: ASGIApp | None = None,
     ) -> None:
         runner = services.runner
-        self._streams = EventStreams(services.events, clock=clock)
+        self._streams = EventStreams(services.events, clock=clock, logger=logger)
         cluster = ClusterHandlers(runner, clock.now_ns())
         configuration = ConfigurationHandlers(services.configurator, runner)
         history = HistoryHandlers(services.history)
-        documentation = DocumentationHandlers(version)
+        documentation = DocumentationHandlers(version, proofs)
         routes = all_routes(
             Handlers(
                 cluster=cluster,

@@ -9,6 +9,7 @@ import orjson
 
 from core.domain.effects import EventRecorded
 from core.domain.resources import clamp
+from core.rest.compact import compact
 
 
 def event_document(event: EventRecorded) -> dict[str, Any]:
@@ -30,8 +31,8 @@ def event_document(event: EventRecorded) -> dict[str, Any]:
 
 
 def event_line(event: EventRecorded) -> bytes:
-    """*event* on a line of its own."""
-    return orjson.dumps(event_document(event), option=orjson.OPT_APPEND_NEWLINE)
+    """*event* on a line of its own. Streams keep many of them."""
+    return compact(orjson.dumps(event_document(event), option=orjson.OPT_APPEND_NEWLINE))
 
 
 def _resource(amounts: Mapping[str, int]) -> dict[str, Any]:

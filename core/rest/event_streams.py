@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
+from structlog.typing import FilteringBoundLogger
 
 from core.domain.effects import EventRecorded
 from core.rest.answers import JSON, encode, json_headers, raw
@@ -25,12 +26,16 @@ from core.service.status_codes import EventStreamsFull
 
 CLOSED: Final = "Event stream was closed by the producer"
 
+EVENTS_OF_A_WRITE: Final = 1_024
+"""Of an event at most some 1.3 kB, and of a client that reads slowly one write is all that is kept."""
+
 
 class EventStreams:
     """All streams of one journal over HTTP."""
 
-    def __init__(self, journal: EventJournal, *, clock: Clock) -> None:
+    def __init__(self, journal: EventJournal, *, clock: Clock, logger: FilteringBoundLogger) -> None:
         self.journal = journal
+        self.logger = logger
         self.encodings = _encodings()
         self._clock = clock
         self._open: dict[EventStream, None] = {}
@@ -85,10 +90,16 @@ class EventStream:
             watching.cancel()
             said, _ = await asyncio.gather(sending, watching, return_exceptions=True)
             if isinstance(said, TimeoutError):
+                self._dropped(scope, f"read too slowly: a write took longer than {WRITE_PATIENCE_S:g} s")
                 _abort(scope)
+            elif isinstance(said, Missed):
+                self._dropped(scope, str(said))
+                await _last_line(scope, send, str(said))
             elif self._ended:
-                await _last_line(scope, send)
+                await _last_line(scope, send, "the core stops")
         finally:
+            sending.cancel()
+            watching.cancel()
             self._streams.ended(self)
             self._place.close()
 
@@ -97,6 +108,10 @@ class EventStream:
         self._ended = True
         if self._sending is not None:
             self._sending.cancel()
+
+    def _dropped(self, scope: Scope, reason: str) -> None:
+        self._streams.journal.places.dropped += 1
+        self._streams.logger.info("event stream dropped", client=(scope.get("client") or ("",))[0], cause=reason)
 
     async def _send_all(self, send: Send) -> None:
         journal, encodings = self._streams.journal, self._streams.encodings
@@ -108,17 +123,13 @@ class EventStream:
         pace = Pace(journal.places)
         while True:
             await reader.news()
-            limit = await pace.turn()
-            first_id = reader.position
-            try:
-                events = reader.take(limit)
-            except Missed:
+            left = await pace.turn()
+            while left > 0 and (events := reader.take(min(left, EVENTS_OF_A_WRITE))):
+                await _write(send, b"".join(encodings.of(reader.position - len(events), events)))
+                left -= len(events)
+            if journal.events.closed and not reader.behind:
                 self._ended = True
                 return
-            if not events:  # There is news without events: no more will come.
-                self._ended = True
-                return
-            await _write(send, b"".join(encodings.of(first_id, events)))
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -130,9 +141,10 @@ async def _write(send: Send, lines: bytes) -> None:
     await asyncio.wait_for(send({"type": "http.response.body", "body": lines, "more_body": True}), WRITE_PATIENCE_S)
 
 
-async def _last_line(scope: Scope, send: Send) -> None:
+async def _last_line(scope: Scope, send: Send, reason: str) -> None:
+    """``reason`` is ours; the rest clients of YuniKorn know."""
     try:
-        await _write(send, encode(error_document(200, CLOSED)))
+        await _write(send, encode({**error_document(200, CLOSED), "reason": reason}))
         await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), WRITE_PATIENCE_S)
     except TimeoutError:
         _abort(scope)

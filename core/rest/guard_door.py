@@ -13,7 +13,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import Scope
 
-from core.rest.access import Access
+from core.rest.access import PERMISSIONS, Access
 from core.rest.errors import RestError
 from core.rest.http_protocol import ABORT, CERTIFICATE
 from core.security.guard import Guard, Pass
@@ -24,11 +24,6 @@ Administers = Callable[[str, str, str, Sequence[str]], bool]
 """Whether a queue of a partition is administered by a user with these groups."""
 
 _ADMITTED: Final = "kornel.admitted"
-_PERMISSIONS: Final = {
-    Access.READ: Permission.READ,
-    Access.CONFIGURE: Permission.CONFIGURE,
-    Access.ADMIN: Permission.ADMINISTER,
-}
 
 
 class GuardDoor:
@@ -50,7 +45,7 @@ class GuardDoor:
                 None if not proofs else proofs[0] if len(proofs) == 1 else "", extensions.get(CERTIFICATE), host
             )
             request.scope[_ADMITTED] = admitted
-            self._check(admitted, request, _PERMISSIONS[access])
+            self._check(admitted, request, PERMISSIONS[access])
         except NotAuthenticated as error:
             raise RestError(401, str(error), [("WWW-Authenticate", 'Bearer realm="kornel"')]) from error
         except NotPermitted as error:

@@ -6,7 +6,7 @@ of a page, so items that come or go meanwhile are neither repeated nor skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -25,9 +25,9 @@ T = TypeVar("T")
 MOST_ITEMS: Final = 100_000
 
 PAGE_PARAMETERS: Final = (
-    Parameter("limit", "Most items of the answer; the header Link leads to the next ones.", POSITIVE),
-    Parameter("cursor", "Where a page begins, as the header Link of the page before says."),
-    Parameter("fields", "Names of fields, separated by commas: items have only these."),
+    Parameter("limit", "Extension: most items of the answer; the header Link leads to the next ones.", POSITIVE),
+    Parameter("cursor", "Extension: where a page begins, as the header Link of the page before says."),
+    Parameter("fields", "Extension: names of fields, separated by commas: items have only these."),
 )
 
 
@@ -65,6 +65,18 @@ def page_of(keyed: Sequence[tuple[str, T]], wishes: Wishes) -> tuple[list[T], st
     if not wishes.limit or len(rest) <= wishes.limit:
         return [item for _, item in rest], ""
     return [item for _, item in rest[: wishes.limit]], rest[wishes.limit - 1][0]
+
+
+async def page_answer(
+    request: Request, keyed: Iterable[tuple[str, T]], document: Callable[[T], dict[str, Any]]
+) -> Answer:
+    """The part of *keyed* that *request* wants, by key, each as *document* shows it. Raises 400."""
+    wishes = wishes_of(request)
+    found = sorted(keyed, key=lambda pair: pair[0])
+    page, more = page_of(found, wishes)
+    return await list_answer(
+        request, map(document, page), wishes, more=more, total=None if wishes.plain else len(found)
+    )
 
 
 async def list_answer(

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any, Final
 
+from core.rest.access import PERMISSIONS, Access, Proofs
+from core.rest.listing import PAGE_PARAMETERS
 from core.rest.operations import JSON_TYPE, Operation
 from core.rest.routing import Route
 from core.rest.schemas import SCHEMAS, any_case, ref
 
-_STATUS_TEXTS: Final = {
-    401: "The caller has to say who it is.",
-    403: "The caller may not do this.",
-    405: "The path takes another method.",
-    429: "The caller asks too often.",
-    500: "The core failed to answer.",
+_STATUS_TEXTS: Final = {405: "The path takes another method.", 500: "The core failed to answer."}
+_GUARD_TEXTS: Final = {
+    401: "The caller has to say who it is, or its token or certificate does not hold.",
+    403: "The caller is known and was not granted this.",
+    429: "The caller asks too often, or too many proofs of identity from its address were refused.",
+}
+"""Of a core with a security file; open routes are spared."""
+
+_HEADERS: Final[dict[int, dict[str, str]]] = {
+    401: {"WWW-Authenticate": "The scheme to answer with: Bearer."},
+    405: {"Allow": "The methods of the path."},
+    429: {"Retry-After": "Seconds to wait."},
+}
+_PAGE_HEADERS: Final = {
+    "X-Total-Count": "Items of all pages; only with a parameter that chooses items.",
+    "Link": 'Where the next page is, with rel="next"; absent on the last one.',
+}
+_GUARDED: Final = (
+    " The names in security are permissions that the site grants. Whoever administers a queue may read it without one."
+    " Where nothing need be shown, the site may have granted reading to everybody."
+)
+_BEARER, _CERTIFICATE = "bearer", "certificate"
+_SCHEMES: Final = {
+    _BEARER: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A static token of the site, or a JWT that its OIDC issuer signed. Goes before the certificate.",
+    },
+    _CERTIFICATE: {"type": "mutualTLS", "description": "A client certificate that one of the core's CAs signed."},
 }
 _NAMED: Final = re.compile(r":([a-z]+)")
 
@@ -39,32 +64,44 @@ _PATH_SCHEMAS: Final = {
 """Of names as they are sent after one decoding and one encoding; what is there may be decoded once more."""
 
 
-def openapi_document(routes: Iterable[Route], version: str) -> dict[str, Any]:
-    """What *routes* promise. *version*: of this core."""
+def openapi_document(routes: Iterable[Route], version: str, proofs: Proofs) -> dict[str, Any]:
+    """What *routes* promise. *version*: of this core; *proofs*: what it asks of its callers."""
     paths: dict[str, Any] = {}
     for route in routes:
         if route.operation is not None:
             path = _NAMED.sub(r"{\1}", route.path)
-            paths.setdefault(path, {})[route.method.lower()] = _operation(route, route.operation)
+            paths.setdefault(path, {})[route.method.lower()] = _operation(route, route.operation, proofs)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Kornel REST interface",
             "version": version,
-            "description": "Compatible with /ws/v1 of Apache YuniKorn's core. What is marked as an extension is ours.",
+            "description": "Compatible with /ws/v1 of Apache YuniKorn's core. What is marked as an extension is ours."
+            + (_GUARDED if proofs.guarded else ""),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {
-            "schemas": SCHEMAS,
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}, "certificate": {"type": "mutualTLS"}},
-        },
-        "security": [{}, {"bearer": []}, {"certificate": []}],
+        "components": {"schemas": SCHEMAS, "securitySchemes": _SCHEMES},
     }
 
 
-def _operation(route: Route, operation: Operation) -> dict[str, Any]:
+def _security(access: Access, proofs: Proofs) -> list[dict[str, list[str]]]:
+    """Any one of these lets a request in; none: nothing is asked. The names in them are the permission it takes."""
+    granted = [str(PERMISSIONS[access])] if proofs.guarded and access is not Access.OPEN else []
+    choices = []
+    if granted and proofs.certificate:
+        choices = [{_CERTIFICATE: granted}, {_CERTIFICATE: [], _BEARER: granted}]
+    elif granted:
+        choices = [{_BEARER: granted}]
+    elif proofs.certificate:
+        choices = [{_CERTIFICATE: []}]
+    if granted and access is Access.READ and not proofs.certificate:
+        choices.append({})  # A site may let strangers read, and nothing more.
+    return choices
+
+
+def _operation(route: Route, operation: Operation, proofs: Proofs) -> dict[str, Any]:
     names = _NAMED.findall(route.path)
     parameters: list[dict[str, Any]] = [
         {
@@ -92,7 +129,8 @@ def _operation(route: Route, operation: Operation) -> dict[str, Any]:
         "operationId": operation.identity,
         "tags": [operation.tag],
         "summary": operation.summary,
-        "responses": _responses(operation),
+        "responses": _responses(operation, guarded=proofs.guarded and route.access is not Access.OPEN),
+        "security": _security(route.access, proofs),
         "x-access": str(route.access),
     }
     if parameters:
@@ -102,19 +140,35 @@ def _operation(route: Route, operation: Operation) -> dict[str, Any]:
     return described
 
 
-def _responses(operation: Operation) -> dict[str, Any]:
+def _responses(operation: Operation, *, guarded: bool) -> dict[str, Any]:
     good: dict[str, Any] = {"description": operation.summary}
+    answer = operation.answer
+    if PAGE_PARAMETERS[0] in operation.parameters and answer is not None:
+        good["headers"] = _headers(_PAGE_HEADERS)
+        answer = {**answer, "items": {"anyOf": [answer["items"], _part_of(answer["items"])]}}
     if operation.content:
         good["content"] = {
-            media: {"schema": operation.answer} if media == JSON_TYPE and operation.answer is not None else {}
+            media: {"schema": answer} if media == JSON_TYPE and answer is not None else {}
             for media in operation.content
         }
     responses: dict[str, Any] = {str(operation.status): good}
     error = {JSON_TYPE: {"schema": ref("Error")}}
-    for status, text in {**_STATUS_TEXTS, **operation.errors}.items():
-        content = {"text/plain": {}} if status == 405 else error
-        responses.setdefault(str(status), {"description": text, "content": content})
+    for status, text in {**_STATUS_TEXTS, **(_GUARD_TEXTS if guarded else {}), **operation.errors}.items():
+        described = {"description": text, "content": {"text/plain": {}} if status == 405 else error}
+        if status in _HEADERS:
+            described["headers"] = _headers(_HEADERS[status])
+        responses.setdefault(str(status), described)
     return dict(sorted(responses.items()))
+
+
+def _part_of(item: Mapping[str, Any]) -> dict[str, Any]:
+    """An item that has only some of its fields, because the client named them."""
+    fields = SCHEMAS[item["$ref"].rpartition("/")[2]]["properties"]
+    return {"type": "object", "propertyNames": {"enum": list(fields)}, "description": "With fields: only those."}
+
+
+def _headers(texts: Mapping[str, str]) -> dict[str, Any]:
+    return {name: {"description": text, "schema": {"type": "string"}} for name, text in texts.items()}
 
 
 _STYLE: Final = """
@@ -163,9 +217,20 @@ def _section(path: str, method: str, operation: dict[str, Any]) -> str:
     )
     return (
         f'<section id="{escape(operation["operationId"])}"><h3><span class="m">{method.upper()}</span>'
-        f"<code>{escape(path)}</code></h3><p>{escape(operation['summary'])}</p><table>{rows}</table>"
+        f"<code>{escape(path)}</code></h3><p>{escape(operation['summary'])}{_takes(operation['security'])}</p>"
+        f"<table>{rows}</table>"
         f"<details><summary>Answers</summary><table>{answers}</table></details></section>"
     )
+
+
+def _takes(security: list[dict[str, list[str]]]) -> str:
+    """What a caller has to show, and in brackets the permission it takes."""
+    choices = [
+        " and ".join(f"{name} ({', '.join(granted)})" if granted else name for name, granted in choice.items())
+        for choice in security
+        if choice
+    ]
+    return f" Takes {escape(', or '.join(choices))}." if choices else ""
 
 
 def _answer(said: dict[str, Any]) -> str:
@@ -177,6 +242,8 @@ def _kind(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'
+    if "anyOf" in schema:
+        return " or ".join(map(_kind, schema["anyOf"]))
     if schema.get("type") == "array":
         return f"list of {_kind(schema['items'])}"
     if "enum" in schema:

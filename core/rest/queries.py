@@ -12,6 +12,9 @@ from core.rest.errors import RestError
 _DIGITS: Final = re.compile(r"[0-9]+", re.ASCII)
 _MOST: Final = 2**64 - 1
 
+_ON: Final = ("", "true", "1", "yes")
+_OFF: Final = ("false", "0", "no")
+
 _USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?", re.ASCII)
 _GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*", re.ASCII)
 _QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}", re.ASCII)
@@ -48,8 +51,11 @@ def positive(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """Whether *name* is given and not switched off."""
-    return query.get(name, "false").lower() not in ("false", "0", "no")
+    """Whether *name* is given and not switched off. Raises 400 for what is neither."""
+    text = query.get(name, "false").lower()
+    if text not in _ON and text not in _OFF:
+        raise RestError(400, f'"{text}" is not a valid value for "{name}", wanted is true or false')
+    return text in _ON
 
 
 def checked_user(name: str) -> str:

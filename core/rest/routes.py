@@ -27,6 +27,7 @@ from core.rest.schemas import FLAG, NAME, POSITIVE, UNSIGNED, Schema, any_case, 
 
 PREFIX: Final = "/ws/v1"
 
+_BAD_PAGE: Final = {400: "A parameter that cannot be read."}
 _NO_PARTITION: Final = {404: "Partition not found."}
 _BAD_QUEUE: Final = {400: "Not a queue's path, or a parameter that cannot be read.", 404: "No such partition or queue."}
 _NO_NAME: Final = {400: "Not a name.", 404: "Unknown."}
@@ -38,6 +39,7 @@ _APPLICATION_FILTERS: Final = (
     Parameter("queuePrefix", "Extension: only applications of queues whose path begins so."),
     Parameter("since", "Extension: only those submitted at this time (ns) or later.", UNSIGNED),
 )
+_TAKEN_SINCE: Final = Parameter("since", "Extension: only samples taken at this time (ns) or later.", UNSIGNED)
 _STATUS: Final = Parameter(
     "status", f"Only this one of the active states: {', '.join(ACTIVE)}.", any_case(*ACTIVE, empty=True)
 )
@@ -80,11 +82,15 @@ def all_routes(to: Handlers) -> list[Route]:
 
 def _cluster_routes(to: Handlers) -> list[Route]:
     return [
-        Route(f"{PREFIX}/clusters", to.cluster.clusters, _get("clusters", "Cluster", "Clusters.", listed("Cluster"))),
+        Route(
+            f"{PREFIX}/clusters",
+            to.cluster.clusters,
+            _get("clusters", "Cluster", "Clusters.", listed("Cluster"), PAGE_PARAMETERS, errors=_BAD_PAGE),
+        ),
         Route(
             f"{PREFIX}/partitions",
             to.cluster.partitions,
-            _get("partitions", "Cluster", "All partitions.", listed("Partition")),
+            _get("partitions", "Cluster", "All partitions.", listed("Partition"), PAGE_PARAMETERS, errors=_BAD_PAGE),
         ),
         Route(
             f"{PREFIX}/scheduler/node-utilizations",
@@ -94,6 +100,8 @@ def _cluster_routes(to: Handlers) -> list[Route]:
                 "Cluster",
                 "How many nodes are how full, by partition and resource type.",
                 listed("PartitionNodeUtilization"),
+                PAGE_PARAMETERS,
+                errors=_BAD_PAGE,
             ),
         ),
         Route(
@@ -104,7 +112,8 @@ def _cluster_routes(to: Handlers) -> list[Route]:
                 "Cluster",
                 "Running applications, minute by minute.",
                 listed("ApplicationSample"),
-                errors={500: "Internal metrics collection is not enabled."},
+                (*PAGE_PARAMETERS, _TAKEN_SINCE),
+                errors={**_BAD_PAGE, 500: "Internal metrics collection is not enabled."},
             ),
         ),
         Route(
@@ -115,7 +124,8 @@ def _cluster_routes(to: Handlers) -> list[Route]:
                 "Cluster",
                 "Containers, minute by minute.",
                 listed("ContainerSample"),
-                errors={500: "Internal metrics collection is not enabled."},
+                (*PAGE_PARAMETERS, _TAKEN_SINCE),
+                errors={**_BAD_PAGE, 500: "Internal metrics collection is not enabled."},
             ),
         ),
     ]
@@ -127,12 +137,31 @@ def _partition_routes(to: Handlers) -> list[Route]:
         Route(
             f"{one}/placementrules",
             to.cluster.rules,
-            _get("placementRules", "Partition", "Placement rules in force.", listed("Rule"), errors=_NO_PARTITION),
+            _get(
+                "placementRules",
+                "Partition",
+                "Placement rules in force, in the order in which they are tried.",
+                listed("Rule"),
+                PAGE_PARAMETERS,
+                errors={**_BAD_PAGE, **_NO_PARTITION},
+            ),
         ),
         Route(
             f"{one}/queues",
             to.queues.tree,
             _get("queues", "Partition", "The root queue with all others in it.", ref("Queue"), errors=_NO_PARTITION),
+        ),
+        Route(
+            f"{one}/queues/flat",
+            to.queues.flat,
+            _get(
+                "queueList",
+                "Partition",
+                "Extension: all queues as a list, by their paths, none within another.",
+                listed("Queue"),
+                (*PAGE_PARAMETERS, Parameter("queuePrefix", "Only queues whose path begins so.")),
+                errors={**_BAD_PAGE, **_NO_PARTITION},
+            ),
         ),
         Route(
             f"{one}/queue/:queue",
@@ -148,7 +177,7 @@ def _partition_routes(to: Handlers) -> list[Route]:
                 "All nodes with what runs on them.",
                 listed("Node"),
                 (*PAGE_PARAMETERS, _SUMMARY, Parameter("schedulable", "Extension: only those, or only others.", FLAG)),
-                errors={400: "A parameter that cannot be read.", **_NO_PARTITION},
+                errors={**_BAD_PAGE, **_NO_PARTITION},
             ),
         ),
         Route(
@@ -260,12 +289,11 @@ def _explanation_routes(to: Handlers) -> list[Route]:
 
 def _user_routes(to: Handlers) -> list[Route]:
     usage = f"{PREFIX}/partition/:partition/usage"
-    bad_page = {400: "A parameter that cannot be read."}
     return [
         Route(
             f"{usage}/users",
             to.users.users,
-            _get("users", "Users", "What users use.", listed("UserUsage"), PAGE_PARAMETERS, errors=bad_page),
+            _get("users", "Users", "What users use.", listed("UserUsage"), PAGE_PARAMETERS, errors=_BAD_PAGE),
         ),
         Route(
             f"{usage}/user/:user",
@@ -275,7 +303,7 @@ def _user_routes(to: Handlers) -> list[Route]:
         Route(
             f"{usage}/groups",
             to.users.groups,
-            _get("groups", "Users", "What groups use.", listed("GroupUsage"), PAGE_PARAMETERS, errors=bad_page),
+            _get("groups", "Users", "What groups use.", listed("GroupUsage"), PAGE_PARAMETERS, errors=_BAD_PAGE),
         ),
         Route(
             f"{usage}/group/:group",
@@ -362,7 +390,11 @@ def _operation_routes(to: Handlers) -> list[Route]:
                 "The last health report; 200 also when something is wrong.",
                 ref("Health"),
                 (Parameter("strict", "Extension: 503 when something is wrong.", FLAG),),
-                errors={404: "There is none yet.", 503: "Something is wrong (with strict)."},
+                errors={
+                    400: "Strict is neither true nor false.",
+                    404: "There is none yet.",
+                    503: "Something is wrong (with strict).",
+                },
             ),
         ),
         Route(

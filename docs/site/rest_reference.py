@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any, Final
 from unittest.mock import create_autospec
 
+from core.rest.access import Proofs
 from core.rest.openapi import openapi_document
 from core.rest.routes import Handlers, all_routes
 from docs.site.markdown import cell, escaped, table
@@ -19,7 +20,8 @@ _EVERYWHERE: Final = {"401", "403", "405", "429", "500"}
 
 def document() -> dict[str, Any]:
     """The OpenAPI document. Nobody asks the handlers anything, so there are none behind it."""
-    return openapi_document(all_routes(create_autospec(Handlers, instance=True)), version("kornel"))
+    routes = all_routes(create_autospec(Handlers, instance=True))
+    return openapi_document(routes, version("kornel"), Proofs(guarded=True))
 
 
 def page() -> str:

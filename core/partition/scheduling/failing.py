@@ -12,6 +12,7 @@ from core.model.failures import FailureLog
 
 TEXTS: Final[Mapping[Unschedulable, str]] = MappingProxyType(
     {
+        Unschedulable.USER_QUOTA: "Not enough user quota",
         Unschedulable.QUEUE_QUOTA: "Not enough queue quota",
         Unschedulable.NO_FITTING_NODE: "No node has enough room",
         Unschedulable.REQUIRED_NODE: "The required node is unknown or has no room",

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from core.domain.views import AllocationView, AskView, ForeignView
+from core.rest.compact import compact
 from core.rest.documents.values import amounts, present, texts
 
 
@@ -49,7 +50,7 @@ def joined(views: Sequence[AllocationView]) -> bytes:
 
 
 def _encoded(view: AllocationView) -> bytes:
-    view.rendered = encoded = orjson.dumps(allocation_fields(view))
+    view.rendered = encoded = compact(orjson.dumps(allocation_fields(view)))
     return encoded
 
 

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.answers import json_answer
 from core.rest.documents import nodes, partitions, rules
 from core.rest.handlers.places import partition_of
+from core.rest.listing import page_answer
 from core.rest.turns import Turns
 from core.service.runner import PartitionRunner
 
 
 class ClusterHandlers:
-    """R1, R7, R8 and R25. ``started_ns``: when the core began to serve."""
+    """R1, R7, R8 and R25. Ours: pages. ``started_ns``: when the core began to serve."""
 
     def __init__(self, runner: PartitionRunner, started_ns: int) -> None:
         self._runner = runner
         self._started_ns = started_ns
 
-    async def clusters(self, _request: Request) -> ASGIApp:
+    async def clusters(self, request: Request) -> ASGIApp:
         """R1."""
-        return json_answer(self.cluster_documents())
+        return await page_answer(request, _keyed(self.cluster_documents(), "partition"), dict)
 
-    async def partitions(self, _request: Request) -> ASGIApp:
+    async def partitions(self, request: Request) -> ASGIApp:
         """R7."""
-        return json_answer(self.partition_documents())
+        return await page_answer(request, _keyed(self.partition_documents(), "name"), dict)
 
     async def rules(self, request: Request) -> ASGIApp:
         """R8."""
-        return json_answer([rules.rule(rule) for rule in partition_of(self._runner, request).rules()])
+        found = enumerate(partition_of(self._runner, request).rules())
+        return await page_answer(request, ((f"{place:06}", rule) for place, rule in found), rules.rule)
 
-    async def utilization(self, _request: Request) -> ASGIApp:
+    async def utilization(self, request: Request) -> ASGIApp:
         """R25."""
         documents = []
         for views in self._runner.all_views():
@@ -44,7 +46,7 @@ class ClusterHandlers:
                 if turns.over():
                     await turns.pause()
             documents.append(counted.document())
-        return json_answer(documents)
+        return await page_answer(request, _keyed(documents, "partition"), dict)
 
     def cluster_documents(self) -> list[dict[str, Any]]:
         """One for each partition."""
@@ -63,3 +65,7 @@ class ClusterHandlers:
             {"partition": views.partition().name, "rules": [rules.rule(rule) for rule in views.rules()]}
             for views in self._runner.all_views()
         ]
+
+
+def _keyed(documents: Iterable[dict[str, Any]], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((document[name], document) for document in documents)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from core.rest.access import Proofs
 from core.rest.answers import HTML, json_answer, text_answer
 from core.rest.openapi import docs_page, openapi_document
 from core.rest.routing import Route
@@ -15,12 +16,13 @@ from core.rest.routing import Route
 class DocumentationHandlers:
     """Both are made once, when the routes are known."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, proofs: Proofs) -> None:
         self._version = version
+        self._proofs = proofs
 
     def describe(self, routes: Iterable[Route]) -> None:
         """The routes there are."""
-        document = openapi_document(routes, self._version)
+        document = openapi_document(routes, self._version, self._proofs)
         self._document = json_answer(document)
         self._page = text_answer(
             docs_page(document),

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.answers import json_answer
+from core.domain.views import UsageSample
 from core.rest.documents.reports import application_sample, container_sample
 from core.rest.errors import RestError
 from core.rest.history import UsageHistory
+from core.rest.listing import page_answer
+from core.rest.queries import read_query, unsigned
 
 
 class HistoryHandlers:
-    """R5 and R6."""
+    """R5 and R6. Ours: pages, and ``since`` (ns)."""
 
     def __init__(self, history: UsageHistory) -> None:
         self._history = history
 
-    async def applications(self, _request: Request) -> ASGIApp:
+    async def applications(self, request: Request) -> ASGIApp:
         """R5."""
-        self._require()
-        return json_answer(self.application_documents())
+        return await page_answer(request, self._since(request), application_sample)
 
-    async def containers(self, _request: Request) -> ASGIApp:
+    async def containers(self, request: Request) -> ASGIApp:
         """R6."""
-        self._require()
-        return json_answer(self.container_documents())
+        return await page_answer(request, self._since(request), container_sample)
 
     def application_documents(self) -> list[dict[str, Any]]:
         """All samples, the oldest first; numbers are text, as upstream has it."""
@@ -37,6 +38,8 @@ class HistoryHandlers:
         """The same for containers."""
         return [container_sample(sample) for sample in self._history.samples()]
 
-    def _require(self) -> None:
+    def _since(self, request: Request) -> Iterator[tuple[str, UsageSample]]:
         if not self._history.enabled:
             raise RestError(500, "Internal metrics collection is not enabled.")
+        since_ns = unsigned(read_query(request.scope["query_string"]), "since", 0)
+        return ((f"{s.at_ns:020}", s) for s in self._history.samples() if s.at_ns >= since_ns)

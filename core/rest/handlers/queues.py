@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -10,15 +11,17 @@ from starlette.types import ASGIApp
 from core.partition.views.door import PartitionViews
 from core.rest.answers import json_answer
 from core.rest.documents.queues import QueueTree
+from core.rest.documents.queues import queue as queue_document
 from core.rest.errors import not_found
 from core.rest.handlers.places import known_queue, partition_of, queue_path
+from core.rest.listing import page_answer
 from core.rest.queries import read_query
-from core.rest.turns import Turns
+from core.rest.turns import Turns, gather
 from core.service.runner import PartitionRunner
 
 
 class QueueHandlers:
-    """R9 and R10."""
+    """R9 and R10. Ours: all queues as a list, which has pages."""
 
     def __init__(self, runner: PartitionRunner) -> None:
         self._runner = runner
@@ -26,6 +29,14 @@ class QueueHandlers:
     async def tree(self, request: Request) -> ASGIApp:
         """R9."""
         return json_answer(await queue_tree(partition_of(self._runner, request)))
+
+    async def flat(self, request: Request) -> ASGIApp:
+        """All queues by their paths, none within another."""
+        views = partition_of(self._runner, request)
+        prefix = read_query(request.scope["query_string"]).get("queuePrefix", "").lower()
+        found = [view for view in await gather(views.queues("root", subtree=True)) if view.path.startswith(prefix)]
+        show = partial(queue_document, partition=views.partition().name)
+        return await page_answer(request, ((view.path, view) for view in found), show)
 
     async def queue(self, request: Request) -> ASGIApp:
         """R10."""

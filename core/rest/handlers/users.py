@@ -10,7 +10,7 @@ from core.rest.documents.users import group as group_document
 from core.rest.documents.users import user as user_document
 from core.rest.errors import not_found
 from core.rest.handlers.places import partition_or_none
-from core.rest.listing import list_answer, page_of, wishes_of
+from core.rest.listing import page_answer
 from core.rest.paths import decode_again
 from core.rest.queries import checked_group, checked_user
 from core.rest.turns import gather
@@ -25,11 +25,9 @@ class UserHandlers:
 
     async def users(self, request: Request) -> ASGIApp:
         """R18."""
-        views, wishes = partition_or_none(self._runner, request), wishes_of(request)
-        keyed = [(user.user, user) for user in await gather(views.users())] if views is not None else []
-        page, more = page_of(keyed, wishes)
-        total = None if wishes.plain else len(keyed)
-        return await list_answer(request, map(user_document, page), wishes, more=more, total=total)
+        views = partition_or_none(self._runner, request)
+        found = await gather(views.users()) if views is not None else []
+        return await page_answer(request, ((user.user, user) for user in found), user_document)
 
     async def user(self, request: Request) -> ASGIApp:
         """R19."""
@@ -42,11 +40,9 @@ class UserHandlers:
 
     async def groups(self, request: Request) -> ASGIApp:
         """R20."""
-        views, wishes = partition_or_none(self._runner, request), wishes_of(request)
-        keyed = [(group.group, group) for group in await gather(views.groups())] if views is not None else []
-        page, more = page_of(keyed, wishes)
-        total = None if wishes.plain else len(keyed)
-        return await list_answer(request, map(group_document, page), wishes, more=more, total=total)
+        views = partition_or_none(self._runner, request)
+        found = await gather(views.groups()) if views is not None else []
+        return await page_answer(request, ((group.group, group) for group in found), group_document)
 
     async def group(self, request: Request) -> ASGIApp:
         """R21."""

@@ -10,6 +10,7 @@ from si.v1 import si_pb2 as si
 from core.domain.resources import Resources
 from core.rest.documents.values import percents
 from tests.e2e.rest.shim import PREFIX, Cluster, P
+from tests.exposition import by_key
 
 LIMITS = """
 partitions:
@@ -24,15 +25,19 @@ partitions:
                 groups: [dev]
                 maxresources: {vcore: 10m}
 """
-SMALL = """
+QUOTAS = """
 partitions:
   - name: default
     queues:
       - name: root
         submitacl: "*"
+        limits:
+          - limit: everybody
+            users: ["*"]
+            maxresources: {{vcore: {user}m}}
         queues:
           - name: default
-            resources: {max: {vcore: 1m}}
+            resources: {{max: {{vcore: {queue}m}}}}
 """
 
 
@@ -98,15 +103,35 @@ async def test_case_24_requests_are_those_that_wait(cluster: Cluster) -> None:
 
 
 async def test_case_25_why_an_ask_waits(cluster: Cluster) -> None:
-    await cluster.configure(SMALL)
-    await cluster.node("n1", vcore=10)
+    """It is looked at again when there may be room, and another one takes that. The last to occur is told last."""
+    await cluster.configure(QUOTAS.format(queue=6, user=100))
+    await cluster.node("n1", vcore=100)
     await cluster.submit("app")
+    await cluster.ask("taker-0", vcore=4)
     await cluster.ask("waits", vcore=5)
-    found = await cluster.get(f"{P}/application/app")
-    (entry,) = found["requests"][0]["allocationLog"]
-    assert entry["message"] == "Not enough queue quota"
-    assert entry["count"] >= 1
-    assert entry["lastOccurrence"] == cluster.core.clock.now_ns()
+
+    async def log() -> list[tuple[str, int]]:
+        requests = (await cluster.get(f"{P}/application/app"))["requests"]
+        (found,) = [ask["allocationLog"] for ask in requests if ask["allocationKey"] == "waits"]
+        assert found[-1]["lastOccurrence"] == cluster.core.clock.now_ns()
+        assert sorted(entry["lastOccurrence"] for entry in found) == [entry["lastOccurrence"] for entry in found]
+        return [(entry["message"], entry["count"]) for entry in found]
+
+    of_queue, of_user = "Not enough queue quota", "Not enough user quota"
+    assert await log() == [(of_queue, 1)]
+    for number in (1, 2):
+        await cluster.wait(1)
+        await cluster.ask(f"taker-{number}", fields={"priority": 10}, vcore=4)
+        await cluster.release(f"taker-{number - 1}")
+        assert await log() == [(of_queue, 1 + number)]
+    await cluster.wait(1)
+    await cluster.configure(QUOTAS.format(queue=9, user=1))
+    await cluster.wait(0)
+    assert await log() == [(of_queue, 3), (of_user, 1)]
+    await cluster.wait(1)
+    await cluster.configure(QUOTAS.format(queue=4, user=9))
+    await cluster.wait(0)
+    assert await log() == [(of_user, 1), (of_queue, 4)]
 
 
 async def test_case_26_applications_by_state(cluster: Cluster) -> None:
@@ -206,11 +231,16 @@ async def test_case_31_how_full_nodes_are(cluster: Cluster) -> None:
 
 
 async def test_case_32_more_than_full(cluster: Cluster) -> None:
+    """REST cuts percents off, metrics do not."""
     await cluster.submit("app")
     await filled(cluster, "n1", 1050, 109)
     found = await utilization(cluster)
     assert found["memory"][9] == ["n1"]
     assert found["vcore"][0] == ["n1"]
+    now = by_key((await cluster.http.get(f"{PREFIX}/metrics")).text)
+    for resource, filled_range in (("memory", "(90%,100%]"), ("vcore", "(10%,20%]")):
+        name = f"yunikorn_scheduler_{resource}_node_usage_total"
+        assert [key[1] for key, count in now.items() if key[0] == name and count] == [filled_range]
 
 
 async def test_case_33_what_users_and_groups_use(cluster: Cluster) -> None:

@@ -54,6 +54,26 @@ async def test_what_is_no_request(fresh: Cluster, request_line: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    "rest",
+    [
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+        b"Transfer-Encoding: nonsense\r\n\r\nhello",
+        b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"Content-Length: five\r\n\r\nhello",
+    ],
+)
+async def test_bodies_of_which_nobody_can_say_where_they_end(fresh: Cluster, rest: bytes) -> None:
+    """Refused, and the connection is closed: what follows might be taken for a request."""
+    reader, writer = await connected(fresh)
+    writer.write(b"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\n" + rest)
+    answer = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize(
     "path", ["/ws/v1/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/ws/v1/%00", "/%0d%0aX-A:%20b"]
 )
 async def test_paths_lead_nowhere_else(fresh: Cluster, path: str) -> None:

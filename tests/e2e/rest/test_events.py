@@ -11,12 +11,16 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc
 from si.v1 import si_pb2 as si
+from starlette.types import Message
 
 from core.domain.effects import EventRecorded
-from tests.e2e.harness import PATIENCE_S, Conversation, until
+from core.rest.event_streams import EventStream, EventStreams
+from core.service.clock import SECOND_NS
+from tests.e2e.harness import PATIENCE_S, Conversation, create, node_request, until
 from tests.e2e.rest.shim import PREFIX, TREE, Cluster
 
 QUOTA = """
@@ -194,15 +198,18 @@ async def test_case_47_stream_goes_on_where_another_ended(quiet: Cluster) -> Non
 @pytest.mark.parametrize("key", ["event_maxStreams", "event_maxStreamsPerHost"])
 async def test_case_48_so_many_streams_and_no_more(fresh: Cluster, key: str) -> None:
     await empty(fresh, **{key: "3"})
-    async with stream(fresh), stream(fresh):
-        async with stream(fresh):
+    async with stream(fresh) as first, stream(fresh) as second:
+        async with stream(fresh) as third:
             await fresh.refused(STREAM, 503, "Too many streaming connections")
             await fresh.configure(TREE, **{key: "1"})
+            happen(fresh, 1)
+            for still_open in (first, second, third):
+                assert ids(await take(still_open, 1)) == [0]
             await fresh.configure(TREE, **{key: "3"})
         await until(lambda: len(fresh.core.server.events.places) == 2, "the stream to end with its client")
         async with stream(fresh) as objects:
             happen(fresh, 1)
-            assert ids(await take(objects, 1)) == [0]
+            assert ids(await take(objects, 1)) == [1]
     await fresh.configure(TREE, **{key: "0"})
     await fresh.refused(STREAM, 503)
 
@@ -220,9 +227,11 @@ async def test_case_49_reader_that_missed_events_is_told(fresh: Cluster) -> None
         happen(fresh, 100)
         (last,) = await take(slow, 1)
         assert (last["status_code"], last["message"]) == (200, "Event stream was closed by the producer")
+        assert last["reason"].startswith("read too slowly: 100 events behind")
         with pytest.raises(StopAsyncIteration):
             await anext(slow)
-    assert len(fresh.core.server.events.places) == 0
+    places = fresh.core.server.events.places
+    assert (len(places), places.dropped) == (0, 1)
 
 
 async def test_case_49_reader_that_never_reads_is_gone(quiet: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,14 +252,41 @@ async def test_case_49_reader_that_never_reads_is_gone(quiet: Cluster, monkeypat
             assert ids(await take(other, 1)) == [20_000]
             dump = (await quiet.http.get("/debug/fullstatedump")).json()
             assert [entry["Name"] for entry in dump["eventStreams"]] == ["127.0.0.1"]
+            assert places.dropped == 1
+
+
+async def test_of_a_client_that_is_slow_no_more_than_a_write_is_kept(quiet: Cluster) -> None:
+    """Whatever it has missed: events stay in the ring until there is room for them."""
+    happen(quiet, 20_000, "x" * 1000)
+    streams = EventStreams(quiet.core.server.events, clock=quiet.core.clock, logger=structlog.get_logger())
+    waiting, most = asyncio.Event(), 0
+
+    async def send(message: Message) -> None:
+        nonlocal most
+        most = max(most, len(message.get("body", b"")))
+        if most > 1_000_000:
+            waiting.set()
+            await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError("it never goes away")
+
+    answer = EventStream(streams, 0, streams.place("127.0.0.1"))
+    running = asyncio.create_task(answer({"type": "http"}, receive, send))
+    await asyncio.wait_for(waiting.wait(), PATIENCE_S)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert most < 1_500_000
 
 
 async def test_case_49_streams_end_with_the_core(quiet: Cluster) -> None:
     async with stream(quiet) as objects:
         stopping = asyncio.create_task(quiet.core.server.stop())
         (last,) = await take(objects, 1)
-        assert last["message"] == "Event stream was closed by the producer"
+        assert (last["message"], last["reason"]) == ("Event stream was closed by the producer", "the core stops")
         await stopping
+    assert quiet.core.server.events.places.dropped == 0
 
 
 async def happened(cluster: Cluster, start: int = 0) -> list[tuple[int, int, int]]:
@@ -302,6 +338,40 @@ async def test_case_52_quota_is_told_once(cluster: Cluster) -> None:
     await cluster.wait(1)
     records = (await cluster.get(f"{BATCH}?start={start}"))["EventRecords"]
     assert [record["objectID"] for record in records if record["type"] == 1] == ["k", "k"]
+
+
+async def test_case_52_predicates_are_told_once_in_15_seconds(cluster: Cluster) -> None:
+    """A hundred nodes come, one each tenth of a second, and refuse both asks."""
+    shim = callback_pb2_grpc.CallbackServiceStub(cluster.core.channel)
+    await cluster.submit("app")
+    start = cluster.core.server.events.events.next_id
+    async with Conversation.open(shim.Attach()) as callbacks:
+        await callbacks.send(pb.AttachRequest(subscription=pb.Subscription(rm_id="rm-1", predicates=True)))
+        await callbacks.receive()
+        refusals = 0
+
+        async def refuse() -> None:
+            nonlocal refusals
+            while True:
+                for question in (await callbacks.receive()).predicates:
+                    nodes = [pb.NodeRefusal(node_id=node_id, reason="tainted") for node_id in question.node_ids]
+                    refusals += len(nodes)
+                    answer = pb.PredicatesAnswer(question_id=question.question_id, refusals=nodes)
+                    await callbacks.send(pb.AttachRequest(predicates=[answer]))
+
+        refusing = asyncio.create_task(refuse())
+        await cluster.ask("k1", vcore=1)
+        await cluster.ask("k2", vcore=2)
+        for number in range(100):
+            await cluster.nodes.send(node_request(create(f"n{number}")))
+            await until(lambda n=number: refusals >= 2 * (n + 1), "both asks to be refused")  # type: ignore[misc]
+            cluster.core.clock.advance(SECOND_NS // 10)
+        await cluster.core.settle()
+        refusing.cancel()
+    records = (await cluster.get(f"{BATCH}?start={start}"))["EventRecords"]
+    told = [record for record in records if record["type"] == 1]
+    assert sorted(record["objectID"] for record in told) == ["k1", "k2"]
+    assert all("tainted" in record["message"] for record in told)
 
 
 async def test_case_53_long_messages_are_cut(cluster: Cluster) -> None:

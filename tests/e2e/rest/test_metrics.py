@@ -102,8 +102,7 @@ async def test_promtool_takes_every_line(cluster: Cluster) -> None:
     assert [line for line in said.splitlines() if line.startswith(b"kornel_")] == []
 
 
-async def test_applications_by_queue_and_state(cluster: Cluster) -> None:
-    """Case 55."""
+async def test_case_55_applications_by_queue_and_state(cluster: Cluster) -> None:
     await cluster.node("n1", vcore=10)
     await cluster.submit("app", queue="root.a.a1")
     await cluster.ask("k1", vcore=1)
@@ -124,10 +123,14 @@ async def test_applications_by_queue_and_state(cluster: Cluster) -> None:
     now = await values(cluster)
     assert not [key for key in now if key[0] == "yunikorn_queue_app" and key[1] == "root.a.a1"]
     assert now["yunikorn_queue_app_total", "root.a.a1", "completed"] == 1
+    await cluster.configure(TREE)
+    await cluster.wait(1)
+    now = await values(cluster)
+    assert now.get(("yunikorn_queue_app", "root.a.a1", "completed"), 0) == 0
+    assert now["yunikorn_queue_app_total", "root.a.a1", "completed"] == 1
 
 
-async def test_containers_by_queue(fresh: Cluster) -> None:
-    """Case 56."""
+async def test_case_56_containers_by_queue(fresh: Cluster) -> None:
     await fresh.register(TREE.replace("- name: a1", "- name: a-b"))
     await fresh.node("n1", vcore=10)
     await fresh.submit("app", queue="root.a.a-b")
@@ -137,8 +140,8 @@ async def test_containers_by_queue(fresh: Cluster) -> None:
     assert now["kornel_queue_containers_total", "root.a.a-b", "allocated"] == 1
 
 
-async def test_resources_of_queues(cluster: Cluster) -> None:
-    """Case 57, over parents too."""
+async def test_case_57_resources_of_queues(cluster: Cluster) -> None:
+    """Over parents too."""
     limited = TREE + "                resources: {max: {memory: 100, vcore: 2}}\n"
     await cluster.configure(limited)
     await cluster.node("n1", vcore=10, memory=1_000)
@@ -158,8 +161,7 @@ async def test_resources_of_queues(cluster: Cluster) -> None:
     assert now[name, "root.a.a1", "memory", "allocated"] == 0
 
 
-async def test_cycles_are_timed_in_seconds(cluster: Cluster) -> None:
-    """Case 58."""
+async def test_case_58_cycles_are_timed_in_seconds(cluster: Cluster) -> None:
     before = await values(cluster)
     await cluster.node("n1", vcore=10)
     now = await values(cluster)
@@ -170,8 +172,8 @@ async def test_cycles_are_timed_in_seconds(cluster: Cluster) -> None:
     assert bounds == ["0.0001", "0.001", "0.01", "0.1", "1", "10", "100", "1000", "+Inf"]
 
 
-async def test_nodes_by_state(cluster: Cluster) -> None:
-    """Case 59; a registration makes nothing undone."""
+async def test_case_59_nodes_by_state(cluster: Cluster) -> None:
+    """A registration makes nothing undone."""
 
     async def nodes() -> tuple[float, ...]:
         now = await values(cluster)

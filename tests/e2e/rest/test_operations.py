@@ -9,9 +9,10 @@ import pytest
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc
 
+from core.partition.engine import Engine
 from core.service.logs import LevelSwitch, LogLevel
 from tests.e2e.harness import Conversation
-from tests.e2e.rest.shim import PREFIX, TREE, Cluster, P
+from tests.e2e.rest.shim import PREFIX, TREE, Cluster, P, rest_cluster
 
 HEALTH = f"{PREFIX}/scheduler/healthcheck"
 DUMP = "/debug/fullstatedump"
@@ -38,6 +39,7 @@ async def test_case_60_health(cluster: Cluster) -> None:
     assert found["Healthy"] is False
     assert [check["Succeeded"] for check in found["HealthChecks"]] == [False] + [True] * 8
     assert (await cluster.http.get(f"{HEALTH}?strict=true")).status_code == 503
+    await cluster.refused(f"{HEALTH}?strict=perhaps", 400)
 
 
 async def test_case_60_health_before_the_first_run(cluster: Cluster) -> None:
@@ -50,6 +52,35 @@ async def test_case_61_foreign_load_is_no_orphan(cluster: Cluster) -> None:
     await cluster.ask("f", "", fields={"nodeID": "n1", "allocationTags": {"foreign": "default"}}, vcore=2)
     await cluster.wait(31)
     assert (await cluster.get(HEALTH))["Healthy"] is True
+
+
+async def test_case_61_orphans_on_either_side() -> None:
+    """The books are damaged by hand, as no request could."""
+    engine = Engine()
+    async with rest_cluster(engine=engine) as cluster:
+        await cluster.register(TREE)
+        await cluster.node("n1", vcore=10)
+        await cluster.submit("app")
+        await cluster.ask("k", vcore=1)
+        state = engine.partition("[rm-1]default")
+        assert state is not None
+
+        async def failed() -> list[int]:
+            await cluster.wait(31)
+            found = await cluster.get(HEALTH)
+            numbers = [number for number, check in enumerate(found["HealthChecks"]) if not check["Succeeded"]]
+            assert found["Healthy"] is not bool(numbers)
+            return numbers
+
+        assert await failed() == []
+        application = state.applications.pop("app")
+        assert await failed() == [7]
+        state.applications["app"] = application
+        allocations = dict(state.nodes["n1"].allocations)
+        state.nodes["n1"].allocations.clear()
+        assert await failed() == [8]
+        state.nodes["n1"].allocations.update(allocations)
+        assert await failed() == []
 
 
 async def test_case_62_interval_of_the_checks(cluster: Cluster) -> None:

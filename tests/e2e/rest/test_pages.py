@@ -94,6 +94,17 @@ async def test_nodes_that_take_no_more(cluster: Cluster) -> None:
     assert await cluster.get(f"{P}/nodes?schedulable=false") == []
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "schedulable=perhaps"])
+async def test_queues_as_a_list(cluster: Cluster) -> None:
+    """The same queues as in the tree, none within another, each with its partition."""
+    found = await cluster.get(f"{P}/queues/flat")
+    assert [queue["queuename"] for queue in found] == ["root", "root.a", "root.a.a1", "root.default"]
+    one = await cluster.get(f"{P}/queue/root.a.a1")
+    assert found[2] == {**one, "partition": "default"}
+    below = await cluster.get(f"{P}/queues/flat?queuePrefix=ROOT.A&fields=queuename")
+    assert below == [{"queuename": "root.a"}, {"queuename": "root.a.a1"}]
+    await cluster.refused("/ws/v1/partition/nope/queues/flat", 404, "Partition not found")
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "schedulable=perhaps", "summary=perhaps"])
 async def test_bad_parameters(cluster: Cluster, query: str) -> None:
     await cluster.refused(f"{P}/nodes?{query}", 400)

@@ -307,20 +307,36 @@ async def test_case_40_text_that_carries_its_checksum(fresh: Cluster) -> None:
     assert (found["checksum"], found["checksumMatch"]) == (plain, True)
 
 
-async def test_case_41_history_minute_by_minute(cluster: Cluster) -> None:
-    assert await cluster.get(f"{PREFIX}/history/apps") == []
-    await cluster.node("n1", vcore=10)
-    await cluster.submit("app", "app-2")
-    await cluster.ask("k", vcore=1)
-    began_ns = cluster.core.clock.now_ns()
-    await cluster.wait(60)
-    await cluster.ask("k2", vcore=1)
-    await cluster.ask("k3", "app-2", vcore=1)
-    await cluster.wait(60)
-    assert [s["totalApplications"] for s in await cluster.get(f"{PREFIX}/history/apps")] == ["1", "2"]
-    found = await cluster.get(f"{PREFIX}/history/containers")
-    assert [sample["totalContainers"] for sample in found] == ["1", "3"]
-    assert began_ns < found[0]["timestamp"] < found[1]["timestamp"]
+async def test_case_41_history_minute_by_minute() -> None:
+    async with rest_cluster(usage_samples=5) as cluster:
+        await cluster.register(TREE)
+        assert await cluster.get(f"{PREFIX}/history/apps") == []
+        await cluster.node("n1", vcore=10)
+        await cluster.submit("app", "app-2", "app-3", "app-4")
+        await cluster.ask("k", vcore=1)
+        await cluster.ask("k2", "app-2", vcore=1)
+        await cluster.ask("k3", "app-3", vcore=1)
+        await cluster.ask("waits", "app-3", vcore=100)
+        await cluster.release("k3", "app-3")
+        began_ns = cluster.core.clock.now_ns()
+        await cluster.wait(60)
+        for key, application in (("k4", "app-4"), ("k5", "app-4"), ("k6", "app")):
+            await cluster.ask(key, application, vcore=1)
+        await cluster.wait(60)
+
+        async def told(kind: str, field: str) -> list[str]:
+            return [sample[field] for sample in await cluster.get(f"{PREFIX}/history/{kind}")]
+
+        assert await told("apps", "totalApplications") == ["3", "4"]
+        assert await told("containers", "totalContainers") == ["2", "5"]
+        found = await cluster.get(f"{PREFIX}/history/apps")
+        assert began_ns < found[0]["timestamp"] < found[1]["timestamp"]
+        assert await cluster.get(f"{PREFIX}/history/apps?since={found[1]['timestamp']}") == found[1:]
+        await cluster.release("k6")
+        await cluster.wait(5 * 60)
+        assert await told("apps", "totalApplications") == ["4"] * 5
+        assert await told("containers", "totalContainers") == ["4"] * 5
+        assert (await cluster.get(f"{PREFIX}/history/apps"))[0]["timestamp"] > found[1]["timestamp"]
 
 
 async def test_case_41_history_switched_off() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import jsonschema_rs
 import pytest
 from si.v1 import si_pb2 as si
 from si.v1.si_pb2_grpc import SchedulerStub
@@ -51,6 +52,7 @@ partitions:
           - name: b
 """
 
+NAMES: Final = ("partition", "queue", "application", "node", "user", "group")
 CLUSTERS: Final = "/ws/v1/clusters"
 
 
@@ -92,6 +94,31 @@ async def test_who_may_read(site: Site, issuer: Issuer) -> None:
     two = [("Authorization", f"Bearer {READER}"), ("Authorization", f"Bearer {ADMIN}")]
     assert (await get(site, CLUSTERS, headers=two)).status_code == 401
     assert (await get(site, CLUSTERS, headers=[("Authorization", f"Basic {READER}")])).status_code == 401
+
+
+async def test_document_tells_what_each_route_asks_for(tmp_path: Path, ca: Authority, server_pair: Pair) -> None:
+    """Whoever shows nothing, or was granted nothing, is refused as described, and exactly where that is described."""
+    named = {"shim": SHIM, "admin": ADMIN}
+    (tmp_path / "tokens.yaml").write_text(
+        json.dumps({"tokens": [{"name": name, "sha256": digest_of(token)} for name, token in named.items()]})
+    )
+    policy = "\n".join(line for line in POLICY.splitlines() if not line.startswith("oidc:")).replace(
+        "burst: 30", "burst: 300"
+    )
+    async with secured(tmp_path, ca=ca.file, server=server_pair, policy=policy, rest_address="127.0.0.1:0") as site:
+        document = (await get(site, "/openapi.json")).json()
+        error = {**document["components"]["schemas"]["Error"], "components": document["components"]}
+        for path, methods in document["paths"].items():
+            for method, operation in methods.items():
+                filled = path.format(**dict.fromkeys(NAMES, "x"), state="active")
+                for token, refusal in ((None, 401), (SHIM, 403)):
+                    answer = await get(site, filled, token, method=method.upper())
+                    assert (answer.status_code == refusal) is bool(operation["security"]), (path, token)
+                    if operation["security"]:
+                        described = operation["responses"][str(refusal)]
+                        assert {name.lower() for name in described.get("headers", {})} <= set(answer.headers)
+                        jsonschema_rs.Draft202012Validator(error).validate(answer.json())
+        assert document["paths"]["/debug/stack"]["get"]["security"] == [{"bearer": ["administer"]}]
 
 
 async def test_debugging_is_for_administrators_and_probes_for_everybody(site: Site) -> None:
