@@ -61,6 +61,8 @@ def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: boo
     if state.recording:
         state.events.node_added(node)
     state.nodes[node.node_id] = node
+    if state.no_room:
+        state.reserving.call()  # Also a closed node raises how many may be kept free.
     ledger.capacity_changed(state, [], node.capacity)
     if occupied is not None:
         node.occupy(_whole_node_key(node), occupied.pairs)

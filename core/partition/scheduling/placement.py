@@ -179,6 +179,7 @@ def _drop(state: PartitionState, reservation: Reservation) -> None:
     if reservation.by_age:
         ledger.unpromise(ask)
         state.kept_by_age -= 1
+        state.reserving.call()
     ask.reservation = None
     del reservation.node.reservations[ask.key]
     del state.reservations[ask.key]

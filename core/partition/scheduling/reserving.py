@@ -11,7 +11,7 @@ hundred are ever kept free by age.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from core.model.allocations import Allocation, AskGroup
@@ -46,15 +46,18 @@ def is_due(state: PartitionState, now_ns: int) -> bool:
 
 
 def step(state: PartitionState, now_ns: int) -> int:
-    """Begin a round, or look at its next group up to the first node given out. Returns what it cost."""
+    """Begin a round, or look at its next group up to the first node given out. Returns what it cost.
+
+    A round ends when no more may be kept. The next is called for once more may be: until then no age needs watching.
+    """
     round_ = state.reserving
     if not round_.left:
         round_.due_ns = None
-        if state.reservation_delay_ns is not None:
+        if state.reservation_delay_ns is not None and _more_may_be_kept(state):
             round_.left.extend(_waiting(state))
         round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
         return 1
-    if not len(state.node_order):
+    if not len(state.node_order) or not _more_may_be_kept(state):
         round_.left.clear()
         round_.candidates.clear()
         return 1
@@ -169,10 +172,30 @@ def _candidates(state: PartitionState, shape: Shape) -> Iterator[Node]:
     """
     candidates = state.reserving.candidates
     if shape not in candidates:
-        pairs = shape.pairs
-        able = [node for node in state.node_order if node.could_hold(pairs)]
-        candidates[shape] = iter(sorted(able, key=lambda node: missing_share(node, pairs)))
+        candidates[shape] = iter(by_missing_share(state.node_order, shape.pairs))
     return candidates[shape]
+
+
+def by_missing_share(nodes: Iterable[Node], pairs: Pairs) -> list[Node]:
+    """Those of *nodes* that could hold *pairs* if they were empty, the one that lacks least first, then as they came.
+
+    :meth:`Node.could_hold` and :func:`missing_share` in one: a round looks at all nodes for each shape that waits.
+    """
+    found: list[tuple[float, int, Node]] = []
+    for number, node in enumerate(nodes):
+        free, capacity = node.free, node.capacity
+        missing = 0.0
+        for t, amount in pairs:
+            if capacity[t] < amount:
+                break
+            if free[t] <= 0:
+                missing += 1.0
+            elif free[t] < amount:
+                missing += (amount - free[t]) / amount
+        else:
+            found.append((missing, number, node))
+    found.sort()
+    return [node for _, _, node in found]
 
 
 def missing_share(node: Node, pairs: Pairs) -> float:

@@ -24,14 +24,14 @@ class World:
 
     def __init__(self, types: list[str], mode: GuaranteeMode = GuaranteeMode.REACH) -> None:
         self.name = "[rm]default"
-        self.types = ResourceTypes(lambda width: None)
-        for name in types:
-            self.types.index(name)
+        self.types = ResourceTypes(self._widen)
         self.guarantee_mode = mode
         self.victim_order = "default"
         self.queues: dict[str, Queue] = {}
         self.nodes: dict[str, Node] = {}
         self.allocations: dict[str, Allocation] = {}
+        for name in types:
+            self.types.index(name)
         self.root = self._new_queue("root", None, QueueCase("root"))
 
     @classmethod
@@ -51,6 +51,12 @@ class World:
             holder.triggered = reservation.holder.triggered
             world.reserve(holder, world.nodes[reservation.node], NOW_NS - reservation.minutes * MINUTE_NS)
         return world
+
+    def _widen(self, width: int) -> None:
+        """An ask may name a type that nothing else in the case has."""
+        applications = (allocation.application for allocation in self.allocations.values())
+        for holder in (*self.queues.values(), *self.nodes.values(), *applications):
+            holder.widen(width)
 
     def queue(self, spec: QueueCase) -> Queue:
         """Add a queue, its parents first where they are missing; ``root`` changes the root's settings."""
