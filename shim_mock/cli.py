@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Final
 
+import grpc
 import typer
 from rich.console import Console
 
@@ -32,6 +33,7 @@ CONNECT_S = 10.0
 EXIT_EXPECTATION: Final = 1
 EXIT_INPUT: Final = 2
 EXIT_CORE: Final = 3
+STRANGER: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 class DemoKind(StrEnum):
@@ -241,6 +243,9 @@ def _exit(play: Callable[[Console], Coroutine[None, None, bool]]) -> None:
         errors.print(str(error))
         raise typer.Exit(EXIT_INPUT) from error
     except RegistrationRefused as error:
+        if error.code in STRANGER:
+            errors.print(f"the core does not let this shim in ({error.code.name}): {error.reason}")
+            raise typer.Exit(EXIT_CORE) from error
         errors.print(f"the core refused the queue configuration: {error.reason}")
         raise typer.Exit(EXIT_INPUT) from error
     except CoreUnreachable as error:
