@@ -20,6 +20,7 @@ from conformance.clock import Clock
 from conformance.connection import CALL_TIMEOUT_S, MAX_MESSAGE_BYTES, RM
 from conformance.entries import Entry
 from conformance.looking import Looking, served
+from shim_client.credentials import NO_CREDENTIALS, Credentials
 
 OTHER_RM: Final = "conformance-2"
 
@@ -30,10 +31,19 @@ class Bench(Looking):
     """One connection. A case begins with :meth:`reg`, or with :meth:`fresh` when nobody may be registered."""
 
     def __init__(
-        self, address: str, channel: grpc.aio.Channel, clock: Clock, *, rm: str, deadline_s: float, settle_s: float
+        self,
+        address: str,
+        channel: grpc.aio.Channel,
+        clock: Clock,
+        *,
+        rm: str,
+        deadline_s: float,
+        settle_s: float,
+        credentials: Credentials = NO_CREDENTIALS,
     ) -> None:
         super().__init__(channel, clock, rm=rm, deadline_s=deadline_s, settle_s=settle_s)
         self._address: Final = address
+        self._credentials: Final = credentials
         self._configuration: Final = configuration_pb2_grpc.ConfigurationServiceStub(channel)
         self._manager: Final = manager_pb2_grpc.ManagerServiceStub(channel)
         self._callbacks: Final = callback_pb2_grpc.CallbackServiceStub(channel)
@@ -83,7 +93,12 @@ class Bench(Looking):
     async def another(self, rm: str | None = None) -> AsyncIterator[Bench]:
         """A second program with a connection of its own, by default one that speaks for the same RM."""
         async with connect(
-            self._address, self.clock, rm=rm or self.rm, deadline_s=self._deadline_s, settle_s=self._settle_s
+            self._address,
+            self.clock,
+            rm=rm or self.rm,
+            deadline_s=self._deadline_s,
+            settle_s=self._settle_s,
+            credentials=self._credentials,
         ) as bench:
             yield bench
             self.notes.extend(bench.notes)
@@ -133,12 +148,19 @@ class Bench(Looking):
 
 @asynccontextmanager
 async def connect(
-    address: str, clock: Clock, *, rm: str = RM, deadline_s: float = 5.0, settle_s: float = 0.1
+    address: str,
+    clock: Clock,
+    *,
+    rm: str = RM,
+    deadline_s: float = 5.0,
+    settle_s: float = 0.1,
+    credentials: Credentials = NO_CREDENTIALS,
 ) -> AsyncIterator[Bench]:
     """A bench at the core at *address*.
 
     deadline_s  how long an expected entry may take
     settle_s    how long :meth:`Bench.silence` gives scheduling to prove it wrong
+    credentials who the core is shown
     """
     options = [
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -146,8 +168,8 @@ async def connect(
         # Cases must not share a connection: closing one would be closing both.
         ("grpc.use_local_subchannel_pool", 1),
     ]
-    async with grpc.aio.insecure_channel(address, options=options) as channel:
-        bench = Bench(address, channel, clock, rm=rm, deadline_s=deadline_s, settle_s=settle_s)
+    async with credentials.channel(address, options) as channel:
+        bench = Bench(address, channel, clock, rm=rm, deadline_s=deadline_s, settle_s=settle_s, credentials=credentials)
         try:
             yield bench
         finally:

@@ -23,10 +23,13 @@ from conformance.gaps import OWN, judged, load_gaps
 from conformance.outcome import Result
 from conformance.runner import DEFAULT_DEADLINE_S, DEFAULT_SETTLE_S, Settings, run_case
 from conformance.shim.checks import select_checks
+from conformance.shim.door import Door
 from conformance.shim.process import CommandFailed
 from conformance.shim.runner import DEFAULT_PATIENCE as SHIM_PATIENCE
 from conformance.shim.runner import judge_shim
 from conformance.shim.stage import Patience
+from shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of, unusable
+from shim_client.credentials import Credentials, CredentialsUnusable
 
 EXIT_FAILED: Final = 1
 EXIT_UNREACHABLE: Final = 3
@@ -57,8 +60,22 @@ class Unreachable(Exception):
     """There is nothing at the address that cases can be run against."""
 
 
+@app.callback()
+def connect(
+    context: typer.Context,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = "",
+) -> None:
+    """Credentials: what ``core`` shows the core, and what ``shim`` hands to the shim."""
+    context.obj = credentials_of(ca, cert, key, token_file, server_name)
+
+
 @app.command()
 def core(
+    context: typer.Context,
     address: Annotated[str, typer.Option(help="Address of the core.", metavar="HOST:PORT")] = "127.0.0.1:50051",
     case: Annotated[
         list[str] | None, typer.Option(help="Only this case or range (73, 73-100); may be repeated.", metavar="N")
@@ -90,7 +107,10 @@ def core(
         return
     try:
         waiting = math.inf if real_time else patience
-        results = asyncio.run(_run(address, chosen, waiting, Settings(deadline, settle), excused))
+        settings = Settings(deadline, settle, context.obj)
+        results = asyncio.run(_run(address, chosen, waiting, settings, excused))
+    except CredentialsUnusable as error:
+        raise unusable(error) from error
     except Unreachable as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(EXIT_UNREACHABLE) from None
@@ -99,6 +119,7 @@ def core(
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def shim(
+    context: typer.Context,
     command: Annotated[
         list[str] | None,
         typer.Argument(help="Command that starts the shim; {address} in it and KORNEL_ADDRESS say where the core is."),
@@ -116,6 +137,18 @@ def shim(
         float, typer.Option(help="Seconds that the shim may take from its start to its registration.", min=0.1)
     ] = SHIM_PATIENCE.start_s,
     log: Annotated[Path | None, typer.Option(help="Folder for what the shim prints.", metavar="DIR")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="PEM certificate chain; serve the shim with TLS.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="PEM private key of --tls-cert.")
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-client-ca", metavar="FILE", help="Demand a certificate of the shim that these PEM CAs signed."
+        ),
+    ] = None,
     as_json: AsJson = False,
     listing: Listing = False,
 ) -> None:
@@ -133,7 +166,10 @@ def shim(
     if log is not None:
         log.mkdir(parents=True, exist_ok=True)
     try:
-        found = asyncio.run(judge_shim(command, chosen, Patience(start, deadline, settle), log))
+        door = Door(tls_cert, tls_key, tls_client_ca, context.obj)
+        found = asyncio.run(judge_shim(command, chosen, Patience(start, deadline, settle), log, door))
+    except CredentialsUnusable as error:
+        raise unusable(error) from error
     except CommandFailed as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(EXIT_UNREACHABLE) from None
@@ -159,15 +195,15 @@ def _finish(results: Sequence[Result], noun: str, kind: str, junit: Path | None,
 async def _run(
     address: str, cases: Sequence[Case], patience_s: float, settings: Settings, gaps: Mapping[str, str]
 ) -> list[Result]:
-    await _usable(address)
-    async with clock_of(address, patience_s) as clock:
+    await _usable(address, settings.credentials)
+    async with clock_of(address, patience_s, settings.credentials) as clock:
         return [judged(await run_case(each, address, clock, settings), gaps) for each in cases]
 
 
-async def _usable(address: str) -> None:
+async def _usable(address: str, credentials: Credentials) -> None:
     """Raises Unreachable unless a core at *address* lets the kit register."""
     request = si.RegisterResourceManagerRequest(rmID=RM, config=configs.BASIC)
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with credentials.channel(address, ()) as channel:
         try:
             await si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager(
                 request, timeout=CONNECT_TIMEOUT_S, wait_for_ready=True

@@ -12,6 +12,8 @@ import grpc
 import grpc.aio
 from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 
+from shim_client.credentials import NO_CREDENTIALS, Credentials
+
 DEFAULT_PATIENCE_S: Final = 5.0
 ADVANCE_TIMEOUT_S: Final = 30.0
 ARRIVAL_S: Final = 0.02
@@ -66,9 +68,11 @@ class CoreClock:
 
 
 @asynccontextmanager
-async def clock_of(address: str, patience_s: float = DEFAULT_PATIENCE_S) -> AsyncIterator[Clock]:
+async def clock_of(
+    address: str, patience_s: float = DEFAULT_PATIENCE_S, credentials: Credentials = NO_CREDENTIALS
+) -> AsyncIterator[Clock]:
     """The clock of the core at *address*: its test clock if it has one, otherwise the real one with *patience_s*."""
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with credentials.channel(address, ()) as channel:
         clock = CoreClock(channel)
         try:
             await clock.now_ns()

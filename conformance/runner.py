@@ -14,6 +14,7 @@ from conformance.bench import connect
 from conformance.case import Case
 from conformance.clock import Clock
 from conformance.outcome import Mismatch, Result, Skipped, Verdict
+from shim_client.credentials import NO_CREDENTIALS, Credentials
 
 DEFAULT_DEADLINE_S: Final = 5.0
 DEFAULT_SETTLE_S: Final = 0.1
@@ -23,10 +24,11 @@ CASE_LIMIT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long an expected entry may take, and how long silence is listened to, in seconds."""
+    """How long an expected entry may take, how long silence is listened to, in seconds, and who the core is shown."""
 
     deadline_s: float = DEFAULT_DEADLINE_S
     settle_s: float = DEFAULT_SETTLE_S
+    credentials: Credentials = NO_CREDENTIALS
 
 
 async def run_case(each: Case, address: str, clock: Clock, settings: Settings) -> Result:
@@ -41,7 +43,13 @@ async def run_case(each: Case, address: str, clock: Clock, settings: Settings) -
 
 async def _run(each: Case, address: str, clock: Clock, settings: Settings) -> tuple[Verdict, str]:
     limit_s = CASE_LIMIT_S + each.waits_s
-    async with connect(address, clock, deadline_s=settings.deadline_s, settle_s=settings.settle_s) as bench:
+    async with connect(
+        address,
+        clock,
+        deadline_s=settings.deadline_s,
+        settle_s=settings.settle_s,
+        credentials=settings.credentials,
+    ) as bench:
         try:
             async with asyncio.timeout(limit_s):
                 await each.script(bench)

@@ -28,7 +28,7 @@ from shim_client.callbacks import (
     SchedulingState,
 )
 from shim_client.client import ShimClient
-from shim_client.credentials import Credentials
+from shim_client.credentials import Credentials, CredentialsUnusable
 from shim_client.errors import (
     CallFailed,
     ConnectionLost,
@@ -69,6 +69,7 @@ __all__ = [
     "ConnectionLost",
     "CoreUnreachable",
     "Credentials",
+    "CredentialsUnusable",
     "Generation",
     "NodeAccepted",
     "NodeRejected",

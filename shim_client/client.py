@@ -145,7 +145,7 @@ class ShimClient:
         await self.close()
 
     async def connect(self) -> None:
-        """Connect the channel. Raises CoreUnreachable when nobody answers in time."""
+        """Connect the channel. Raises CoreUnreachable when nobody answers in time, or CredentialsUnusable."""
         options = [
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),

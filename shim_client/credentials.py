@@ -25,6 +25,10 @@ _VARIABLES: Final = {
 SERVER_NAME_VARIABLE: Final = "KORNEL_SERVER_NAME"
 
 
+class CredentialsUnusable(ValueError):
+    """What was given to prove oneself with cannot be used. The text never quotes a secret."""
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """All empty: plain text, and nobody.
@@ -43,7 +47,7 @@ class Credentials:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("a client certificate and its key belong together: one of them is missing")
+            raise CredentialsUnusable("a client certificate and its key belong together: one of them is missing")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -51,15 +55,22 @@ class Credentials:
         files = {field: Path(found) for field, name in _VARIABLES.items() if (found := environment.get(name))}
         return cls(**files, server_name=environment.get(SERVER_NAME_VARIABLE, ""))
 
+    def environment(self) -> dict[str, str]:
+        """The variables that say the same to another program."""
+        files = {name: str(path) for field, name in _VARIABLES.items() if (path := getattr(self, field)) is not None}
+        return {**files, SERVER_NAME_VARIABLE: self.server_name} if self.server_name else files
+
     @property
     def tls(self) -> bool:
         return self.ca is not None or self.certificate is not None
 
     def channel(self, address: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
-        """A channel to *address*. Raises OSError for a file that cannot be read, ValueError for a token at risk."""
+        """A channel to *address*. Raises CredentialsUnusable: a file cannot be read, or a token is at risk."""
         if not self.tls:
             if self.token_file is not None and not _stays_here(address):
-                raise ValueError(f"a token is not sent to {address} in plain text: the CA of the core is missing")
+                raise CredentialsUnusable(
+                    f"a token is not sent to {address} in plain text: the CA of the core is missing"
+                )
             channel = grpc.aio.insecure_channel(address, options=options)
         else:
             if self.server_name:
@@ -67,27 +78,32 @@ class Credentials:
             channel = grpc.aio.secure_channel(address, self._tls_credentials(), options=options)
         if self.token_file is None:
             return channel
-        self._token()  # A file that is missing is to be told now, not at the first call.
-        return _TokenChannel(channel, self._token)
+        self.bearer()  # A file that is missing is to be told now, not at the first call.
+        return _TokenChannel(channel, self.bearer)
 
     def _tls_credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(
-            root_certificates=_bytes_of(self.ca),
-            private_key=_bytes_of(self.key),
-            certificate_chain=_bytes_of(self.certificate),
+            root_certificates=None if self.ca is None else read_file(self.ca),
+            private_key=None if self.key is None else read_file(self.key),
+            certificate_chain=None if self.certificate is None else read_file(self.certificate),
         )
 
-    def _token(self) -> str:
+    def bearer(self) -> str:
+        """The value of ``authorization``; only where there is a token. Raises CredentialsUnusable."""
         assert self.token_file is not None
-        return self.token_file.read_text(encoding="ascii").strip()
+        return f"Bearer {read_file(self.token_file).decode('ascii', 'replace').strip()}"
+
+
+NO_CREDENTIALS: Final = Credentials()
+"""Plain text, and nobody, whatever the environment says."""
 
 
 class _TokenChannel(grpc.aio.Channel):
     """A channel whose calls carry a token. Interceptors would do, but change how streams are written."""
 
-    def __init__(self, channel: grpc.aio.Channel, token: Callable[[], str]) -> None:
+    def __init__(self, channel: grpc.aio.Channel, bearer: Callable[[], str]) -> None:
         self._channel = channel
-        self._token = token
+        self._bearer = bearer
 
     async def __aenter__(self) -> Self:
         await self._channel.__aenter__()
@@ -122,14 +138,18 @@ class _TokenChannel(grpc.aio.Channel):
 
     def _with_token(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def start(*arguments: Any, metadata: Any = None, **named: Any) -> Any:
-            said = (*(metadata or ()), ("authorization", f"Bearer {self._token()}"))
+            said = (*(metadata or ()), ("authorization", self._bearer()))
             return call(*arguments, metadata=said, **named)
 
         return start
 
 
-def _bytes_of(path: Path | None) -> bytes | None:
-    return path.read_bytes() if path is not None else None
+def read_file(path: Path) -> bytes:
+    """What is in *path*. Raises CredentialsUnusable."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CredentialsUnusable(f"{path}: {error.strerror or error}") from error
 
 
 def _stays_here(address: str) -> bool:

@@ -12,10 +12,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Final
 
+import grpc
 import typer
 from rich.console import Console
 
-from shim_client import CoreUnreachable, RegistrationRefused, ShimClientError
+from shim_client import CoreUnreachable, Credentials, CredentialsUnusable, RegistrationRefused, ShimClientError
+from shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of
+from shim_client.credentials import NO_CREDENTIALS
 from shim_mock.demo import CoreFailed, page_address, running_core
 from shim_mock.documents import InputError
 from shim_mock.generate import generate_trace
@@ -30,6 +33,7 @@ CONNECT_S = 10.0
 EXIT_EXPECTATION: Final = 1
 EXIT_INPUT: Final = 2
 EXIT_CORE: Final = 3
+STRANGER: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 class DemoKind(StrEnum):
@@ -64,8 +68,22 @@ Factor = Annotated[
 ]
 
 
+@app.callback()
+def connect(
+    context: typer.Context,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = "",
+) -> None:
+    """Credentials for the cores of ``run`` and ``trace``; that of ``demo`` asks nobody."""
+    context.obj = credentials_of(ca, cert, key, token_file, server_name)
+
+
 @app.command()
 def run(
+    context: typer.Context,
     scenario: Annotated[
         str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a built-in one.")
     ],
@@ -79,7 +97,7 @@ def run(
         loaded = load_scenario(_scenario_path(scenario))
         if speed is not None:
             loaded = dataclasses.replace(loaded, speed=speed)
-        return await _play(console, loaded, core, out)
+        return await _play(console, loaded, core, context.obj, out)
 
     _exit(play)
 
@@ -94,6 +112,7 @@ def scenarios() -> None:
 
 @app.command()
 def trace(
+    context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the node list and the pod list.")],
     core: Core = DEFAULT_CORE,
     latency_guarantee: Latency = 40,
@@ -105,7 +124,7 @@ def trace(
     async def play(console: Console) -> bool:
         inflation = Inflation(latency_percent=latency_guarantee, factor=factor)
         loaded = trace_scenario(load_trace(folder), inflation, name=folder.name or "trace")
-        return await _play(console, loaded, core, out)
+        return await _play(console, loaded, core, context.obj, out)
 
     _exit(play)
 
@@ -145,7 +164,7 @@ def demo(
             page = page_address(log)
             if page:
                 console.print(f"web page at {page}", soft_wrap=True, highlight=False)
-            passed = await _play(console, loaded, address, out)
+            passed = await _play(console, loaded, address, NO_CREDENTIALS, out)
             if keep:
                 console.print(
                     f"the core still runs at {address}, its page at {page or 'no address'}: Ctrl-C stops it",
@@ -181,9 +200,9 @@ def _demo_scenario(folder: Path | None, inflation: Inflation, seed: int) -> Scen
         return trace_scenario(load_trace(Path(scratch)), inflation, name="demo on a made-up trace")
 
 
-async def _play(console: Console, scenario: Scenario, core: str, out: Path | None) -> bool:
+async def _play(console: Console, scenario: Scenario, core: str, credentials: Credentials, out: Path | None) -> bool:
     with LiveLine(console, scenario.name) as line:
-        result = await run_scenario(scenario, core, connect_s=CONNECT_S, progress=line.update)
+        result = await run_scenario(scenario, core, credentials=credentials, connect_s=CONNECT_S, progress=line.update)
     picture = _write_picture(result, out) if out is not None else None
     print_report(console, result, picture=picture)
     return result.passed
@@ -220,10 +239,13 @@ def _exit(play: Callable[[Console], Coroutine[None, None, bool]]) -> None:
     console, errors = Console(), Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
         passed = asyncio.run(_until_terminated(play(console)))
-    except InputError as error:
+    except (InputError, CredentialsUnusable) as error:
         errors.print(str(error))
         raise typer.Exit(EXIT_INPUT) from error
     except RegistrationRefused as error:
+        if error.code in STRANGER:
+            errors.print(f"the core does not let this shim in ({error.code.name}): {error.reason}")
+            raise typer.Exit(EXIT_CORE) from error
         errors.print(f"the core refused the queue configuration: {error.reason}")
         raise typer.Exit(EXIT_INPUT) from error
     except CoreUnreachable as error:

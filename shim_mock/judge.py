@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from kornel.v1 import status_pb2
 
 from shim_mock.cluster import SimulatedCluster
 from shim_mock.expectations import Expectation, Kind, Verdict
 from shim_mock.lifecycle import TaskState
+
+_UNTOLD: Final = "the core does not tell: it has no StatusService, or this shim no permission to read and to audit"
 
 # More would bury the first one.
 SHOWN = 3
@@ -151,7 +154,7 @@ class Judge:
 
     def _laws(self, status: status_pb2.GetStatusResponse | None) -> tuple[bool, str]:
         if status is None:
-            return False, "the core does not tell (no StatusService)"
+            return False, _UNTOLD
         checks = sum(partition.law_checks for partition in status.partitions)
         violations = sum(partition.law_violations for partition in status.partitions)
         broken = sum(partition.invariant_violations for partition in status.partitions)
@@ -169,7 +172,7 @@ class Judge:
         cluster = self._cluster
         yield from (f"anomaly: {anomaly}" for anomaly in cluster.anomalies)
         if status is None:
-            yield "the core does not tell (no StatusService)"
+            yield _UNTOLD
             return
         partition = next((p for p in status.partitions if p.name.endswith("]default")), None)
         if partition is None:

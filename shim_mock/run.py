@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from kornel.v1 import status_pb2
 
-from shim_client import CallFailed, ShimClient, ShimClientError
+from shim_client import CallFailed, Credentials, ShimClient, ShimClientError
 from shim_mock.clock import SimulatedClock
 from shim_mock.cluster import SimulatedCluster
 from shim_mock.expectations import Verdict
@@ -48,13 +48,26 @@ class RunResult:
 
 
 async def run_scenario(
-    scenario: Scenario, address: str, *, connect_s: float = 10.0, progress: Progress | None = None
+    scenario: Scenario,
+    address: str,
+    *,
+    credentials: Credentials | None = None,
+    connect_s: float = 10.0,
+    progress: Progress | None = None,
 ) -> RunResult:
     """Play *scenario* against the core at *address*.
 
-    Raises the errors of :mod:`shim_client`: CoreUnreachable, RegistrationRefused, and what ends a stream.
+    *credentials* absent: what the environment says. Raises the errors of :mod:`shim_client`: CoreUnreachable,
+    RegistrationRefused, CredentialsUnusable, and what ends a stream.
     """
-    client = ShimClient(address, RM_ID, generation=scenario.generation, connect_s=connect_s, reconnect_s=connect_s)
+    client = ShimClient(
+        address,
+        RM_ID,
+        generation=scenario.generation,
+        credentials=credentials,
+        connect_s=connect_s,
+        reconnect_s=connect_s,
+    )
     async with client:
         await client.register(config=scenario.config, version="shim-mock")
         run = _Run(scenario, client, progress)

@@ -14,6 +14,8 @@ from google.protobuf.message import Message
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 
+from conformance.shim.door import OPEN_DOOR, Door
+
 CUT_OFF_S: Final = 0.25
 
 Request: TypeAlias = si.NodeRequest | si.ApplicationRequest | si.AllocationRequest
@@ -147,16 +149,17 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         line.news.set()
 
 
-async def serve(lines: Lines, address: str) -> tuple[grpc.aio.Server, str]:
-    """A server for *lines* and the address it got."""
+async def serve(lines: Lines, address: str, door: Door = OPEN_DOOR) -> tuple[grpc.aio.Server, str]:
+    """A server for *lines* behind *door*, and the address it got."""
     server = grpc.aio.server(
+        interceptors=door.interceptors(),
         options=[
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),
-        ]
+        ],
     )
     si_pb2_grpc.add_SchedulerServicer_to_server(lines, server)
-    port = server.add_insecure_port(address)
+    port = door.listen(server, address)
     await server.start()
     return server, f"{address.rpartition(':')[0]}:{port}"

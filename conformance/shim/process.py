@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 ADDRESS_VARIABLE: Final = "KORNEL_ADDRESS"
@@ -28,8 +29,10 @@ class ShimProcess:
         self._log = log
 
     @classmethod
-    async def start(cls, command: Sequence[str], address: str, log: Path) -> ShimProcess:
-        """Start *command* with the core at *address*. Raises CommandFailed."""
+    async def start(
+        cls, command: Sequence[str], address: str, log: Path, variables: Mapping[str, str] = MappingProxyType({})
+    ) -> ShimProcess:
+        """Start *command* with the core at *address* and *variables* besides our own. Raises CommandFailed."""
         words = [word.replace(ADDRESS_PLACEHOLDER, address) for word in command]
         with log.open("ab") as output:
             try:
@@ -38,7 +41,7 @@ class ShimProcess:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env={**os.environ, ADDRESS_VARIABLE: address},
+                    env={**os.environ, **variables, ADDRESS_VARIABLE: address},
                     start_new_session=True,
                 )
             except OSError as error:

@@ -12,6 +12,7 @@ from typing import Final
 
 from conformance.outcome import Result
 from conformance.shim.checks import Check, Findings
+from conformance.shim.door import OPEN_DOOR, Door
 from conformance.shim.sessions import FIRST, SESSIONS, Session
 from conformance.shim.stage import Known, Over, Patience, Stage
 
@@ -24,26 +25,29 @@ async def judge_shim(
     checks: Sequence[Check],
     patience: Patience = DEFAULT_PATIENCE,
     log: Path | None = None,
+    door: Door = OPEN_DOOR,
 ) -> list[Result]:
     """What *checks* say about the shim that *command* starts.
 
-    *log*: folder, which exists, for what the shim prints, one file per session. Raises CommandFailed when the command
-    cannot be started.
+    *log*: folder, which exists, for what the shim prints, one file per session. *door*: what the shim has to pass.
+    Raises CommandFailed when the command cannot be started, CredentialsUnusable for a door that cannot be served.
     """
     if log is not None:
-        return await _judge(command, checks, patience, log)
+        return await _judge(command, checks, patience, log, door)
     with tempfile.TemporaryDirectory(prefix="kornel-conformance-") as scratch:
-        return await _judge(command, checks, patience, Path(scratch))
+        return await _judge(command, checks, patience, Path(scratch), door)
 
 
-async def _judge(command: Sequence[str], checks: Sequence[Check], patience: Patience, log: Path) -> list[Result]:
+async def _judge(
+    command: Sequence[str], checks: Sequence[Check], patience: Patience, log: Path, door: Door
+) -> list[Result]:
     known = Known()
     findings = Findings()
     took_s: dict[str, float] = {}
 
     async def play(session: Session) -> None:
         begin = time.monotonic()
-        findings.add(await _play(session, command, log, known, patience))
+        findings.add(await _play(session, command, log, known, patience, door))
         took_s.update(dict.fromkeys(session.checks, time.monotonic() - begin))
 
     await play(FIRST)
@@ -62,9 +66,11 @@ async def _judge(command: Sequence[str], checks: Sequence[Check], patience: Pati
     return [findings.result(check, took_s.get(check.id, 0.0)) for check in checks]
 
 
-async def _play(session: Session, command: Sequence[str], log: Path, known: Known, patience: Patience) -> Findings:
+async def _play(
+    session: Session, command: Sequence[str], log: Path, known: Known, patience: Patience, door: Door
+) -> Findings:
     file = log / f"{session.name.replace(' ', '-')}.log"
-    async with Stage.open(command, file, session.manners, known, patience) as stage:
+    async with Stage.open(command, file, session.manners, known, patience, door) as stage:
         with suppress(Over):
             await session.script(stage)
         return stage.findings

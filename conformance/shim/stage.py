@@ -15,6 +15,7 @@ from si.v1 import si_pb2 as si
 from conformance.shim.books import Running
 from conformance.shim.checks import Findings
 from conformance.shim.core import ScriptedCore
+from conformance.shim.door import Door
 from conformance.shim.lines import Kind, serve
 from conformance.shim.process import ShimProcess
 from conformance.shim.voice import Manners
@@ -48,7 +49,9 @@ class Over(Exception):
 class Stage:
     """Where a session is played."""
 
-    def __init__(self, command: Sequence[str], log: Path, manners: Manners, known: Known, patience: Patience) -> None:
+    def __init__(
+        self, command: Sequence[str], log: Path, manners: Manners, known: Known, patience: Patience, door: Door
+    ) -> None:
         self.findings: Final = Findings()
         self.core: Final = ScriptedCore(manners, self.findings)
         self.manners: Final = manners
@@ -56,6 +59,7 @@ class Stage:
         self.patience: Final = patience
         self._command: Final = command
         self._log: Final = log
+        self._door: Final = door
         self._demanded: Final[set[str]] = set()
         self._address = ANY_PORT
         self._server: grpc.aio.Server | None = None
@@ -65,10 +69,10 @@ class Stage:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, command: Sequence[str], log: Path, manners: Manners, known: Known, patience: Patience
+        cls, command: Sequence[str], log: Path, manners: Manners, known: Known, patience: Patience, door: Door
     ) -> AsyncIterator[Stage]:
         """A stage with the core serving and the shim started."""
-        stage = cls(command, log, manners, known, patience)
+        stage = cls(command, log, manners, known, patience, door)
         try:
             await stage.serve()
             await stage.start()
@@ -89,7 +93,7 @@ class Stage:
 
     async def serve(self) -> None:
         """Serve, again at the same address if it is not the first time."""
-        self._server, self._address = await serve(self.core.lines, self._address)
+        self._server, self._address = await serve(self.core.lines, self._address, self._door)
 
     async def vanish(self) -> None:
         """Stop serving without a word. The core keeps what it knows."""
@@ -98,7 +102,8 @@ class Stage:
 
     async def start(self) -> None:
         """Start the shim's program, another time if it has ended."""
-        self._process = await ShimProcess.start(self._command, self._address, self._log)
+        variables = self._door.handed_out.environment()
+        self._process = await ShimProcess.start(self._command, self._address, self._log, variables)
         self._watch = asyncio.create_task(self._tell_end(self._process), name="shim watch")
 
     async def until(self, condition: Callable[[], object], within_s: float | None = None) -> bool:

@@ -13,11 +13,12 @@ from typing import Final
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from core.archive.defaults import DEFAULT_SPOOL_BYTES
+
 SECOND_NS: Final = 10**9
 DAY_S: Final = 86_400
 
 OFF: Final = "off"
-DEFAULT_SPOOL_BYTES: Final = 256 * 2**20
 LEAST_SPOOL_BYTES: Final = 2**20
 DEFAULT_QUEUE_RECORDS: Final = 200_000
 

@@ -16,7 +16,7 @@ import typer
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, failed
 from core.load.sending import CHANNEL_OPTIONS, LoadError, Placed, Sender
 from core.load.workload import Workload
-from core.process.entry import loop_factory
+from core.process.event_loop import loop_factory
 from core.service import client
 from core.service.channels import CONNECTION, Connection
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import sys
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Final
 
 import typer
-from kornel.v1 import configuration_pb2 as pb
 
 from core.cli.options import DEFAULT_ADDRESS as ADDRESS
 from core.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
-from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, echo_json, failed
-from core.config.loader import DEFAULT_CONFIGURATION, checksum, load
-from core.config.model import Configuration
-from core.config.problems import ConfigError, Problem
+from core.cli.options import EXIT_FAILED, Address, AsJson, Timeout, echo_json, failed
+from core.config.default import DEFAULT_CONFIGURATION
 from core.service.client import CoreUnreachable
 from core.service.configuration_client import ConfigurationClient
 from core.service.configuration_text import render_history, render_impact
-from core.service.status_codes import problem_message
 
 config_app = typer.Typer(help="Work with queue configurations.", no_args_is_help=True)
 
@@ -34,9 +27,12 @@ Number = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="Number, a
 @config_app.command("check")
 def check(file: File, as_json: AsJson = False) -> None:
     """Tell what is wrong with a queue configuration. Exits 0 for nothing, 1 for warnings only, 2 for errors."""
+    # Reading configurations takes longer to import than all the other commands together.
+    from core.cli.configuration_file import check_json, checked, read_file  # noqa: PLC0415
+
     text = read_file(file)
     if as_json:
-        raise typer.Exit(_check_json(text))
+        raise typer.Exit(check_json(text))
     if not text:
         typer.echo(f"{file}: empty, so the built-in default holds")
         return
@@ -57,6 +53,8 @@ def preview(
 
     Exits 2 for a file with errors, 1 when the core would refuse it as things stand or does not answer.
     """
+    from core.cli.configuration_file import checked, read_file  # noqa: PLC0415
+
     text = read_file(file)
     if text and not as_json:
         checked(file, text)
@@ -146,46 +144,3 @@ def rollback(version: Number, grpc: Address = ADDRESS, as_json: AsJson = False, 
         typer.echo(f"version {version} is in force again, as version {done.version}, checksum {done.checksum}")
     else:
         typer.echo(f"nothing to do: version {done.version}, in force, says the same")
-
-
-def read_file(path: Path) -> str:
-    """The text of *path*. Exits if there is none."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        typer.echo(f"{path}: {error}", err=True)
-        raise typer.Exit(EXIT_BAD_INPUT) from error
-
-
-def checked(path: Path, text: str, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> Configuration:
-    """Print every problem of *text* and return what it means. Exits if it means nothing, or nothing that works here."""
-    try:
-        configuration = load(text, unavailable_resolvers=unavailable_resolvers)
-    except ConfigError as error:
-        _print_problems(path, error.problems)
-        raise typer.Exit(EXIT_BAD_INPUT) from error
-    _print_problems(path, configuration.warnings)
-    return configuration
-
-
-def _check_json(text: str) -> int:
-    """Print the judgement as ``ValidateConfigurationResponse`` and return the exit status."""
-    problems: tuple[Problem, ...]
-    try:
-        problems, valid = load(text).warnings, True
-    except ConfigError as error:
-        problems, valid = error.problems, False
-    found = [problem_message(problem) for problem in problems]
-    echo_json(pb.ValidateConfigurationResponse(valid=valid, checksum=checksum(text) if valid else "", problems=found))
-    if not valid:
-        return EXIT_BAD_INPUT
-    return EXIT_FAILED if found else 0
-
-
-def _print_problems(path: Path, problems: tuple[Problem, ...]) -> None:
-    """One line each, in the form that editors understand: file, line, column, severity."""
-    for problem in problems:
-        place = f":{problem.line}:{problem.column}" if problem.line else ""
-        where = f"{problem.path}: " if problem.path else ""
-        expected = f" (expected {problem.expected})" if problem.expected else ""
-        print(f"{path}{place}: {problem.severity}: {where}{problem.message}{expected}", file=sys.stderr)

@@ -8,10 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from core.cli.options import EXIT_BAD_INPUT
-from core.security.authority import CERTIFICATE_DAYS, Authority, write_secret
+from core.security.defaults import CERTIFICATE_DAYS
 from core.security.errors import SecurityError
-from core.security.guard import read_files
-from core.security.static_tokens import digest_of, new_token
 
 security_app = typer.Typer(help="Certificates, tokens, and the security file.", no_args_is_help=True)
 
@@ -35,6 +33,9 @@ def certificate(
 
     With --host it is a server's, without a client's. Sites with an authority of their own use that instead.
     """
+    # The other commands do not pay for importing cryptography.
+    from core.security.authority import Authority  # noqa: PLC0415
+
     try:
         authority = Authority(folder)
         made = authority.issue(name, host or [], days=days)
@@ -51,6 +52,9 @@ def token(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write the token to; must not exist.")],
 ) -> None:
     """Make a token. Prints the entry for the file with static tokens, which cannot be turned back into the token."""
+    from core.security.authority import write_secret  # noqa: PLC0415
+    from core.security.static_tokens import digest_of, new_token  # noqa: PLC0415
+
     made = new_token()
     try:
         write_secret(out, made.encode())
@@ -65,6 +69,8 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Security file to read.")],
 ) -> None:
     """Tell what is wrong with a security file and the file with static tokens it names. Exits 2 for errors."""
+    from core.security.guard import read_files  # noqa: PLC0415
+
     try:
         policy = read_files(file)[0]
     except SecurityError as error:

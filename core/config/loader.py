@@ -18,6 +18,7 @@ from core.config.declared import (
     DeclaredTemplate,
     read_partitions,
 )
+from core.config.default import DEFAULT_CONFIGURATION
 from core.config.fields import Field
 from core.config.limit_rules import check_limits
 from core.config.model import (
@@ -34,19 +35,6 @@ from core.config.tree import build_tree
 from core.config.upstream import warn_of_differences
 from core.config.yaml_reader import Document, collections_of, read, shortened
 from core.domain.settings import PlacementRuleConfig
-
-DEFAULT_CONFIGURATION: Final = """\
-partitions:
-  - name: default
-    placementrules:
-      - name: tag
-        value: namespace
-        create: true
-    queues:
-      - name: root
-        submitacl: '*'
-"""
-"""What an empty text stands for (config.md 1)."""
 
 _CHECKSUM_KEY: Final = "checksum: "
 _CHECKSUM_LENGTH: Final = 64

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from core.config.declared import DeclaredQueue
+from core.config.default import DEFAULT_CONFIGURATION
 from core.config.folding import can_be_counted, fold
-from core.config.loader import DEFAULT_CONFIGURATION, Reading, interpret, let_go
+from core.config.loader import Reading, interpret, let_go
 from core.config.model import Configuration
 from core.config.problems import ConfigError, ProblemLog
 from core.config.yaml_reader import MOST_BYTES, read

@@ -301,6 +301,10 @@ class AskGroup:
     def no_attempt_is_due(self) -> None:
         self.due = _NOT_DUE
 
+    def oldest_ns(self) -> int:
+        """When the oldest ask was created. Cost: linear in the asks."""
+        return min([created_ns for _, created_ns, _, ask in self._heap if ask.group is self])
+
     def head(self) -> Allocation:
         """The ask whose turn is first; the group must not be empty."""
         heap = self._heap

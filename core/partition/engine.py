@@ -40,12 +40,13 @@ from core.model.callbacks import Callbacks
 from core.partition import lifecycle, status
 from core.partition.configuration import configure
 from core.partition.configuration.what_if import WhatIf
+from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.explain import history, quota, standing, work
 from core.partition.explain.outlook import ReadingIndex
 from core.partition.intake import allocation_intake, application_intake, node_intake
 from core.partition.preemption import monitor, noticing, preempting, rounds
 from core.partition.scheduling import autoscaling, cycle, inquiries, vetting
-from core.partition.state import RESERVATION_DELAY_NS, RESERVATION_PERCENT, PartitionState
+from core.partition.state import PartitionState
 from core.partition.supposing import questions
 from core.partition.views.door import PartitionViews
 from core.policies.access import may_administer

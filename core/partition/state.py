@@ -18,6 +18,7 @@ from core.model.nodes import Node
 from core.model.notices import Notices
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
+from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.history.event_log import EventLog
 from core.partition.history.events import Recorder
 from core.partition.history.past import Past
@@ -34,10 +35,6 @@ from core.policies.queue_order import queue_key
 
 if TYPE_CHECKING:
     from core.config.model import PartitionConfig, PreemptionConfig
-
-
-RESERVATION_DELAY_NS: Final = 2 * 10**9
-RESERVATION_PERCENT: Final = 5
 
 
 class ReservingRound:

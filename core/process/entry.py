@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
+from core.process.event_loop import loop_factory
 from core.process.server import KornelServer, ServerSettings
+from core.process.version import core_version
 from core.security.security import Security
 from core.service.clock import ManualClock, SystemClock
 from core.service.engine_port import EnginePort
@@ -22,16 +22,6 @@ from core.service.resolvers.sources import Sources
 
 if TYPE_CHECKING:
     from core.tracing.tracing import Tracing
-
-LoopFactory = Callable[[], asyncio.AbstractEventLoop]
-
-
-def core_version() -> str:
-    """Version of the installed distribution; ``unknown`` when run from a tree that was never installed."""
-    try:
-        return version("kornel")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 class TracingUnavailable(Exception):
@@ -50,15 +40,6 @@ def tracing_to(endpoint: str) -> Tracing | None:
         return tracing_to(endpoint, core_version())
     except BadEndpoint as error:
         raise TracingUnavailable(str(error)) from error
-
-
-def loop_factory() -> LoopFactory | None:
-    """uvloop's, where it is installed; ``None`` means the standard library's."""
-    try:
-        import uvloop  # noqa: PLC0415 - optional, so nothing else may import it
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 def run(

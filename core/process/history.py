@@ -10,10 +10,10 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from core.archive.archive import Archive, ArchiveStatus
+from core.archive.defaults import DEFAULT_SPOOL_BYTES
 from core.archive.history_service import HistoryService
 from core.archive.reader import HistoryReader
 from core.archive.settings import (
-    DEFAULT_SPOOL_BYTES,
     HistorySettings,
     HistorySettingsError,
     default_history,
@@ -25,7 +25,6 @@ from core.service.configuration_history import Version
 from core.service.observers import EffectObserver
 
 __all__ = [
-    "DEFAULT_SPOOL_BYTES",
     "History",
     "HistoryChoice",
     "HistorySettingsError",

@@ -65,6 +65,7 @@ from core.service.event_service import EventService
 from core.service.explain_service import ExplainService
 from core.service.garbage import GarbageKeeper
 from core.service.health import HealthKeeper
+from core.service.limits import MESSAGE_LIMIT
 from core.service.logs import LevelSwitch, LogLevel
 from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
@@ -73,7 +74,7 @@ from core.service.resolvers.lookups import GroupLookups
 from core.service.resolvers.sources import Sources
 from core.service.rpc import Handler
 from core.service.runner import PartitionRunner
-from core.service.scheduler_service import MESSAGE_LIMIT, SchedulerService
+from core.service.scheduler_service import SchedulerService
 from core.service.status_codes import ShuttingDown
 from core.service.status_service import StatusService
 from core.service.streams import QUEUE_LIMIT, Switchboard

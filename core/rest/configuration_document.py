@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import yaml
 
+from core.config.default import DEFAULT_CONFIGURATION
 from core.config.fields import Field
-from core.config.loader import DEFAULT_CONFIGURATION
 from core.config.problems import ProblemLog
 from core.config.properties import QUOTA_DELAY
 from core.config.tree import ROOT

@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from core.security.defaults import CERTIFICATE_DAYS
 from core.security.errors import SecurityError
 
 CA_DAYS: Final = 3650
-CERTIFICATE_DAYS: Final = 365
 CLOCK_SKEW: Final = timedelta(minutes=5)
 
 

@@ -13,7 +13,7 @@ from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 
 from core.service.channels import open_channel
 from core.service.client import unreachable
-from core.service.scheduler_service import MESSAGE_LIMIT
+from core.service.limits import MESSAGE_LIMIT
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 

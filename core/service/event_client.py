@@ -10,7 +10,7 @@ from kornel.v1.events_pb2_grpc import EventServiceStub
 
 from core.service.channels import open_channel
 from core.service.client import CoreUnreachable, unreachable
-from core.service.scheduler_service import MESSAGE_LIMIT
+from core.service.limits import MESSAGE_LIMIT
 
 _OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
 _WORTH_ANOTHER_TRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)

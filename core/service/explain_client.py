@@ -8,7 +8,7 @@ from kornel.v1.explain_pb2_grpc import ExplainServiceStub
 
 from core.service.channels import open_channel
 from core.service.client import unreachable
-from core.service.scheduler_service import MESSAGE_LIMIT
+from core.service.limits import MESSAGE_LIMIT
 
 _OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
 

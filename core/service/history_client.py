@@ -13,7 +13,7 @@ from kornel.v1.history_pb2_grpc import HistoryServiceStub
 
 from core.service.channels import open_channel
 from core.service.client import unreachable
-from core.service.scheduler_service import MESSAGE_LIMIT
+from core.service.limits import MESSAGE_LIMIT
 
 MOST_AT_ONCE: Final = 1_000
 

@@ -5,30 +5,15 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, Final, TextIO, cast
 
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
+from core.service.log_choices import LogFormat, LogLevel
 from core.service.log_filters import protect
 
-
-class LogFormat(StrEnum):
-    """How a log line looks."""
-
-    JSON = "json"
-    CONSOLE = "console"
-
-
-class LogLevel(StrEnum):
-    """Least severity that is written."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
+__all__ = ["LEVEL_KEY", "LevelSwitch", "LogFormat", "LogLevel", "build_logger"]
 
 LEVEL_KEY: Final = "log.level"
 

@@ -13,7 +13,7 @@ from kornel.v1.read_pb2_grpc import ReadServiceStub
 
 from core.service.channels import open_channel
 from core.service.client import DEFAULT_TIMEOUT_S, unreachable
-from core.service.scheduler_service import MESSAGE_LIMIT
+from core.service.limits import MESSAGE_LIMIT
 
 _OPTIONS: Final = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
 _PAGE: Final = 2_000

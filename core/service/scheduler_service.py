@@ -20,6 +20,7 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.commands import UpdateApplications
 from core.service.configuring import Configurator
+from core.service.limits import MESSAGE_LIMIT
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.lookups import GroupLookups
 from core.service.rpc import Context, Handler, Requests, bidirectional, end, parse, unary
@@ -28,7 +29,6 @@ from core.service.status_codes import OtherManagerOnStream, ServiceError, Shutti
 from core.service.streams import Batch, Kind, Stream, Switchboard
 from core.service.wire import Decoder, Encoder
 
-MESSAGE_LIMIT: Final = 64 * 1024 * 1024
 RESPONSE_LIMIT: Final = MESSAGE_LIMIT // 2
 """A response that would be larger is sent in parts."""
 

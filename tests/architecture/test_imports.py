@@ -36,7 +36,10 @@ LAYERS = {
         "core.archive", "core.config", "core.domain", "core.metrics", "core.partition", "core.rest", "core.security",
         "core.service", "core.tracing", "core.web",
     },
-    "core.cli": {"core.config", "core.load", "core.partition", "core.process", "core.security", "core.service"},
+    "core.cli": {
+        "core.archive.defaults", "core.config", "core.load", "core.partition", "core.process", "core.security",
+        "core.service",
+    },
     "core.__main__": {"core.cli"},
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""

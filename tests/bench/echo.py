@@ -21,7 +21,7 @@ import grpc.aio
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 
-from core.process.entry import loop_factory
+from core.process.event_loop import loop_factory
 from core.process.server import OPTIONS
 from tests.bench import processes
 

@@ -18,7 +18,7 @@ from core.domain.effects import Allocated
 from core.load.sending import CHANNEL_OPTIONS, Placed, Sender
 from core.load.workload import Workload
 from core.partition.engine import Engine
-from core.process.entry import loop_factory
+from core.process.event_loop import loop_factory
 from core.service.garbage import GarbageKeeper
 from core.service.runner import ENTRIES_PER_TURN, SLICE_BUDGET
 from core.service.wire import Decoder

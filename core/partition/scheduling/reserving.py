@@ -76,6 +76,10 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
     assert delay_ns is not None, "a round has begun, so reservations are made"
     if not _waits_for_room(state, group):
         return False  # It was woken, and is tried like any other.
+    oldest_ns = group.oldest_ns()
+    if now_ns - oldest_ns <= delay_ns:
+        round_.call(oldest_ns + delay_ns + 1)
+        return False
     for ask in _in_order(group):
         if now_ns - ask.created_ns <= delay_ns:
             round_.call(ask.created_ns + delay_ns + 1)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+DEFAULT_LDAP_SETTINGS: Final = Path("/run/secrets/ldap")
+
 REQUIRED: Final = ("Host", "Port", "BaseDN", "Filter", "GroupAttr", "ReturnAttr", "BindUser", "BindPassword")
 OPTIONAL: Final = ("Insecure", "SSL", "CACert")
 

@@ -13,8 +13,6 @@ from core.service.resolvers.accounts import SystemAccounts
 from core.service.resolvers.ldap_settings import read_settings
 from core.service.resolvers.source import GroupSource
 
-DEFAULT_LDAP_SETTINGS: Final = Path("/run/secrets/ldap")
-
 _FOR_TESTS: Final = "it is for tests of the core itself"
 
 

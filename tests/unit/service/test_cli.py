@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,13 @@ partitions:
             properties:
               application.sort.policy: stateaware
 """
+
+
+SERVER_ONLY = (
+    "core.process.server", "core.partition.engine", "core.rest", "core.config.loader", "starlette", "uvicorn",
+    "sqlalchemy", "structlog", "cryptography", "jwt", "yaml",
+)  # fmt: skip
+"""What takes long to import and no client needs."""
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -174,3 +183,21 @@ def test_an_ask_as_text() -> None:
     ]
     pending = ExplainAskResponse(application_id="app", queue="root.a", state="Pending")
     assert render_explanation("k", pending).splitlines() == ["k: Pending", "application app, queue root.a"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["status", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ["serve", "--help"]]
+)
+def test_commands_other_than_serve_start_without_loading_the_server(arguments: list[str]) -> None:
+    """They are typed by people, who notice each tenth of a second."""
+    code = f"""
+import sys
+from core.cli.app import main
+try:
+    main()
+except SystemExit:
+    pass
+print([name for name in {SERVER_ONLY} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"

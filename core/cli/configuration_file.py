@@ -1,0 +1,60 @@
+"""A file with a queue configuration: read, judged, and its problems printed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import typer
+from kornel.v1 import configuration_pb2 as pb
+
+from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, echo_json
+from core.config.loader import checksum, load
+from core.config.model import Configuration
+from core.config.problems import ConfigError, Problem
+from core.service.status_codes import problem_message
+
+
+def read_file(path: Path) -> str:
+    """The text of *path*. Exits if there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        typer.echo(f"{path}: {error}", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+
+
+def checked(path: Path, text: str, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> Configuration:
+    """Print every problem of *text* and return what it means. Exits if it means nothing, or nothing that works here."""
+    try:
+        configuration = load(text, unavailable_resolvers=unavailable_resolvers)
+    except ConfigError as error:
+        _print_problems(path, error.problems)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    _print_problems(path, configuration.warnings)
+    return configuration
+
+
+def check_json(text: str) -> int:
+    """Print the judgement as ``ValidateConfigurationResponse`` and return the exit status."""
+    problems: tuple[Problem, ...]
+    try:
+        problems, valid = load(text).warnings, True
+    except ConfigError as error:
+        problems, valid = error.problems, False
+    found = [problem_message(problem) for problem in problems]
+    echo_json(pb.ValidateConfigurationResponse(valid=valid, checksum=checksum(text) if valid else "", problems=found))
+    if not valid:
+        return EXIT_BAD_INPUT
+    return EXIT_FAILED if found else 0
+
+
+def _print_problems(path: Path, problems: tuple[Problem, ...]) -> None:
+    """One line each, in the form that editors understand: file, line, column, severity."""
+    for problem in problems:
+        place = f":{problem.line}:{problem.column}" if problem.line else ""
+        where = f"{problem.path}: " if problem.path else ""
+        expected = f" (expected {problem.expected})" if problem.expected else ""
+        print(f"{path}{place}: {problem.severity}: {where}{problem.message}{expected}", file=sys.stderr)

@@ -1,0 +1,211 @@
+"""``kornel serve``: what an administrator may say when a core is started. :mod:`.serving` has what comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from core.archive.defaults import DEFAULT_SPOOL_BYTES
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, EXIT_BAD_INPUT
+from core.partition.defaults import RESERVATION_PERCENT
+from core.service.log_choices import LogFormat, LogLevel
+from core.service.resolvers.ldap_settings import DEFAULT_LDAP_SETTINGS
+
+
+def serve(
+    grpc: Annotated[
+        str,
+        typer.Option("--grpc", metavar="ADDR", help="Where to listen: host:port (port 0: any free one) or unix:path."),
+    ] = DEFAULT_ADDRESS,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Queue configuration for a shim that registers with an empty one. A configuration that the shim sends"
+            " wins; without either, the built-in default holds.",
+        ),
+    ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Follow --config FILE when it changes. SIGHUP has it read again in any case."),
+    ] = False,
+    log_format: Annotated[LogFormat, typer.Option("--log-format", help="How a log line looks.")] = LogFormat.CONSOLE,
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="Least severity to log.")] = LogLevel.INFO,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ready-file",
+            metavar="PATH",
+            help="File to write the address to, in one piece, once the core serves.",
+        ),
+    ] = None,
+    callback_timeout: Annotated[
+        float,
+        typer.Option(
+            "--callback-timeout",
+            metavar="SECONDS",
+            min=0.01,
+            max=60,
+            help="How long a shim may take to answer a question, unless it says so itself.",
+        ),
+    ] = 1.0,
+    reserved_nodes: Annotated[
+        int,
+        typer.Option(
+            "--reserved-nodes",
+            metavar="PERCENT",
+            min=0,
+            max=100,
+            help="How many of a hundred nodes may be kept free at once for asks that have waited, at least one.",
+        ),
+    ] = RESERVATION_PERCENT,
+    disable_reservation: Annotated[
+        bool,
+        typer.Option(
+            "--disable-reservation",
+            envvar="DISABLE_RESERVATION",
+            help="Never keep a node free for an ask because it has waited. Nodes are still kept for asks that preempted"
+            " and for those that must run there.",
+        ),
+    ] = False,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history",
+            metavar="FILE|URL|off",
+            envvar="KORNEL_HISTORY",
+            help="Where applications, preemptions, events and configurations are kept: an SQLite file, or the URL of a"
+            " PostgreSQL database such as postgresql+psycopg://user@host/kornel. By default kornel/history.db in the"
+            " state directory.",
+        ),
+    ] = None,
+    history_keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--history-keep",
+            metavar="TABLE=AGE[,ROWS]",
+            help="How long records stay and how many of them: applications, preemptions, events or configurations, for"
+            " instance events=7d,2000000; 0 for any. May be given several times.",
+        ),
+    ] = None,
+    history_spool: Annotated[
+        Path | None,
+        typer.Option(
+            "--history-spool",
+            metavar="DIR",
+            help="Where records wait for the database. By default beside the SQLite file, else in the state directory.",
+        ),
+    ] = None,
+    history_spool_mb: Annotated[
+        int,
+        typer.Option("--history-spool-mb", metavar="MIB", min=1, help="Most that may wait there, in MiB."),
+    ] = DEFAULT_SPOOL_BYTES // 2**20,
+    test_clock: Annotated[
+        bool,
+        typer.Option(
+            "--test-clock",
+            help="For tests: time stands still unless kornel.v1.TestClockService moves it. Loopback addresses and unix"
+            " sockets only.",
+        ),
+    ] = False,
+    rest_address: Annotated[
+        str,
+        typer.Option(
+            "--rest-address",
+            metavar="HOST:PORT",
+            envvar="KORNEL_REST_ADDRESS",
+            help="Where to serve HTTP: the REST interface and the web page. Port 0: any free one; off: nowhere.",
+        ),
+    ] = DEFAULT_REST_ADDRESS,
+    metric_aliases: Annotated[
+        bool,
+        typer.Option(
+            "--metric-aliases",
+            envvar="KORNEL_METRIC_ALIASES",
+            help="Publish metrics also under the names that dashboards of older YuniKorn versions ask for.",
+        ),
+    ] = False,
+    ldap_settings: Annotated[
+        Path,
+        typer.Option(
+            "--ldap-settings",
+            metavar="DIR",
+            help="Directory with the settings of the ldap resolver, a file each; needed where one asks for it.",
+        ),
+    ] = DEFAULT_LDAP_SETTINGS,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="PEM certificate chain; serve with TLS.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="PEM private key of --tls-cert.")
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-client-ca",
+            metavar="FILE",
+            help="Let nobody connect without a certificate that these PEM CAs signed.",
+        ),
+    ] = None,
+    security: Annotated[
+        Path | None,
+        typer.Option("--security", metavar="FILE", help="Who may do what: identities, rules, limits. Followed."),
+    ] = None,
+    insecure_anywhere: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-anywhere",
+            help="Serve other machines without TLS or without asking who they are: everybody on the network may do"
+            " everything.",
+        ),
+    ] = False,
+    tracing_endpoint: Annotated[
+        str,
+        typer.Option(
+            "--tracing-endpoint",
+            metavar="URL",
+            help="OTLP receiver (HTTP) for spans, such as http://127.0.0.1:4318. Off without.",
+        ),
+    ] = "",
+) -> None:
+    """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
+
+    Exits 2 when a file it was given or the combination of options cannot be used, 1 when the address cannot be
+    listened on or the history cannot be begun where --history says.
+    """
+    if watch and config is None:
+        typer.echo("--watch takes a file to watch: --config FILE", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT)
+    # All other commands would pay for it: they are clients, and this is the whole server.
+    from core.cli.serving import ServeOptions, serve_core  # noqa: PLC0415
+
+    serve_core(
+        ServeOptions(
+            grpc=grpc,
+            config=config,
+            watch=watch,
+            log_format=log_format,
+            log_level=log_level,
+            ready_file=ready_file,
+            callback_timeout_s=callback_timeout,
+            reserved_nodes_percent=reserved_nodes,
+            reservation=not disable_reservation,
+            history=history,
+            history_keep=tuple(history_keep or ()),
+            history_spool=history_spool,
+            history_spool_mib=history_spool_mb,
+            test_clock=test_clock,
+            rest_address="" if rest_address.lower() == "off" else rest_address,
+            metric_aliases=metric_aliases,
+            ldap_settings=ldap_settings,
+            tls_certificate=tls_cert,
+            tls_key=tls_key,
+            tls_client_ca=tls_client_ca,
+            security=security,
+            insecure_anywhere=insecure_anywhere,
+            tracing_endpoint=tracing_endpoint,
+        )
+    )

@@ -1,0 +1,125 @@
+"""What ``kornel serve`` does with its options: the one module of the command line that imports the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from core.cli.configuration_file import checked, read_file
+from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
+from core.partition.defaults import RESERVATION_DELAY_NS
+from core.partition.engine import Engine
+from core.process import entry
+from core.process.history import HistorySettingsError, HistoryUnusable, chosen_history
+from core.process.server import AddressTooOpen, AddressUnavailable, ServerSettings
+from core.process.version import core_version
+from core.security.errors import SecurityError
+from core.security.security import Security, SecurityOptions
+from core.service.clock import SECOND_NS, SystemClock
+from core.service.logs import LevelSwitch, LogFormat, LogLevel, build_logger
+from core.service.resolvers.ldap_settings import LdapSettingsError
+from core.service.resolvers.sources import find_sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The options of :func:`core.cli.serve.serve`, which says what they mean. ``rest_address`` empty: no HTTP."""
+
+    grpc: str
+    config: Path | None
+    watch: bool
+    log_format: LogFormat
+    log_level: LogLevel
+    ready_file: Path | None
+    callback_timeout_s: float
+    reserved_nodes_percent: int
+    reservation: bool
+    history: str | None
+    history_keep: tuple[str, ...]
+    history_spool: Path | None
+    history_spool_mib: int
+    test_clock: bool
+    rest_address: str
+    metric_aliases: bool
+    ldap_settings: Path
+    tls_certificate: Path | None
+    tls_key: Path | None
+    tls_client_ca: Path | None
+    security: Path | None
+    insecure_anywhere: bool
+    tracing_endpoint: str
+
+
+def serve_core(options: ServeOptions) -> None:
+    """Run a core until it is told to end. Raises :class:`typer.Exit` unless that goes well."""
+    levels = LevelSwitch(options.log_level)
+    logger = build_logger(options.log_format, levels)
+    try:
+        sources = find_sources(options.ldap_settings, logger)
+    except LdapSettingsError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    text = ""
+    if options.config is not None:
+        text = read_file(options.config)
+        checked(options.config, text, sources.unavailable)
+    settings = _settings(options, text)
+    try:
+        guarded = Security(
+            SecurityOptions(
+                options.tls_certificate,
+                options.tls_key,
+                options.tls_client_ca,
+                options.security,
+                options.insecure_anywhere,
+            ),
+            clock=SystemClock(),
+            logger=logger,
+        )
+        guarded.check(options.grpc)
+        if settings.rest_address:
+            guarded.check(settings.rest_address, "--rest-address")
+        tracing = entry.tracing_to(options.tracing_endpoint)
+    except (SecurityError, entry.TracingUnavailable) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    engine = Engine(
+        reservation_delay_ns=RESERVATION_DELAY_NS if options.reservation else None,
+        reservation_percent=options.reserved_nodes_percent,
+    )
+    try:
+        well = entry.run(engine, settings, sources, logger, levels, guarded, tracing)
+    except (AddressUnavailable, HistoryUnusable) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_FAILED) from error
+    if not well:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _settings(options: ServeOptions, default_config: str) -> ServerSettings:
+    try:
+        kept = chosen_history(
+            options.history, list(options.history_keep), options.history_spool, options.history_spool_mib * 2**20
+        )
+    except HistorySettingsError as error:
+        typer.echo(f"--history: {error}", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    try:
+        return ServerSettings(
+            address=options.grpc,
+            version=core_version(),
+            default_config=default_config,
+            config_file=options.config,
+            watch=options.watch,
+            ready_file=options.ready_file,
+            callback_timeout_ns=int(options.callback_timeout_s * SECOND_NS),
+            history=kept,
+            test_clock=options.test_clock,
+            rest_address=options.rest_address,
+            metric_aliases=options.metric_aliases,
+        )
+    except AddressTooOpen as error:
+        typer.echo(f"--test-clock: {error}", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from error

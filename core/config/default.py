@@ -1,0 +1,18 @@
+"""The configuration of whoever has none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DEFAULT_CONFIGURATION: Final = """\
+partitions:
+  - name: default
+    placementrules:
+      - name: tag
+        value: namespace
+        create: true
+    queues:
+      - name: root
+        submitacl: '*'
+"""
+"""What an empty text stands for (config.md 1)."""

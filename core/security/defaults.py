@@ -1,0 +1,8 @@
+"""Numbers that hold unless an administrator gives others."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CERTIFICATE_DAYS: Final = 365
+"""How long a certificate that is made here is valid."""

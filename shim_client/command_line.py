@@ -1,0 +1,57 @@
+"""Options by which a program built on the client says who it is: those of ``kornel``, and the same variables.
+
+A program takes them on its root command and makes credentials of them::
+
+    @app.callback()
+    def connect(context: typer.Context, ca: Ca = None, cert: Cert = None, key: Key = None,
+                token_file: TokenFile = None, server_name: ServerName = "") -> None:
+        context.obj = credentials_of(ca, cert, key, token_file, server_name)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from shim_client.credentials import Credentials, CredentialsUnusable
+
+EXIT_USAGE: Final = 2
+
+Ca = Annotated[
+    Path | None, typer.Option("--ca", envvar="KORNEL_CA", metavar="FILE", help="Who signs the core's certificate.")
+]
+Cert = Annotated[
+    Path | None, typer.Option("--cert", envvar="KORNEL_CERT", metavar="FILE", help="Certificate to show the core.")
+]
+Key = Annotated[Path | None, typer.Option("--key", envvar="KORNEL_KEY", metavar="FILE", help="Private key of --cert.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", envvar="KORNEL_TOKEN_FILE", metavar="FILE", help="Bearer token to show the core."),
+]
+ServerName = Annotated[
+    str,
+    typer.Option(
+        "--server-name",
+        envvar="KORNEL_SERVER_NAME",
+        metavar="NAME",
+        help="Whom the core's certificate is for, if not the host of its address.",
+    ),
+]
+
+
+def credentials_of(
+    ca: Path | None, cert: Path | None, key: Path | None, token_file: Path | None, server_name: str
+) -> Credentials:
+    """What the options mean. Raises :class:`typer.Exit` with status 2 if they contradict each other."""
+    try:
+        return Credentials(ca, cert, key, token_file, server_name)
+    except CredentialsUnusable as error:
+        raise unusable(error) from error
+
+
+def unusable(error: CredentialsUnusable) -> typer.Exit:
+    """Say what is wrong; to be raised."""
+    typer.echo(f"error: {error}", err=True)
+    return typer.Exit(EXIT_USAGE)
