@@ -39,7 +39,7 @@ async def test_the_newest_events_in_lines(reg: Core) -> None:
     found = await kornel(reg, "--newest", "2")
     assert found.exit_code == 0
     assert found.stdout.splitlines() == [
-        f'      {number} 2026-09-21T14:13:20.123Z APP       {name} ADD APP_ALLOC k memory=7 vcore=500 "so"'
+        f'      {number} 2026-09-21T14:13:20.123Z APP       {name} ADD APP_ALLOC k vcore=500m memory=7 "so"'
         for number, name in ((2, "app-1"), (3, "app-2"))
     ]
 

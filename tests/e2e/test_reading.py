@@ -229,7 +229,8 @@ async def test_without_a_manager_there_are_no_nodes() -> None:
     ("arguments", "code", "said"),
     [
         (["queues"], 0, ["root", "6/8", "g=4", "+4"]),
-        (["queues", "root.a", "--type", "memory"], 0, ["memory", "0/-"]),
+        (["queues", "root.a", "--type", "memory"], 0, ["memory", "0% 0/-"]),
+        (["queues", "root.v"], 0, ["75% 6/-", "18% 3Gi/-"]),
         (["queues", "root.zz"], 1, ["NOT_FOUND"]),
         (["apps"], 0, ["app-a", "Accepted", "app-v", "vcore=6 memory=3Gi"]),
         (["apps", "--user", "bob"], 0, ["no applications"]),
@@ -276,6 +277,14 @@ async def test_commands_for_scripts(core: Core, arguments: list[str], keys: set[
     result = await kornel(core, *arguments, "--json")
     assert result.exit_code == 0
     assert json.loads(result.output).keys() == keys
+
+
+async def test_scripts_may_say_json_everywhere(core: Core) -> None:
+    """A dump has no other form, and takes the option all the same."""
+    for command in ("status", "dump", "health"):
+        result = await kornel(core, command, "--json")
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.output)
 
 
 def test_nobody_answers() -> None:
