@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -166,7 +167,9 @@ def main() -> None:
     # Signals that reach the whole group are for the core; this process ends when it does.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.nice(NICE)
+    # A sandbox may forbid it: better at full priority than not at all.
+    with suppress(OSError):
+        os.nice(NICE)
     Committer(Core(sys.stdin.fileno()), _send).run()
     # The thread that listens would hold up an orderly exit, and there is nothing to put in order.
     os._exit(0)
