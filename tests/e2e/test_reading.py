@@ -295,6 +295,13 @@ def test_nobody_answers() -> None:
         assert "127.0.0.1:1" in result.output
 
 
+def test_whoever_follows_no_core_is_told_why_at_once() -> None:
+    """The stream does not wait for its whole timeout where nobody listens."""
+    result = CliRunner().invoke(app, ["events", "--follow", "--core", "127.0.0.1:1", "--timeout", "3600"])
+    assert result.exit_code == 1
+    assert "127.0.0.1:1: UNAVAILABLE" in result.output
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
