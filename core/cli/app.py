@@ -301,7 +301,7 @@ def serve(
         guarded.check(grpc)
         if settings.rest_address:
             guarded.check(settings.rest_address, "--rest-address")
-        tracing = entry.tracing_to(tracing_endpoint)
+        tracing = entry.tracing_to(tracing_endpoint, logger)
     except (SecurityError, entry.TracingUnavailable) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from error
