@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -168,7 +169,9 @@ def main() -> None:
     # Signals that reach the whole group are for the core; this process ends when it does.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.nice(NICE)
+    # A sandbox may forbid it: better at full priority than not at all.
+    with suppress(OSError):
+        os.nice(NICE)
     # Nothing but reports goes that way, whatever a library prints.
     reports = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -23,6 +23,7 @@ from core.domain.effects import (
     PreemptionDecided,
     VictimRecord,
 )
+from core.domain.laws import LAWS_OF
 from core.domain.reasons import Outcome
 from core.domain.resources import amounts_of, clamp
 from core.service.configuration_history import Version
@@ -40,14 +41,6 @@ Row: TypeAlias = tuple[Any, ...]
 """Columns of a record from ``at_ns`` on."""
 
 _APPLICATIONS, _PREEMPTIONS, _EVENTS, _CONFIGURATIONS = range(len(TABLES))
-
-LAWS: Final = {
-    "guarantee": "1 2 3 4 5 6 7",
-    "required-node": "1 6",
-    "quota": "1 2 5",
-    "monitor": "1 2 4 5 6 7",
-}
-"""Which laws bind which kind; other kinds take nobody's room."""
 
 _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.TRIGGERED,
@@ -169,7 +162,7 @@ def _removed(effect: ApplicationRemoved, _at_ns: int, _seq: int) -> list[Row]:
 
 def _decided(effect: PreemptionDecided, _at_ns: int, seq: int) -> list[Row]:
     shared = (
-        effect.at_ns, effect.partition, seq, effect.kind, LAWS.get(effect.kind, ""), str(effect.outcome),
+        effect.at_ns, effect.partition, seq, effect.kind, LAWS_OF.get(effect.kind, ""), str(effect.outcome),
         effect.detail, effect.key, effect.application_id, effect.queue, effect.node_id,
     )  # fmt: skip
     if not effect.victims:

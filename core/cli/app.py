@@ -108,6 +108,7 @@ def status(
 @app.command()
 def dump(
     grpc: Address = DEFAULT_ADDRESS,
+    as_json: Annotated[bool, typer.Option("--json", help="Changes nothing: a dump is JSON in any case.")] = True,
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")
     ] = client.DUMP_TIMEOUT_S,

@@ -22,7 +22,8 @@ def read_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        typer.echo(f"{path}: {error}", err=True)
+        why = error.strerror if isinstance(error, OSError) else error
+        typer.echo(f"{path}: {why or error}", err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from error
 
 

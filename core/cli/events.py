@@ -87,14 +87,16 @@ def events(
 
 def _show(address: str, request: pb.WatchEventsRequest, timeout_s: float, *, as_json: bool) -> None:
     """Print what comes; take the stream up again whenever it breaks after it began."""
+    began = False
     while True:
         try:
-            for response in watch(address, request, timeout_s):
+            for response in watch(address, request, timeout_s, patient=began):
                 _print(response, request, as_json=as_json)
             return
         except StreamBroken as broken:
             typer.echo(f"{broken}; trying again", err=True)
         time.sleep(PAUSE_S)
+        began = True
         timeout_s = max(timeout_s, 60.0)
 
 

@@ -24,6 +24,7 @@ from core.service import client
 from core.service.quantity_text import Strokes, strokes_for
 from core.service.read_client import Reader
 from core.service.read_text import (
+    queues_above,
     render_application,
     render_applications,
     render_node,
@@ -54,12 +55,13 @@ def queues(
     try:
         with Reader(grpc, timeout) as reader:
             found = reader.queues(partition, path)
+            above = [] if as_json or not path else queues_above(reader.queues(partition).queues, path)
     except client.CoreUnreachable as error:
         raise failed(error) from error
     if as_json:
         echo_json(found)
     else:
-        typer.echo(render_queues(found.queues, strokes(), types or ()))
+        typer.echo(render_queues(found.queues, strokes(), types or (), above))
 
 
 def apps(

@@ -81,7 +81,7 @@ def serve_core(options: ServeOptions) -> None:
         guarded.check(options.grpc)
         if settings.rest_address:
             guarded.check(settings.rest_address, "--rest-address")
-        tracing = entry.tracing_to(options.tracing_endpoint)
+        tracing = entry.tracing_to(options.tracing_endpoint, logger)
     except (SecurityError, entry.TracingUnavailable) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from error

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from prometheus_client.core import Metric
 
 from core.domain.gauges import PartitionGauges
+from core.domain.laws import LAWS_OF
 from core.domain.partition_names import bare_partition_name
 from core.metrics.families import counters, gauge, gauges, histogram
-from core.metrics.preemptions import LAWS_OF
 from core.metrics.sources import Scrape, Sources
 
 

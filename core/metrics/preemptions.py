@@ -8,20 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from core.domain.effects import Allocated, Effect, PreemptionDecided
+from core.domain.laws import LAWS_OF
 from core.domain.reasons import Outcome
 from core.service.clock import SECOND_NS
 from core.service.durations import Durations
 
 BOUNDS_S: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 WAITING_REMEMBERED: Final = 10_000
-
-LAWS_OF: Final = {
-    "guarantee": "1 2 3 4 5 6 7",
-    "required-node": "1 6",
-    "quota": "1 2 5",
-    "monitor": "1 2 4 5 6 7",
-}
-"""Which laws bind which kind (preemption.md A.0)."""
 
 DECIDED_BY: Final = {
     Outcome.NO_GUARANTEE: "4",

@@ -28,7 +28,7 @@ class TracingUnavailable(Exception):
     """Spans cannot be sent where they were to go."""
 
 
-def tracing_to(endpoint: str) -> Tracing | None:
+def tracing_to(endpoint: str, logger: FilteringBoundLogger) -> Tracing | None:
     """Tracing to an OTLP receiver; ``None`` for an empty *endpoint*. Raises :class:`TracingUnavailable`."""
     if not endpoint:
         return None
@@ -37,7 +37,7 @@ def tracing_to(endpoint: str) -> Tracing | None:
     except ImportError as error:
         raise TracingUnavailable(f"tracing takes the extra packages of kornel[tracing]: {error}") from error
     try:
-        return tracing_to(endpoint, core_version())
+        return tracing_to(endpoint, core_version(), logger)
     except BadEndpoint as error:
         raise TracingUnavailable(str(error)) from error
 

@@ -8,7 +8,8 @@ from typing import Final
 
 from kornel.v1 import configuration_pb2 as pb
 
-from core.service.text_table import amounts_text, table
+from core.service.quantity_text import quantities, quantity
+from core.service.text_table import table
 
 _SECOND_NS: Final = 10**9
 
@@ -59,13 +60,23 @@ def _impact(impact: pb.PreviewConfigurationResponse) -> Iterator[str]:
     yield from _section(
         "queues above their max",
         ("queue", "type", "used", "max", "since"),
-        [(e.path, e.type, str(e.used), str(e.max), _since(e.already)) for e in impact.quota_excesses],
+        [
+            (e.path, e.type, quantity(e.type, e.used), quantity(e.type, e.max), _since(e.already))
+            for e in impact.quota_excesses
+        ],
     )
     yield from _section(
         "users and groups above their limit",
         ("queue", "who", "what", "has", "limit", "since"),
         [
-            (e.path, f"{e.kind} {e.name}", e.type or "applications", str(e.used), str(e.limit), _since(e.already))
+            (
+                e.path,
+                f"{e.kind} {e.name}",
+                e.type or "applications",
+                quantity(e.type, e.used),
+                quantity(e.type, e.limit),
+                _since(e.already),
+            )
             for e in impact.limit_excesses
         ],
     )
@@ -77,7 +88,7 @@ def _impact(impact: pb.PreviewConfigurationResponse) -> Iterator[str]:
     yield from _section(
         "quotas that preemption would enforce",
         ("queue", "takes up to", "after"),
-        [(e.path, amounts_text(e.amounts), f"{e.delay_ns / _SECOND_NS:g} s") for e in impact.enforcements],
+        [(e.path, quantities(e.amounts), f"{e.delay_ns / _SECOND_NS:g} s") for e in impact.enforcements],
     )
     if not (impact.partitions or impact.queues):
         yield "nothing would change but the text"

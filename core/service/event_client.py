@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Final
 
 import grpc
 from kornel.v1.events_pb2 import WatchEventsRequest, WatchEventsResponse
@@ -13,6 +15,7 @@ from core.service.client import CoreUnreachable, unreachable
 from core.service.limits import MESSAGE_LIMIT
 
 _OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
+_READY: Final = grpc.ChannelConnectivity.READY
 _WORTH_ANOTHER_TRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
@@ -20,16 +23,19 @@ class StreamBroken(CoreUnreachable):
     """A stream ended although there may be more: the core went down, or dropped it."""
 
 
-def watch(address: str, request: WatchEventsRequest, timeout_s: float) -> Iterator[WatchEventsResponse]:
+def watch(
+    address: str, request: WatchEventsRequest, timeout_s: float, *, patient: bool = False
+) -> Iterator[WatchEventsResponse]:
     """What the core answers, as it comes. Raises ``CoreUnreachable``, or :class:`StreamBroken` after it began.
 
-    *timeout_s*: for the first answer.
+    *timeout_s*: for the connection. *patient*: a core that is not there may be on its way, so go on trying.
     """
+    settled = {_READY} if patient else {_READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE}
     with open_channel(address, _OPTIONS) as channel:
-        try:
-            grpc.channel_ready_future(channel).result(timeout=timeout_s)
-        except grpc.FutureTimeoutError as error:
-            raise CoreUnreachable(f"{address}: no answer within {timeout_s:g} s") from error
+        tried = threading.Event()
+        channel.subscribe(lambda state: tried.set() if state in settled else None, try_to_connect=True)
+        if not tried.wait(timeout_s):
+            raise CoreUnreachable(f"{address}: no answer within {timeout_s:g} s")
         began = False
         try:
             for response in EventServiceStub(channel).WatchEvents(request):

@@ -9,6 +9,8 @@ from google.protobuf.descriptor import EnumDescriptor
 from kornel.v1.events_pb2 import Event
 from si.v1.si_pb2 import EventRecord
 
+from core.service.quantity_text import quantities
+
 _MILLISECOND_NS: Final = 1_000_000
 
 
@@ -26,8 +28,8 @@ def render_event(event: Event) -> str:
         words.append(_name(EventRecord.ChangeDetail.DESCRIPTOR, record.eventChangeDetail))
     if record.referenceID:
         words.append(record.referenceID)
-    amounts = record.resource.resources
-    words += [f"{name}={amounts[name].value}" for name in sorted(amounts)]
+    if record.resource.resources:
+        words.append(quantities({name: amount.value for name, amount in record.resource.resources.items()}))
     if record.message:
         words.append(f'"{_printable(record.message)}"')
     return " ".join(_printable(word) for word in words)

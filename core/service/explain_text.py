@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 from kornel.v1 import explain_pb2 as pb
 
-from core.service.text_table import amounts_text, table
+from core.service.quantity_text import quantities, quantity
+from core.service.text_table import table
 
 MOST_VICTIMS = 10
 """Victims named in one line."""
@@ -33,7 +34,7 @@ def _ask(ask: pb.AskReport) -> Iterator[str]:
     where = f" on {ask.node_id}" if ask.node_id else ""
     yield f"{ask.key}: {ask.state}{where}"
     yield f"application {ask.application_id}, queue {ask.queue}, priority {ask.priority}"
-    yield f"{'asks for' if ask.HasField('position') else 'holds'} {amounts_text(ask.resources)}"
+    yield f"{'asks for' if ask.HasField('position') else 'holds'} {quantities(ask.resources)}"
     if ask.HasField("position"):
         at = ask.position
         yield (
@@ -66,7 +67,8 @@ def _blocker(number: int, blocker: pb.Blocker) -> Iterator[str]:
     until = f", until {_time(blocker.until_ns)}" if blocker.HasField("until_ns") else ""
     yield f"{number}. {blocker.level}: {blocker.kind}{name}: {blocker.detail}{until}{for_ever}"
     for s in blocker.shortages:
-        yield f"     {s.type}: {s.asked} asked, {s.used} of {s.limit} used, {s.short} short"
+        asked, used, limit, short = (quantity(s.type, each) for each in (s.asked, s.used, s.limit, s.short))
+        yield f"     {s.type}: {asked} asked, {used} of {limit} used, {short} short"
 
 
 def _outlook(found: pb.PreemptionOutlook) -> Iterator[str]:
@@ -99,7 +101,7 @@ def _preempted(work: pb.PreemptedWork) -> Iterator[str]:
 
 def _application(found: pb.ApplicationReport) -> Iterator[str]:
     yield f"application {found.application_id}: {found.state}, user {found.user}, queue {found.queue}"
-    yield f"{found.pending_ask_count} asks pending, {found.allocation_count} allocations, {amounts_text(found.used)}"
+    yield f"{found.pending_ask_count} asks pending, {found.allocation_count} allocations, {quantities(found.used)}"
     for group in found.groups:
         yield ""
         if group.ask_count > 1:
@@ -127,12 +129,12 @@ def _forecast(found: pb.WhatIfResponse) -> Iterator[str]:
         equal = f" and {w.ask_count - 1} more like it" if w.ask_count > 1 else ""
         yield f"{w.key}{equal} would wait: {w.reason}; {w.preemption}"
     for e in found.enforcements:
-        yield f"{e.queue} would hold {amounts_text(e.excess)} above its max"
+        yield f"{e.queue} would hold {quantities(e.excess)} above its max"
         if not e.HasField("not_before_ns"):
             yield "   nobody is told to leave for that"
         else:
             leave = _keys(e.victims) if e.victims else "nobody"
-            yield f"   from {_time(e.not_before_ns)} on {leave} has to leave, {amounts_text(e.unmet)} stays above"
+            yield f"   from {_time(e.not_before_ns)} on {leave} has to leave, {quantities(e.unmet)} stays above"
     yield from (f"note: {note}" for note in found.notes)
 
 

@@ -10,7 +10,8 @@ from kornel.v1 import configuration_pb2
 from kornel.v1 import history_pb2 as pb
 from si.v1 import si_pb2
 
-from core.service.text_table import amounts_text, table
+from core.service.quantity_text import quantities
+from core.service.text_table import table
 
 _SECOND_NS: Final = 10**9
 _NOTHING: Final = "nothing in this range"
@@ -66,7 +67,7 @@ def render_events(records: Sequence[pb.HistoryEvent]) -> str:
             _name(kinds.ChangeType, each.change),
             _name(kinds.ChangeDetail, each.detail),
             each.reference_id or "-",
-            amounts_text(each.resources),
+            quantities(each.resources),
             each.message or "-",
         )
         for each in records

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueBound
 
-from core.service.text_table import amounts_text, table
+from core.service.quantity_text import quantities, quantity
+from core.service.text_table import table
 
 
 def render_queue(found: ExplainQueueResponse) -> str:
@@ -16,7 +17,7 @@ def render_queue(found: ExplainQueueResponse) -> str:
 
 def render_user(found: ExplainUserResponse) -> str:
     """Several lines: the user, the limits that bind it from the root down, and the tightest one."""
-    lines = [f"user {found.user}: {found.application_count} applications hold {amounts_text(found.used)}", ""]
+    lines = [f"user {found.user}: {found.application_count} applications hold {quantities(found.used)}", ""]
     if not found.levels:
         return "\n".join([*lines, "no limit binds this user"])
     rows = [("level", "who", "limit", "used", "headroom", "apps")]
@@ -26,9 +27,9 @@ def render_user(found: ExplainUserResponse) -> str:
             (
                 level.path,
                 f"{level.kind} {level.name}",
-                amounts_text(level.max),
-                amounts_text(level.used),
-                amounts_text(level.headroom),
+                quantities(level.max),
+                quantities(level.used),
+                quantities(level.headroom),
                 f"{level.application_count} of {most}",
             )
         )
@@ -48,11 +49,11 @@ def _lines(found: ExplainQueueResponse) -> Iterator[str]:
             *(
                 (
                     level.path,
-                    amounts_text(level.guaranteed),
-                    amounts_text(level.max),
-                    amounts_text(level.used),
-                    amounts_text(level.pending),
-                    amounts_text(level.headroom),
+                    quantities(level.guaranteed),
+                    quantities(level.max),
+                    quantities(level.used),
+                    quantities(level.pending),
+                    quantities(level.headroom),
                 )
                 for level in reversed(found.levels)
             ),
@@ -68,6 +69,5 @@ def _lines(found: ExplainQueueResponse) -> Iterator[str]:
 
 
 def _left(bound: QueueBound) -> str:
-    if bound.left < 0:
-        return f"{-bound.left} above the max {bound.max} of {bound.path}"
-    return f"{bound.left} left of the max {bound.max} of {bound.path}"
+    left, most = quantity(bound.type, abs(bound.left)), quantity(bound.type, bound.max)
+    return f"{left} {'above' if bound.left < 0 else 'left of'} the max {most} of {bound.path}"

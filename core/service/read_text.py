@@ -13,23 +13,34 @@ from core.service.text_table import table
 _BAR: Final = 16
 
 
-def render_queues(queues: Sequence[pb.QueueInfo], strokes: Strokes, types: Sequence[str] = ()) -> str:
+def render_queues(
+    queues: Sequence[pb.QueueInfo],
+    strokes: Strokes,
+    types: Sequence[str] = (),
+    above: Sequence[pb.QueueInfo] = (),
+) -> str:
     """A tree with a bar for each of *types*, by default the first two that the cluster has.
 
     A bar is as long as the max of its queue, or of the nearest one above that has one; its mark is the guarantee.
+    *above*: the queues over the first one, the root first.
     """
     if not queues:
         return "no queues"
-    shown = list(types) or types_in_order([queues[0].max, queues[0].used])[:2]
+    limits = {name: most for queue in above for name, most in queue.max.items()}
+    shown = list(types) or types_in_order([limits, queues[0].max, queues[0].used])[:2]
     names = dict(zip([queue.path for queue in queues], _branches(queues, strokes), strict=True))
     whole: dict[str, dict[str, int]] = {}
-    rows = [("queue", "apps", *(name for name in shown))]
+    rows = [("queue", "running", *(name for name in shown))]
     for queue in queues:
-        above = whole.get(queue.path.rpartition(".")[0], {})
-        whole[queue.path] = most = {**above, **queue.max}
+        whole[queue.path] = most = {**whole.get(queue.path.rpartition(".")[0], limits), **queue.max}
         name = names[queue.path] + ("" if queue.status == "Active" else f" ({queue.status.lower()})")
         rows.append((name, str(queue.running_application_count), *(_use(queue, most, t, strokes) for t in shown)))
     return "\n".join(table(rows))
+
+
+def queues_above(queues: Sequence[pb.QueueInfo], path: str) -> list[pb.QueueInfo]:
+    """Those of *queues* that lead to the one at *path*, the root first; *queues* has parents first."""
+    return [queue for queue in queues if path.startswith(f"{queue.path}.")]
 
 
 def _use(queue: pb.QueueInfo, most: dict[str, int], name: str, strokes: Strokes) -> str:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus, UserStatus
 
-from core.service.text_table import amounts_text, table
+from core.service.quantity_text import quantities
+from core.service.text_table import table
 
 
 def render_status(status: GetStatusResponse) -> str:
@@ -49,7 +50,7 @@ def _partition(partition: PartitionStatus) -> Iterator[str]:
         f"  {partition.node_count} nodes, {partition.pending_ask_count} asks pending,"
         f" {partition.allocation_count} allocations, {partition.reservation_count} reservations"
     )
-    yield f"  total {amounts_text(partition.total)}"
+    yield f"  total {quantities(partition.total)}"
     yield (
         f"  preemption: {partition.preemption_triggered} of {partition.preemption_attempts} attempts triggered;"
         f" {partition.law_violations} of {partition.law_checks} law checks failed"
@@ -89,16 +90,16 @@ def _preemption(partition: PartitionStatus) -> Iterator[str]:
 
 
 def _user(user: UserStatus) -> tuple[str, ...]:
-    return (user.user, str(user.application_count), amounts_text(user.used))
+    return (user.user, str(user.application_count), quantities(user.used))
 
 
 def _queue(queue: QueueStatus) -> tuple[str, ...]:
     return (
         queue.path + ("" if queue.state == "Active" else f" ({queue.state.lower()})"),
         str(queue.application_count),
-        amounts_text(queue.used),
-        amounts_text(queue.pending),
-        amounts_text(queue.guaranteed),
-        amounts_text(queue.max),
+        quantities(queue.used),
+        quantities(queue.pending),
+        quantities(queue.guaranteed),
+        quantities(queue.max),
         str(queue.preempted_allocations),
     )

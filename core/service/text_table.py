@@ -1,13 +1,8 @@
-"""Rows and amounts as text for a terminal."""
+"""Rows as text for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-
-
-def amounts_text(amounts: Mapping[str, int]) -> str:
-    """``memory=5 vcore=1000``; ``-`` for none."""
-    return " ".join(f"{name}={amounts[name]}" for name in sorted(amounts)) or "-"
+from collections.abc import Iterator, Sequence
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -46,6 +46,13 @@ def test_reload_is_the_signal_that_the_core_reads_files_on() -> None:
     assert setting("RestartPreventExitStatus") == ["2"]
 
 
+def test_the_writer_of_the_history_may_lower_its_priority() -> None:
+    """`os.nice` is setpriority, which @resources holds; a later line without ~ lets it in again."""
+    filters = setting("SystemCallFilter")
+    denied = next(place for place, line in enumerate(filters) if line.startswith("~") and "@resources" in line)
+    assert any("setpriority" in line.split() for line in filters[denied + 1 :] if not line.startswith("~"))
+
+
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     """Every setting is known, and little of the machine is exposed."""
     analyze = shutil.which("systemd-analyze")

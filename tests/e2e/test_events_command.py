@@ -39,7 +39,7 @@ async def test_the_newest_events_in_lines(reg: Core) -> None:
     found = await kornel(reg, "--newest", "2")
     assert found.exit_code == 0
     assert found.stdout.splitlines() == [
-        f'      {number} 2026-09-21T14:13:20.123Z APP       {name} ADD APP_ALLOC k memory=7 vcore=500 "so"'
+        f'      {number} 2026-09-21T14:13:20.123Z APP       {name} ADD APP_ALLOC k vcore=500m memory=7 "so"'
         for number, name in ((2, "app-1"), (3, "app-2"))
     ]
 
@@ -96,8 +96,9 @@ async def test_what_cannot_be_shown(reg: Core, arguments: list[str], code: int, 
 
 async def test_nobody_there(unused_tcp_port: int) -> None:
     where = f"127.0.0.1:{unused_tcp_port}"
-    found = await asyncio.to_thread(CliRunner().invoke, app, ["events", "--grpc", where, "--timeout", "0.2"])
-    assert (found.exit_code, found.stderr) == (1, f"{where}: no answer within 0.2 s\n")
+    found = await asyncio.to_thread(CliRunner().invoke, app, ["events", "--grpc", where])
+    assert found.exit_code == 1
+    assert found.stderr.startswith(f"{where}: UNAVAILABLE: ")
 
 
 async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> None:

@@ -102,7 +102,7 @@ async def test_the_command_says_it_in_words_and_as_json(core: Core) -> None:
     assert plain.exit_code == 0, plain.output
     assert "1. queue: cluster-size root" in plain.output
     assert "2. node: node-full on 2 nodes, closest n1: not enough room" in plain.output
-    assert "vcore: 4000 asked, 4000 of 4000 used, 4000 short" in plain.output
+    assert "vcore: 4 asked, 4 of 4 used, 4 short" in plain.output
     assert "preemption: would-help, preemption.delay of its queue" in plain.output
     as_json = await kornel(core, "explain", "app-a", "--json")
     assert json.loads(as_json.output)["application"]["pending_ask_count"] == "1"
@@ -112,7 +112,7 @@ async def test_the_command_says_it_in_words_and_as_json(core: Core) -> None:
     assert "what-if-1 preempts (guarantee) from " in asked.output
     assert json.loads((await kornel(core, *what_if, "--json")).output)["complete"] is True
     assert "2 allocations lost" in (await kornel(core, "what-if", "node-lost", "n1")).output
-    assert "vcore=4000 above its max" in (await kornel(core, "what-if", "quota", "root.v", "max.vcore=4")).output
+    assert "vcore=4 above its max" in (await kornel(core, "what-if", "quota", "root.v", "max.vcore=4")).output
     assert "position 1" in (await kornel(core, "what-if", "priority", "k", "7")).output
     assert (await kornel(core, "explain", "nobody")).exit_code == 1
     assert (await kornel(core, "what-if", "quota", "root.v", "vcore=4")).exit_code == 2

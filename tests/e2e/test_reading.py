@@ -229,7 +229,8 @@ async def test_without_a_manager_there_are_no_nodes() -> None:
     ("arguments", "code", "said"),
     [
         (["queues"], 0, ["root", "6/8", "g=4", "+4"]),
-        (["queues", "root.a", "--type", "memory"], 0, ["memory", "0/-"]),
+        (["queues", "root.a", "--type", "memory"], 0, ["memory", "0% 0/-"]),
+        (["queues", "root.v"], 0, ["75% 6/-", "18% 3Gi/-"]),
         (["queues", "root.zz"], 1, ["NOT_FOUND"]),
         (["apps"], 0, ["app-a", "Accepted", "app-v", "vcore=6 memory=3Gi"]),
         (["apps", "--user", "bob"], 0, ["no applications"]),
@@ -278,12 +279,27 @@ async def test_commands_for_scripts(core: Core, arguments: list[str], keys: set[
     assert json.loads(result.output).keys() == keys
 
 
+async def test_scripts_may_say_json_everywhere(core: Core) -> None:
+    """A dump has no other form, and takes the option all the same."""
+    for command in ("status", "dump", "health"):
+        result = await kornel(core, command, "--json")
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.output)
+
+
 def test_nobody_answers() -> None:
     """Whatever is asked of no core ends with status 1 and says whom it asked."""
     for arguments in (["queues"], ["apps"], ["nodes"], ["top"], ["drain", "node", "n"], ["health", "--checks"]):
         result = CliRunner().invoke(app, [*arguments, "--core", "127.0.0.1:1", "--timeout", "1"])
         assert result.exit_code == 1
         assert "127.0.0.1:1" in result.output
+
+
+def test_whoever_follows_no_core_is_told_why_at_once() -> None:
+    """The stream does not wait for its whole timeout where nobody listens."""
+    result = CliRunner().invoke(app, ["events", "--follow", "--core", "127.0.0.1:1", "--timeout", "3600"])
+    assert result.exit_code == 1
+    assert "127.0.0.1:1: UNAVAILABLE" in result.output
 
 
 @pytest.mark.parametrize(

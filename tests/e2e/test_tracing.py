@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import subprocess
 import sys
 import threading
@@ -18,6 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from core.service.logs import LogFormat, LogLevel, build_logger
 from core.tracing import tracing as tracing_module
 from core.tracing.export import tracing_to
 from core.tracing.tracing import Tracing
@@ -140,7 +143,9 @@ def receiver() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
 
 async def test_spans_reach_an_otlp_receiver(receiver: tuple[str, list[ExportTraceServiceRequest]]) -> None:
     address, got = receiver
-    async with running_core(tracing=tracing_to(address, "test")) as core:
+    async with running_core(
+        tracing=tracing_to(address, "test", build_logger(LogFormat.JSON, LogLevel.INFO, io.StringIO()))
+    ) as core:
         await core.register()
     names = [
         span.name
@@ -153,8 +158,15 @@ async def test_spans_reach_an_otlp_receiver(receiver: tuple[str, list[ExportTrac
 
 
 async def test_a_receiver_that_is_not_there_holds_nobody_up() -> None:
-    async with running_core(tracing=tracing_to("http://127.0.0.1:1", "test")) as core:
+    """It is told in the core's log: once, and not for each batch."""
+    log = io.StringIO()
+    tracing = tracing_to("http://127.0.0.1:1", "test", build_logger(LogFormat.JSON, LogLevel.INFO, log))
+    async with running_core(tracing=tracing) as core:
         await core.serves()
+        await core.register()
+    [line] = map(json.loads, log.getvalue().splitlines())
+    assert (line["level"], line["event"], line["left_out"]) == ("warning", "tracing", 0)
+    assert "refused" in line["problem"]
 
 
 @pytest.mark.parametrize("endpoint", ["127.0.0.1:4318", "ftp://127.0.0.1", "http://"])

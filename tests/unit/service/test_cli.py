@@ -81,9 +81,9 @@ def test_config_check_as_json(tmp_path: Path, text: str, code: int) -> None:
 def test_user_as_text() -> None:
     """The limits of a user, each with what is left of it, and the tightest one."""
     level = LimitLevel(path="root.a", kind="group", name="dev", application_count=1)
-    level.max["vcore"], level.used["vcore"], level.headroom["vcore"] = 10, 12, -2
+    level.max["vcore"], level.used["vcore"], level.headroom["vcore"] = 10_000, 12_000, -2_000
     found = ExplainUserResponse(user="ann", application_count=1, levels=[level])
-    found.tightest.CopyFrom(QueueBound(type="vcore", path="root.a", left=-2, max=10))
+    found.tightest.CopyFrom(QueueBound(type="vcore", path="root.a", left=-2_000, max=10_000))
     text = render_user(found)
     assert "group dev" in text
     assert "1 of any number" in text
@@ -148,9 +148,9 @@ def test_status_as_text() -> None:
             PartitionStatus(
                 name="[rm-1]default",
                 node_count=2,
-                total={"vcore": 10, "memory": 5},
+                total={"vcore": 10_000, "memory": 5 << 30},
                 queues=[
-                    QueueStatus(path="root", state="Active", used={"vcore": 1}),
+                    QueueStatus(path="root", state="Active", used={"vcore": 1500}),
                     QueueStatus(path="root.a", state="Draining"),
                 ],
                 users=[UserStatus(user="bob", used={"vcore": 1}, application_count=2)],
@@ -159,10 +159,10 @@ def test_status_as_text() -> None:
     )
     lines = render_status(status).splitlines()
     assert "core 1, resource manager rm-1" in lines
-    assert "  total memory=5 vcore=10" in lines
-    assert any(line.split()[:4] == ["root", "0", "vcore=1", "-"] for line in lines)
+    assert "  total vcore=10 memory=5Gi" in lines
+    assert any(line.split()[:4] == ["root", "0", "vcore=1.5", "-"] for line in lines)
     assert any("root.a (draining)" in line for line in lines)
-    assert any(line.split() == ["bob", "2", "vcore=1"] for line in lines)
+    assert any(line.split() == ["bob", "2", "vcore=1m"] for line in lines)
 
 
 def test_an_ask_as_text() -> None:
