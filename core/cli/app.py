@@ -21,11 +21,11 @@ from core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Addre
 from core.cli.quota import queue_app, user_app
 from core.cli.security import security_app
 from core.cli.serve import serve
+from core.cli.text.status import render_explanation, render_status
 from core.cli.top import top
+from core.client import calls as client
+from core.client.channels import CONNECTION, Connection, ConnectionNotPossible
 from core.process.version import core_version
-from core.service import client
-from core.service.channels import CONNECTION, Connection, ConnectionNotPossible
-from core.service.status_text import render_explanation, render_status
 
 app = typer.Typer(
     name="kornel",

@@ -14,11 +14,11 @@ import grpc.aio
 import typer
 
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, failed
+from core.client import calls as client
+from core.client.channels import CONNECTION, Connection
 from core.load.sending import CHANNEL_OPTIONS, LoadError, Placed, Sender
 from core.load.workload import Workload
 from core.process.event_loop import loop_factory
-from core.service import client
-from core.service.channels import CONNECTION, Connection
 
 LARGEST_CORES, LARGEST_GIB = 8, 16
 """Most that an ask of a workload wants."""

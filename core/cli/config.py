@@ -11,10 +11,10 @@ import typer
 from core.cli.options import DEFAULT_ADDRESS as ADDRESS
 from core.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
 from core.cli.options import EXIT_FAILED, Address, AsJson, Timeout, echo_json, failed
+from core.cli.text.configuration import render_history, render_impact
+from core.client.calls import CoreUnreachable
+from core.client.configuration import ConfigurationClient
 from core.config.default import DEFAULT_CONFIGURATION
-from core.service.client import CoreUnreachable
-from core.service.configuration_client import ConfigurationClient
-from core.service.configuration_text import render_history, render_impact
 
 config_app = typer.Typer(help="Work with queue configurations.", no_args_is_help=True)
 

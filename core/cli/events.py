@@ -19,9 +19,9 @@ from core.cli.options import (
     Timeout,
     failed,
 )
-from core.service import client
-from core.service.event_client import StreamBroken, watch
-from core.service.event_text import render_event
+from core.cli.text.events import render_event
+from core.client import calls as client
+from core.client.events import StreamBroken, watch
 
 DEFAULT_NEWEST: Final = 50
 PAUSE_S: Final = 1.0

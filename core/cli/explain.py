@@ -18,9 +18,10 @@ from core.cli.options import (
     echo_json,
     failed,
 )
+from core.cli.text.explain import render_explanation, render_forecast
+from core.client import calls as client
+from core.client import explain as explain_client
 from core.config.quantities import parse_quantity
-from core.service import client, explain_client
-from core.service.explain_text import render_explanation, render_forecast
 
 what_if_app = typer.Typer(help="Ask what would happen if. Nothing is changed.", no_args_is_help=True)
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, echo_json, failed
-from core.service import client
-from core.service.read_client import Reader
-from core.service.read_text import render_health
+from core.cli.text.reading import render_health
+from core.client import calls as client
+from core.client.reading import Reader
 
 
 def health(

@@ -15,15 +15,15 @@ from kornel.v1 import history_pb2 as pb
 
 from core.cli.options import DEFAULT_ADDRESS as ADDRESS
 from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, echo_json, failed
-from core.service.client import CoreUnreachable
-from core.service.history_client import HistoryClient
-from core.service.history_text import (
+from core.cli.text.history import (
     render_applications,
     render_configurations,
     render_events,
     render_history_status,
     render_preemptions,
 )
+from core.client.calls import CoreUnreachable
+from core.client.history import HistoryClient
 
 history_app = typer.Typer(help="Look back at what happened, also before the last restart.", no_args_is_help=True)
 

@@ -20,10 +20,8 @@ from core.cli.options import (
     echo_json,
     failed,
 )
-from core.service import client
-from core.service.quantity_text import Strokes, strokes_for
-from core.service.read_client import Reader
-from core.service.read_text import (
+from core.cli.text.quantities import Strokes, strokes_for
+from core.cli.text.reading import (
     queues_above,
     render_application,
     render_applications,
@@ -31,6 +29,8 @@ from core.service.read_text import (
     render_nodes,
     render_queues,
 )
+from core.client import calls as client
+from core.client.reading import Reader
 
 drain_app = typer.Typer(help="Take something out of scheduling.", no_args_is_help=True)
 undrain_app = typer.Typer(help="Have something back that was taken out.", no_args_is_help=True)

@@ -8,7 +8,7 @@ import typer
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import Message
 
-from core.service import client
+from core.client import calls as client
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
 DEFAULT_REST_ADDRESS: Final = "127.0.0.1:9080"

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, echo_json, failed
-from core.service import client
-from core.service.quota_text import render_queue, render_user
+from core.cli.text.quota import render_queue, render_user
+from core.client import calls as client
 
 queue_app = typer.Typer(help="Look at single queues.", no_args_is_help=True)
 user_app = typer.Typer(help="Look at single users.", no_args_is_help=True)

@@ -16,10 +16,10 @@ from kornel.v1.status_pb2 import PartitionStatus
 
 from core.cli.lists import strokes
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, failed
-from core.service import client
-from core.service.quantity_text import Strokes, bar, percent, quantities, quantity, types_in_order
-from core.service.read_client import Reader
-from core.service.text_table import table
+from core.cli.text.quantities import Strokes, bar, percent, quantities, quantity, types_in_order
+from core.cli.text.tables import table
+from core.client import calls as client
+from core.client.reading import Reader
 
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _BAR: Final = 20

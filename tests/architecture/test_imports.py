@@ -22,6 +22,7 @@ LAYERS = {
     "core.policies": {"core.domain", "core.model"},
     "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
     "core.service": {"core.domain", "core.config", "core.partition"},
+    "core.client": {"core.service"},
     "core.load": set(),
     "core.archive": {"core.config", "core.domain", "core.service"},
     "core.security": {"core.domain", "core.config", "core.service"},
@@ -37,8 +38,8 @@ LAYERS = {
         "core.service", "core.tracing", "core.web",
     },
     "core.cli": {
-        "core.archive.defaults", "core.config", "core.load", "core.partition", "core.process", "core.security",
-        "core.service",
+        "core.archive.defaults", "core.client", "core.config", "core.load", "core.partition", "core.process",
+        "core.security", "core.service",
     },
     "core.__main__": {"core.cli"},
 }  # fmt: skip
@@ -46,6 +47,7 @@ LAYERS = {
 
 SHELL = (
     "core.archive",
+    "core.client",
     "core.load",
     "core.metrics",
     "core.rest",

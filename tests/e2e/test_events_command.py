@@ -16,9 +16,9 @@ from si.v1 import si_pb2 as si
 from typer.testing import CliRunner
 
 from core.cli.app import app
+from core.cli.text.events import render_event
 from core.domain.effects import EventRecorded
 from core.domain.resources import Resources
-from core.service.event_text import render_event
 from tests.e2e.harness import PATIENCE_S, Core, running_core, until
 
 ROOT = Path(__file__).parents[2]

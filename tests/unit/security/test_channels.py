@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.service.channels import Connection, ConnectionNotPossible
+from core.client.channels import Connection, ConnectionNotPossible
 
 CORE = Path(__file__).parents[3] / "core"
 
@@ -18,7 +18,7 @@ def test_channels_are_opened_in_one_place() -> None:
         for path in CORE.rglob("*.py")
         if any(call in path.read_text() for call in ("insecure_channel(", "secure_channel("))
     ]
-    assert opening == ["service/channels.py"]
+    assert opening == ["client/channels.py"]
 
 
 def test_tokens_stay_on_this_machine_without_tls(tmp_path: Path) -> None:

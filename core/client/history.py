@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 from kornel.v1 import history_pb2 as pb
 from kornel.v1.history_pb2_grpc import HistoryServiceStub
 
-from core.service.channels import open_channel
-from core.service.client import unreachable
+from core.client.calls import unreachable
+from core.client.channels import open_channel
 from core.service.limits import MESSAGE_LIMIT
 
 MOST_AT_ONCE: Final = 1_000
@@ -21,7 +21,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class HistoryClient:
-    """One connection. Every call raises :class:`core.service.client.CoreUnreachable` when it fails.
+    """One connection. Every call raises :class:`core.client.calls.CoreUnreachable` when it fails.
 
     Lists are newest first, of *most* records at most, 0 for all.
     """

@@ -8,8 +8,8 @@ from typing import Final
 
 from kornel.v1 import configuration_pb2 as pb
 
-from core.service.quantity_text import quantities, quantity
-from core.service.text_table import table
+from core.cli.text.quantities import quantities, quantity
+from core.cli.text.tables import table
 
 _SECOND_NS: Final = 10**9
 

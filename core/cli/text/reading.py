@@ -7,8 +7,8 @@ from typing import Final
 
 from kornel.v1 import read_pb2 as pb
 
-from core.service.quantity_text import Strokes, age, bar, percent, quantities, quantity, types_in_order
-from core.service.text_table import table
+from core.cli.text.quantities import Strokes, age, bar, percent, quantities, quantity, types_in_order
+from core.cli.text.tables import table
 
 _BAR: Final = 16
 

@@ -11,8 +11,8 @@ from kornel.v1 import read_pb2 as pb
 from kornel.v1.admin_pb2_grpc import AdminServiceStub
 from kornel.v1.read_pb2_grpc import ReadServiceStub
 
-from core.service.channels import open_channel
-from core.service.client import DEFAULT_TIMEOUT_S, unreachable
+from core.client.calls import DEFAULT_TIMEOUT_S, unreachable
+from core.client.channels import open_channel
 from core.service.limits import MESSAGE_LIMIT
 
 _OPTIONS: Final = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
@@ -22,7 +22,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Reader:
-    """One core at *address*. All methods raise :class:`core.service.client.CoreUnreachable`. A context manager."""
+    """One core at *address*. All methods raise :class:`core.client.calls.CoreUnreachable`. A context manager."""
 
     def __init__(self, address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self._address = address

@@ -10,8 +10,8 @@ from kornel.v1 import configuration_pb2
 from kornel.v1 import history_pb2 as pb
 from si.v1 import si_pb2
 
-from core.service.quantity_text import quantities
-from core.service.text_table import table
+from core.cli.text.quantities import quantities
+from core.cli.text.tables import table
 
 _SECOND_NS: Final = 10**9
 _NOTHING: Final = "nothing in this range"

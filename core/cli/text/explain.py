@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from kornel.v1 import explain_pb2 as pb
 
-from core.service.quantity_text import quantities, quantity
-from core.service.text_table import table
+from core.cli.text.quantities import quantities, quantity
+from core.cli.text.tables import table
 
 MOST_VICTIMS = 10
 """Victims named in one line."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueBound
 
-from core.service.quantity_text import quantities, quantity
-from core.service.text_table import table
+from core.cli.text.quantities import quantities, quantity
+from core.cli.text.tables import table
 
 
 def render_queue(found: ExplainQueueResponse) -> str:

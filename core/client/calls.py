@@ -22,7 +22,7 @@ from kornel.v1.status_pb2 import (
 )
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 
-from core.service.channels import open_channel
+from core.client.channels import open_channel
 from core.service.limits import MESSAGE_LIMIT
 
 DEFAULT_TIMEOUT_S: Final = 5.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.service import quantity_text as text
+from core.cli.text import quantities as text
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import grpc
 from kornel.v1.events_pb2 import WatchEventsRequest, WatchEventsResponse
 from kornel.v1.events_pb2_grpc import EventServiceStub
 
-from core.service.channels import open_channel
-from core.service.client import CoreUnreachable, unreachable
+from core.client.calls import CoreUnreachable, unreachable
+from core.client.channels import open_channel
 from core.service.limits import MESSAGE_LIMIT
 
 _OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]

@@ -22,8 +22,8 @@ from kornel.v1.status_pb2 import (
 from typer.testing import CliRunner
 
 from core.cli.app import app
-from core.service.quota_text import render_user
-from core.service.status_text import render_explanation, render_status
+from core.cli.text.quota import render_user
+from core.cli.text.status import render_explanation, render_status
 
 GOOD = "partitions:\n  - name: default\n    queues:\n      - name: root\n"
 ODD = """

@@ -6,8 +6,8 @@ import grpc
 from kornel.v1.explain_pb2 import ExplainRequest, ExplainResponse, WhatIfRequest, WhatIfResponse
 from kornel.v1.explain_pb2_grpc import ExplainServiceStub
 
-from core.service.channels import open_channel
-from core.service.client import unreachable
+from core.client.calls import unreachable
+from core.client.channels import open_channel
 from core.service.limits import MESSAGE_LIMIT
 
 _OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]

@@ -9,7 +9,7 @@ from google.protobuf.descriptor import EnumDescriptor
 from kornel.v1.events_pb2 import Event
 from si.v1.si_pb2 import EventRecord
 
-from core.service.quantity_text import quantities
+from core.cli.text.quantities import quantities
 
 _MILLISECOND_NS: Final = 1_000_000
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus, UserStatus
 
-from core.service.quantity_text import quantities
-from core.service.text_table import table
+from core.cli.text.quantities import quantities
+from core.cli.text.tables import table
 
 
 def render_status(status: GetStatusResponse) -> str:

@@ -11,15 +11,15 @@ from google.protobuf.message import Message
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 
-from core.service.channels import open_channel
-from core.service.client import unreachable
+from core.client.calls import unreachable
+from core.client.channels import open_channel
 from core.service.limits import MESSAGE_LIMIT
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class ConfigurationClient:
-    """One connection. Every call raises :class:`core.service.client.CoreUnreachable` when it fails."""
+    """One connection. Every call raises :class:`core.client.calls.CoreUnreachable` when it fails."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         self._address = address

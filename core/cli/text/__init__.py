@@ -1,0 +1,1 @@
+"""Answers of a core as text for people: tables, bars, amounts."""
