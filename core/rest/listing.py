@@ -1,13 +1,15 @@
-"""What a client may ask of a list besides all of it: a page, some fields, a summary (rest.md 12.3).
+"""What a client may ask of a list besides all of it: a page, some fields, a summary, an order (rest.md 12.3).
 
 Without such parameters a list is what it always was. Cursors are opaque to clients: they hold the key of the last item
-of a page, so items that come or go meanwhile are neither repeated nor skipped.
+of a page, in a sorted list also what it was sorted by, so items that come or go meanwhile are neither repeated nor
+skipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -18,7 +20,8 @@ from core.rest.compression import Body
 from core.rest.operations import Parameter
 from core.rest.queries import flag, positive, read_query
 from core.rest.schemas import POSITIVE
-from core.rest.turns import encode_list, write_list
+from core.rest.sorting import Order, Orders, Value
+from core.rest.turns import encode_list, gather, write_list
 
 T = TypeVar("T")
 
@@ -67,16 +70,38 @@ def page_of(keyed: Sequence[tuple[str, T]], wishes: Wishes) -> tuple[list[T], st
     return [item for _, item in rest[: wishes.limit]], rest[wishes.limit - 1][0]
 
 
+def page_in_order(ranked: Sequence[tuple[Value, str, T]], wishes: Wishes, order: Order) -> tuple[list[T], str]:
+    """The wanted part of *ranked*, each with its value and its key, and the cursor to go on with. Raises 400."""
+    rest = ranked
+    if wishes.after:
+        place = order.place(wishes.after)
+        rest = [each for each in ranked if order.after(place, each[0], each[1])]
+    rest = sorted(rest, key=itemgetter(1))
+    rest.sort(key=itemgetter(0), reverse=order.descending)
+    if not wishes.limit or len(rest) <= wishes.limit:
+        return [item for _, _, item in rest], ""
+    value, key, _ = rest[wishes.limit - 1]
+    return [item for _, _, item in rest[: wishes.limit]], order.cursor(value, key)
+
+
 async def page_answer(
-    request: Request, keyed: Iterable[tuple[str, T]], document: Callable[[T], dict[str, Any]]
+    request: Request,
+    keyed: Iterable[tuple[str, T]],
+    document: Callable[[T], dict[str, Any]],
+    orders: Orders | None = None,
 ) -> Answer:
-    """The part of *keyed* that *request* wants, by key, each as *document* shows it. Raises 400."""
+    """The part of *keyed* that *request* wants, by key or in one of *orders*, as *document* shows it. Raises 400."""
     wishes = wishes_of(request)
-    found = sorted(keyed, key=lambda pair: pair[0])
-    page, more = page_of(found, wishes)
-    return await list_answer(
-        request, map(document, page), wishes, more=more, total=None if wishes.plain else len(found)
-    )
+    order = orders.wanted(wishes.query) if orders is not None else None
+    if order is None:
+        found = sorted(keyed, key=itemgetter(0))
+        page, more = page_of(found, wishes)
+        total = None if wishes.plain else len(found)
+    else:
+        ranked = await gather((order.value(document(item)), key, item) for key, item in keyed)
+        page, more = page_in_order(ranked, wishes, order)
+        total = len(ranked)
+    return await list_answer(request, map(document, page), wishes, more=more, total=total)
 
 
 async def list_answer(
