@@ -114,7 +114,7 @@ class ApplicationHandlers:
         if order is None:
             page, more = page_of(summaries, wishes)
         else:
-            page, more = page_in_order(await gather(_ranked(views, path, dict(summaries), order)), wishes, order)
+            page, more = await page_in_order(await gather(_ranked(views, path, dict(summaries), order)), wishes, order)
         documents = _documents(views, page, summary=wishes.summary)
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
 
@@ -130,12 +130,12 @@ async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
         for view in found
         if test is None or test(summary_of(view))
     ]
+    keyed.sort(key=lambda pair: pair[0])
     if order is None:
-        keyed.sort(key=lambda pair: pair[0])
         page, more = page_of(keyed, wishes)
     else:
         ranked = await gather((order.value(application_document(view, summary=True)), key, view) for key, view in keyed)
-        page, more = page_in_order(ranked, wishes, order)
+        page, more = await page_in_order(ranked, wishes, order)
     documents = (application_document(view, summary=wishes.summary) for view in page)
     return await list_answer(request, documents, wishes, more=more, total=len(keyed))
 

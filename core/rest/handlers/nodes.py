@@ -40,7 +40,7 @@ class NodeHandlers:
         if order is None:
             page, more = page_of(summaries, wishes)
         else:
-            page, more = page_in_order(await gather(_ranked(views, summaries, order)), wishes, order)
+            page, more = await page_in_order(await gather(_ranked(views, summaries, order)), wishes, order)
         documents = _documents(views, page, summary=wishes.summary)
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
 

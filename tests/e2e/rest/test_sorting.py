@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from core.rest.listing import Wishes, page_in_order
 from core.rest.sorting import APPLICATIONS, NODES, QUEUES, USERS
 from tests.e2e.rest.shim import Cluster, P
 from tests.e2e.rest.test_pages import pages
@@ -139,6 +140,23 @@ async def test_users_by_what_they_use(cluster: Cluster) -> None:
         await cluster.ask(f"k-{user}", user, vcore=number % 3 + 1)
     assert await names(cluster, f"{P}/usage/users?sort=-userName&limit=2", "userName") == ["cid", "bob"]
     assert await names(cluster, f"{P}/usage/users?sort=queues.resourceUsage.vcore", "userName") == ["cid", "ann", "bob"]
+
+
+@pytest.mark.parametrize("sort", ["-user", "user"])
+async def test_long_list_is_sorted_as_a_short_one_is(sort: str) -> None:
+    """Page by page there is what sorting all at once gives: it is put in order in many runs."""
+    order = APPLICATIONS.wanted({"sort": sort})
+    assert order is not None
+    ranked = [(f"user-{number * 7 % 11}", f"app-{number:05}", number) for number in range(3_000)]
+    expected = sorted(ranked, key=lambda each: each[0], reverse=sort.startswith("-"))
+    found: list[int] = []
+    after = ""
+    while True:
+        page, after = await page_in_order(ranked, Wishes({}, 700, after, frozenset(), summary=False), order)
+        found += page
+        if not after:
+            break
+    assert found == [number for _, _, number in expected]
 
 
 @pytest.mark.parametrize("sort", ["nope", "-", "-nope", "--nodeID", "capacity", "capacity.", "allocations", "nodeid"])
