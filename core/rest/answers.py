@@ -29,12 +29,13 @@ _SENDING_S: Final = 0.25
 _OPTIONS: Final = orjson.OPT_APPEND_NEWLINE
 
 
-def cors(methods: str = "GET, OPTIONS") -> dict[str, str]:
-    """The headers that let pages of other origins read an answer."""
+def cors(methods: str = "GET, OPTIONS", *, tokens: bool = False) -> dict[str, str]:
+    """The headers that let pages of other origins read an answer, with *tokens* also send a bearer token."""
+    headers = "X-Requested-With,Content-Type,Accept,Origin"
     return {
         "Access-Control-Allow-Origin": "*",
         "Access-Control-Allow-Methods": methods,
-        "Access-Control-Allow-Headers": "X-Requested-With,Content-Type,Accept,Origin",
+        "Access-Control-Allow-Headers": f"{headers},Authorization" if tokens else headers,
     }
 
 

@@ -100,7 +100,7 @@ class RestApplication:
             )
         )
         documentation.describe(routes)
-        self.app: ASGIApp = Router(Table(routes), logger=logger, door=door, otherwise=page)
+        self.app: ASGIApp = Router(Table(routes), logger=logger, door=door, proofs=proofs, otherwise=page)
 
     def close(self) -> None:
         """The core stops."""

@@ -1,13 +1,17 @@
-"""What a client may ask of a list besides all of it: a page, some fields, a summary (rest.md 12.3).
+"""What a client may ask of a list besides all of it: a page, some fields, a summary, an order (rest.md 12.3).
 
 Without such parameters a list is what it always was. Cursors are opaque to clients: they hold the key of the last item
-of a page, so items that come or go meanwhile are neither repeated nor skipped.
+of a page, in a sorted list also what it was sorted by, so items that come or go meanwhile are neither repeated nor
+skipped.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -18,11 +22,15 @@ from core.rest.compression import Body
 from core.rest.operations import Parameter
 from core.rest.queries import flag, positive, read_query
 from core.rest.schemas import POSITIVE
-from core.rest.turns import encode_list, write_list
+from core.rest.sorting import Order, Orders, Value
+from core.rest.turns import encode_list, gather, write_list
 
 T = TypeVar("T")
 
 MOST_ITEMS: Final = 100_000
+
+_RUN: Final = 500
+"""Items that are sorted at once: some 0.2 ms."""
 
 PAGE_PARAMETERS: Final = (
     Parameter("limit", "Extension: most items of the answer; the header Link leads to the next ones.", POSITIVE),
@@ -67,16 +75,46 @@ def page_of(keyed: Sequence[tuple[str, T]], wishes: Wishes) -> tuple[list[T], st
     return [item for _, item in rest[: wishes.limit]], rest[wishes.limit - 1][0]
 
 
-async def page_answer(
-    request: Request, keyed: Iterable[tuple[str, T]], document: Callable[[T], dict[str, Any]]
-) -> Answer:
-    """The part of *keyed* that *request* wants, by key, each as *document* shows it. Raises 400."""
-    wishes = wishes_of(request)
-    found = sorted(keyed, key=lambda pair: pair[0])
-    page, more = page_of(found, wishes)
-    return await list_answer(
-        request, map(document, page), wishes, more=more, total=None if wishes.plain else len(found)
+async def page_in_order(ranked: Sequence[tuple[Value, str, T]], wishes: Wishes, order: Order) -> tuple[list[T], str]:
+    """The wanted part of *ranked*, each with its value and its key, and the cursor to go on with. Raises 400.
+
+    *ranked* is sorted by key. It is put in order in turns: in runs, and then by merging as many as are wanted.
+    """
+    place = order.place(wishes.after) if wishes.after else None
+    runs = await gather(
+        sorted(
+            [each for each in ranked[start : start + _RUN] if place is None or order.after(place, each[0], each[1])],
+            key=itemgetter(0),
+            reverse=order.descending,
+        )
+        for start in range(0, len(ranked), _RUN)
     )
+    merged = heapq.merge(*runs, key=itemgetter(0), reverse=order.descending)
+    found = await gather(islice(merged, wishes.limit + 1 if wishes.limit else None))
+    if not wishes.limit or len(found) <= wishes.limit:
+        return [item for _, _, item in found], ""
+    value, key, _ = found[wishes.limit - 1]
+    return [item for _, _, item in found[: wishes.limit]], order.cursor(value, key)
+
+
+async def page_answer(
+    request: Request,
+    keyed: Iterable[tuple[str, T]],
+    document: Callable[[T], dict[str, Any]],
+    orders: Orders | None = None,
+) -> Answer:
+    """The part of *keyed* that *request* wants, by key or in one of *orders*, as *document* shows it. Raises 400."""
+    wishes = wishes_of(request)
+    order = orders.wanted(wishes.query) if orders is not None else None
+    found = sorted(keyed, key=itemgetter(0))
+    if order is None:
+        page, more = page_of(found, wishes)
+        total = None if wishes.plain else len(found)
+    else:
+        ranked = await gather((order.value(document(item)), key, item) for key, item in found)
+        page, more = await page_in_order(ranked, wishes, order)
+        total = len(found)
+    return await list_answer(request, map(document, page), wishes, more=more, total=total)
 
 
 async def list_answer(

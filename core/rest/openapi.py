@@ -27,7 +27,7 @@ _HEADERS: Final[dict[int, dict[str, str]]] = {
     429: {"Retry-After": "Seconds to wait."},
 }
 _PAGE_HEADERS: Final = {
-    "X-Total-Count": "Items of all pages; only with a parameter that chooses items.",
+    "X-Total-Count": "Items of all pages; only with a parameter that chooses or sorts items.",
     "Link": 'Where the next page is, with rel="next"; absent on the last one.',
 }
 _GUARDED: Final = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from core.rest import sorting
 from core.rest.access import Access
 from core.rest.handlers import debug
 from core.rest.handlers.applications import ACTIVE, ApplicationHandlers
@@ -34,6 +35,7 @@ _NO_NAME: Final = {400: "Not a name.", 404: "Unknown."}
 _SUMMARY: Final = Parameter("summary", "Extension: leave out allocations and asks.", FLAG)
 _APPLICATION_FILTERS: Final = (
     *PAGE_PARAMETERS,
+    sorting.APPLICATIONS.parameter,
     _SUMMARY,
     Parameter("user", "Extension: only applications of this user."),
     Parameter("queuePrefix", "Extension: only applications of queues whose path begins so."),
@@ -159,7 +161,11 @@ def _partition_routes(to: Handlers) -> list[Route]:
                 "Partition",
                 "Extension: all queues as a list, by their paths, none within another.",
                 listed("Queue"),
-                (*PAGE_PARAMETERS, Parameter("queuePrefix", "Only queues whose path begins so.")),
+                (
+                    *PAGE_PARAMETERS,
+                    sorting.QUEUES.parameter,
+                    Parameter("queuePrefix", "Only queues whose path begins so."),
+                ),
                 errors={**_BAD_PAGE, **_NO_PARTITION},
             ),
         ),
@@ -176,7 +182,12 @@ def _partition_routes(to: Handlers) -> list[Route]:
                 "Partition",
                 "All nodes with what runs on them.",
                 listed("Node"),
-                (*PAGE_PARAMETERS, _SUMMARY, Parameter("schedulable", "Extension: only those, or only others.", FLAG)),
+                (
+                    *PAGE_PARAMETERS,
+                    sorting.NODES.parameter,
+                    _SUMMARY,
+                    Parameter("schedulable", "Extension: only those, or only others.", FLAG),
+                ),
                 errors={**_BAD_PAGE, **_NO_PARTITION},
             ),
         ),
@@ -293,7 +304,14 @@ def _user_routes(to: Handlers) -> list[Route]:
         Route(
             f"{usage}/users",
             to.users.users,
-            _get("users", "Users", "What users use.", listed("UserUsage"), PAGE_PARAMETERS, errors=_BAD_PAGE),
+            _get(
+                "users",
+                "Users",
+                "What users use.",
+                listed("UserUsage"),
+                (*PAGE_PARAMETERS, sorting.USERS.parameter),
+                errors=_BAD_PAGE,
+            ),
         ),
         Route(
             f"{usage}/user/:user",
@@ -303,7 +321,14 @@ def _user_routes(to: Handlers) -> list[Route]:
         Route(
             f"{usage}/groups",
             to.users.groups,
-            _get("groups", "Users", "What groups use.", listed("GroupUsage"), PAGE_PARAMETERS, errors=_BAD_PAGE),
+            _get(
+                "groups",
+                "Users",
+                "What groups use.",
+                listed("GroupUsage"),
+                (*PAGE_PARAMETERS, sorting.GROUPS.parameter),
+                errors=_BAD_PAGE,
+            ),
         ),
         Route(
             f"{usage}/group/:group",

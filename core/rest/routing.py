@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.typing import FilteringBoundLogger
 
-from core.rest.access import OPEN_DOOR, Access, Door
+from core.rest.access import NO_PROOFS, OPEN_DOOR, Access, Door, Proofs
 from core.rest.answers import HTML, TEXT, Answer, cors, error_answer, text_answer
 from core.rest.errors import RestError
 from core.rest.operations import Operation
@@ -92,15 +92,23 @@ def _match(wanted: tuple[str, ...], given: list[str], any_case: bool) -> dict[st
 class Router:
     """ASGI application over a table. ``otherwise`` answers paths that are nobody's; absent: 404.
 
-    ``door`` is asked before a handler runs.
+    ``door`` is asked before a handler runs. Where ``proofs`` say that callers have to show a token, browsers are told
+    that they may send one.
     """
 
     def __init__(
-        self, table: Table, *, logger: FilteringBoundLogger, door: Door = OPEN_DOOR, otherwise: ASGIApp | None = None
+        self,
+        table: Table,
+        *,
+        logger: FilteringBoundLogger,
+        door: Door = OPEN_DOOR,
+        proofs: Proofs = NO_PROOFS,
+        otherwise: ASGIApp | None = None,
     ) -> None:
         self._table = table
         self._logger = logger
         self._door = door
+        self._proofs = proofs
         self._otherwise = otherwise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -134,7 +142,8 @@ class Router:
 
     async def _handle(self, route: Route, values: dict[str, str], scope: Scope, receive: Receive) -> ASGIApp:
         if scope["method"] == "OPTIONS":
-            return text_answer("", headers=[("Allow", route.allowed), *cors(route.allowed).items()])
+            allowing = cors(route.allowed, tokens=self._proofs.guarded)
+            return text_answer("", headers=[("Allow", route.allowed), *allowing.items()])
         if scope["method"] != route.method:
             return text_answer("Method Not Allowed", status=405, headers=[("Allow", route.allowed)])
         scope["path_params"] = values

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -17,9 +18,10 @@ from core.rest.documents.applications import application as application_document
 from core.rest.documents.applications import head, told
 from core.rest.errors import RestError, not_found
 from core.rest.handlers.places import known_queue, partition_of, queue_path
-from core.rest.listing import Wishes, list_answer, page_of, whole_list_answer, wishes_of
+from core.rest.listing import Wishes, list_answer, page_in_order, page_of, whole_list_answer, wishes_of
 from core.rest.paths import decode_again
 from core.rest.queries import checked_queue, unsigned
+from core.rest.sorting import APPLICATIONS, Order, Value
 from core.rest.turns import gather
 from core.service.runner import PartitionRunner
 
@@ -40,7 +42,7 @@ Test = Callable[[ApplicationSummary], bool]
 
 
 class ApplicationHandlers:
-    """R13 to R17. Ours: pages, ``summary``, ``user``, ``queuePrefix`` and ``since`` (submission, ns)."""
+    """R13 to R17. Ours: pages, ``sort``, ``summary``, ``user``, ``queuePrefix`` and ``since`` (submission, ns)."""
 
     def __init__(self, runner: PartitionRunner) -> None:
         self._runner = runner
@@ -98,8 +100,8 @@ class ApplicationHandlers:
     async def _live(self, request: Request, views: PartitionViews, path: str, status: AppState | None) -> ASGIApp:
         """Live applications, of the queue at *path* or of all, in the state *status* or in any."""
         wishes = wishes_of(request)
-        test = _test(wishes, status)
-        if wishes.plain and test is None:
+        test, order = _test(wishes, status), APPLICATIONS.wanted(wishes.query)
+        if wishes.plain and test is None and order is None:
             if not wishes.fields:
                 return await whole_list_answer(request, map(told, views.application_parts(path, head)))
             found = views.applications_of(path) if path else views.applications()
@@ -109,15 +111,18 @@ class ApplicationHandlers:
             for summary in await gather(views.application_summaries())
             if (not path or summary.queue == path) and (test is None or test(summary))
         ]
-        page, more = page_of(summaries, wishes)
+        if order is None:
+            page, more = page_of(summaries, wishes)
+        else:
+            page, more = await page_in_order(await gather(_ranked(views, path, dict(summaries), order)), wishes, order)
         documents = _documents(views, page, summary=wishes.summary)
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
 
 
 async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
     wishes = wishes_of(request)
-    test = _test(wishes, None)
-    if wishes.plain and test is None:
+    test, order = _test(wishes, None), APPLICATIONS.wanted(wishes.query)
+    if wishes.plain and test is None and order is None:
         return await list_answer(request, map(application_document, found), wishes)
     # One ID may have ended several times: the end makes the key unique, and keeps pages in order.
     keyed = [
@@ -126,9 +131,23 @@ async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
         if test is None or test(summary_of(view))
     ]
     keyed.sort(key=lambda pair: pair[0])
-    page, more = page_of(keyed, wishes)
+    if order is None:
+        page, more = page_of(keyed, wishes)
+    else:
+        ranked = await gather((order.value(application_document(view, summary=True)), key, view) for key, view in keyed)
+        page, more = await page_in_order(ranked, wishes, order)
     documents = (application_document(view, summary=wishes.summary) for view in page)
     return await list_answer(request, documents, wishes, more=more, total=len(keyed))
+
+
+def _ranked(
+    views: PartitionViews, path: str, chosen: dict[str, ApplicationSummary], order: Order
+) -> Iterator[tuple[Value, str, ApplicationSummary] | None]:
+    """With what each of the *chosen* is sorted by. ``None``: another one."""
+    for parts in views.application_parts(path, head):
+        document = orjson.loads(parts.head)
+        summary = chosen.get(document["applicationID"])
+        yield (order.value(document), summary.application_id, summary) if summary is not None else None
 
 
 def _documents(views: PartitionViews, page: list[ApplicationSummary], *, summary: bool) -> Iterator[dict[str, Any]]:

@@ -14,13 +14,14 @@ from core.rest.answers import json_answer
 from core.rest.documents.nodes import node as node_document
 from core.rest.errors import RestError, not_found
 from core.rest.handlers.places import partition_of
-from core.rest.listing import Wishes, list_answer, page_of, wishes_of
+from core.rest.listing import Wishes, list_answer, page_in_order, page_of, wishes_of
+from core.rest.sorting import NODES, Order, Value
 from core.rest.turns import gather
 from core.service.runner import PartitionRunner
 
 
 class NodeHandlers:
-    """R11 and R12. Ours: pages, ``summary``, and ``schedulable=true`` or ``false``."""
+    """R11 and R12. Ours: pages, ``sort``, ``summary``, and ``schedulable=true`` or ``false``."""
 
     def __init__(self, runner: PartitionRunner) -> None:
         self._runner = runner
@@ -28,15 +29,18 @@ class NodeHandlers:
     async def nodes(self, request: Request) -> ASGIApp:
         """R11."""
         views, wishes = partition_of(self._runner, request), wishes_of(request)
-        wanted = _schedulable(wishes)
-        if wishes.plain and wanted is None:
+        wanted, order = _schedulable(wishes), NODES.wanted(wishes.query)
+        if wishes.plain and wanted is None and order is None:
             return await list_answer(request, (node_document(node) for node in views.nodes()), wishes)
         summaries = [
             (node.node_id, node)
             for node in await gather(views.node_summaries())
             if wanted is None or node.schedulable is wanted
         ]
-        page, more = page_of(summaries, wishes)
+        if order is None:
+            page, more = page_of(summaries, wishes)
+        else:
+            page, more = await page_in_order(await gather(_ranked(views, summaries, order)), wishes, order)
         documents = _documents(views, page, summary=wishes.summary)
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
 
@@ -46,6 +50,15 @@ class NodeHandlers:
         if found is None:
             raise not_found("Node")
         return json_answer(node_document(found))
+
+
+def _ranked(
+    views: PartitionViews, summaries: list[tuple[str, NodeSummary]], order: Order
+) -> Iterator[tuple[Value, str, NodeSummary] | None]:
+    """With what each is sorted by. ``None``: a node that is gone."""
+    for node_id, summary in summaries:
+        node = views.node(node_id)
+        yield (order.value(node_document(node, summary=True)), node_id, summary) if node is not None else None
 
 
 def _documents(views: PartitionViews, page: list[NodeSummary], *, summary: bool) -> Iterator[dict[str, Any]]:

@@ -16,12 +16,13 @@ from core.rest.errors import not_found
 from core.rest.handlers.places import known_queue, partition_of, queue_path
 from core.rest.listing import page_answer
 from core.rest.queries import read_query
+from core.rest.sorting import QUEUES
 from core.rest.turns import Turns, gather
 from core.service.runner import PartitionRunner
 
 
 class QueueHandlers:
-    """R9 and R10. Ours: all queues as a list, which has pages."""
+    """R9 and R10. Ours: all queues as a list, which has pages and orders."""
 
     def __init__(self, runner: PartitionRunner) -> None:
         self._runner = runner
@@ -36,7 +37,7 @@ class QueueHandlers:
         prefix = read_query(request.scope["query_string"]).get("queuePrefix", "").lower()
         found = [view for view in await gather(views.queues("root", subtree=True)) if view.path.startswith(prefix)]
         show = partial(queue_document, partition=views.partition().name)
-        return await page_answer(request, ((view.path, view) for view in found), show)
+        return await page_answer(request, ((view.path, view) for view in found), show, QUEUES)
 
     async def queue(self, request: Request) -> ASGIApp:
         """R10."""

@@ -13,12 +13,13 @@ from core.rest.handlers.places import partition_or_none
 from core.rest.listing import page_answer
 from core.rest.paths import decode_again
 from core.rest.queries import checked_group, checked_user
+from core.rest.sorting import GROUPS, USERS
 from core.rest.turns import gather
 from core.service.runner import PartitionRunner
 
 
 class UserHandlers:
-    """R18 to R21. Ours: pages."""
+    """R18 to R21. Ours: pages and orders."""
 
     def __init__(self, runner: PartitionRunner) -> None:
         self._runner = runner
@@ -27,7 +28,7 @@ class UserHandlers:
         """R18."""
         views = partition_or_none(self._runner, request)
         found = await gather(views.users()) if views is not None else []
-        return await page_answer(request, ((user.user, user) for user in found), user_document)
+        return await page_answer(request, ((user.user, user) for user in found), user_document, USERS)
 
     async def user(self, request: Request) -> ASGIApp:
         """R19."""
@@ -42,7 +43,7 @@ class UserHandlers:
         """R20."""
         views = partition_or_none(self._runner, request)
         found = await gather(views.groups()) if views is not None else []
-        return await page_answer(request, ((group.group, group) for group in found), group_document)
+        return await page_answer(request, ((group.group, group) for group in found), group_document, GROUPS)
 
     async def group(self, request: Request) -> ASGIApp:
         """R21."""

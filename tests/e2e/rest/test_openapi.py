@@ -187,7 +187,10 @@ async def test_schemathesis_finds_nothing(busy: Cluster) -> None:
 
 
 def _try(operation: Any, base_url: str, mode: GenerationMode) -> None:
-    @given(case=operation.as_strategy(generation_mode=mode))
+    """The cursor of a sorted list is one that the core has given, and nothing to be made up."""
+    cases = operation.as_strategy(generation_mode=mode)
+
+    @given(case=cases.filter(lambda case: not {"sort", "cursor"} <= set(case.query or ())))
     @settings(
         max_examples=5,
         deadline=None,

@@ -26,13 +26,20 @@ async def test_case_02_cluster_tells_build_information(fresh: Cluster) -> None:
     assert found["startTime"] > 0
 
 
-@pytest.mark.parametrize("method", ["POST", "HEAD", "PUT", "DELETE"])
+@pytest.mark.parametrize("method", ["POST", "HEAD", "PUT", "DELETE", "PATCH", "PROPFIND", "M-SEARCH"])
 async def test_case_03_wrong_method(fresh: Cluster, method: str) -> None:
     answer = await fresh.http.request(method, f"{PREFIX}/clusters")
     assert answer.status_code == HTTPStatus.METHOD_NOT_ALLOWED
     assert answer.headers["allow"] == "GET, OPTIONS"
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.text == ("" if method == "HEAD" else "Method Not Allowed")
+
+
+async def test_case_03_method_that_nobody_knows(fresh: Cluster) -> None:
+    """To the parser that is no HTTP."""
+    answer = await fresh.http.request("BREW", f"{PREFIX}/clusters")
+    assert (answer.status_code, answer.text) == (HTTPStatus.BAD_REQUEST, "Invalid HTTP request received.")
+    assert answer.headers["connection"] == "close"
 
 
 async def test_case_03_get_is_no_way_to_validate(fresh: Cluster) -> None:
@@ -47,6 +54,8 @@ async def test_case_04_options(fresh: Cluster, path: str, allowed: str) -> None:
     assert (answer.status_code, answer.content) == (HTTPStatus.OK, b"")
     assert answer.headers["allow"] == allowed
     assert answer.headers["access-control-allow-origin"] == "*"
+    assert answer.headers["access-control-allow-methods"] == allowed
+    assert answer.headers["access-control-allow-headers"] == "X-Requested-With,Content-Type,Accept,Origin"
 
 
 @pytest.mark.parametrize("path", ["/clusters/", "/CLUSTERS", "//clusters", "/x/../clusters", "/./clusters"])

@@ -128,6 +128,20 @@ async def test_debugging_is_for_administrators_and_probes_for_everybody(site: Si
     assert (await get(site, CLUSTERS, method="OPTIONS")).status_code == 200, "browsers ask before they know a token"
 
 
+async def test_pages_of_other_origins_may_send_a_token(site: Site) -> None:
+    asked = [
+        ("Origin", "https://elsewhere.example"),
+        ("Access-Control-Request-Method", "GET"),
+        ("Access-Control-Request-Headers", "authorization"),
+    ]
+    answer = await get(site, CLUSTERS, method="OPTIONS", headers=asked)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert answer.headers["access-control-allow-methods"] == "GET, OPTIONS"
+    assert "Authorization" in answer.headers["access-control-allow-headers"].split(",")
+    assert (await get(site, CLUSTERS, READER)).headers["access-control-allow-origin"] == "*"
+
+
 async def test_administrators_of_a_queue_see_it_and_no_other(site: Site) -> None:
     queues = "/ws/v1/partition/default/queue"
     assert (await get(site, f"{queues}/root.a", QUEUE_ADMIN)).status_code == 200

@@ -1,0 +1,139 @@
+"""Lists in an order that the client names (rest.md 12.3).
+
+What items are sorted by is read from their JSON, so that clients sort by what they see. What an item leaves out counts
+as 0, false or empty text, which is what leaving out means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from core.config.quantities import parse_duration
+from core.rest.errors import RestError
+from core.rest.operations import Parameter
+from core.rest.schemas import DURATION, SCHEMAS, Schema
+
+Value = int | str
+
+_MAP: Final = ".NAME"
+"""Stands behind a map for any name in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How the values of a field compare: as *read* makes them, *absent* where there is none."""
+
+    read: Callable[[Any], Value]
+    absent: Value
+
+
+_NUMBER: Final = _Kind(int, 0)
+_TEXT: Final = _Kind(str, "")
+_PERIOD: Final = _Kind(parse_duration, 0)
+_TIME: Final = _Kind(lambda text: text.removesuffix("Z"), "")
+"""RFC 3339 in UTC: without its last letter a whole second comes before its fractions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One order of one kind of list. ``text``: how the client names it."""
+
+    text: str
+    path: tuple[str, ...]
+    kind: _Kind
+    descending: bool
+
+    def value(self, document: Mapping[str, Any]) -> Value:
+        """What *document* is sorted by."""
+        found: Any = document
+        for name in self.path:
+            found = found.get(name)
+            if found is None:
+                return self.kind.absent
+        return self.kind.read(found)
+
+    def cursor(self, value: Value, key: str) -> str:
+        """For the items that come after the one with this *value* and *key*."""
+        return orjson.dumps([self.text, value, key]).decode()
+
+    def place(self, cursor: str) -> tuple[Value, str]:
+        """The value and the key in *cursor*. Raises 400 for one of another order."""
+        try:
+            text, value, key = orjson.loads(cursor)
+        except (ValueError, TypeError):
+            text = value = key = None
+        if text != self.text or type(value) is not type(self.kind.absent) or not isinstance(key, str):
+            raise RestError(400, f'the cursor is not one of a list with sort={self.text}; begin without "cursor"')
+        return value, key
+
+    def after(self, place: tuple[Value, str], value: Any, key: str) -> bool:
+        """Whether the item with *value* and *key* comes after *place*. Equals are in the order of their keys."""
+        if value == place[0]:
+            return key > place[1]
+        return bool(value < place[0]) if self.descending else bool(value > place[0])
+
+
+class Orders:
+    """All orders of lists of items of the *schema* of this name."""
+
+    def __init__(self, schema: str) -> None:
+        self._fields = dict(sorted(_fields("", SCHEMAS[schema])))
+        names = "|".join(
+            re.escape(name.removesuffix(_MAP)) + (r"\..+" if name.endswith(_MAP) else "") for name in self._fields
+        )
+        self.parameter: Final = Parameter(
+            "sort",
+            f"Extension: sort by this field, with - in front of it the greatest first: {', '.join(self._fields)}.",
+            {"type": "string", "pattern": f"^-?({names})$"},
+        )
+
+    def wanted(self, query: Mapping[str, str]) -> Order | None:
+        """The order that *query* names; ``None``: none. Raises 400 for one that there is not."""
+        text = query.get("sort", "")
+        if not text:
+            return None
+        name = text.removeprefix("-")
+        descending = name != text
+        for field, kind in self._fields.items():
+            if name == field:
+                return Order(text, tuple(name.split(".")), kind, descending)
+            stem = field.removesuffix(_MAP) + "."
+            if field.endswith(_MAP) and name.startswith(stem) and name != stem:
+                return Order(text, (*stem[:-1].split("."), name.removeprefix(stem)), kind, descending)
+        raise RestError(400, f'cannot sort by "{name}", wanted is one of {", ".join(self._fields)}')
+
+
+def _fields(path: str, schema: Schema) -> Iterator[tuple[str, _Kind]]:
+    """What can be sorted by in *schema*, which is found at *path*: single values, not lists."""
+    if "$ref" in schema:
+        schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+    kind = schema.get("type", "string")
+    if "properties" in schema:
+        for name, below in schema["properties"].items():
+            yield from _fields(f"{path}.{name}" if path else name, below)
+    elif kind == "object":
+        values = schema.get("additionalProperties", {})
+        if values.get("type") in ("integer", "string"):
+            yield path + _MAP, _kind(values)
+    elif kind != "array":
+        yield path, _kind(schema)
+
+
+def _kind(schema: Schema) -> _Kind:
+    if schema == DURATION:
+        return _PERIOD
+    if schema.get("format") == "date-time":
+        return _TIME
+    return _NUMBER if schema.get("type") in ("integer", "boolean") else _TEXT
+
+
+APPLICATIONS: Final = Orders("Application")
+GROUPS: Final = Orders("GroupUsage")
+NODES: Final = Orders("Node")
+QUEUES: Final = Orders("Queue")
+USERS: Final = Orders("UserUsage")
