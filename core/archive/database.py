@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -22,6 +24,8 @@ PRUNED_AT_ONCE: Final = 1_000
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK: Final = 0x6B6F726E656C  # any number that is nobody else's
+
+_ASKED_AGAIN_S: Final = 0.01
 
 
 class DatabaseTooNew(Exception):
@@ -71,7 +75,7 @@ def _sqlite(url: URL, patience_s: float, *, read_only: bool) -> Engine:
         if read_only:
             cursor.execute("PRAGMA query_only = 1")
         else:
-            cursor.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(cursor, patience_s)
             # What is committed is on the disk, also when the machine loses power.
             cursor.execute("PRAGMA synchronous = FULL")
         cursor.close()
@@ -82,6 +86,19 @@ def _sqlite(url: URL, patience_s: float, *, read_only: bool) -> Engine:
     sa.event.listen(engine, "connect", opened)
     sa.event.listen(engine, "begin", begun)
     return engine
+
+
+def _write_ahead(cursor: sqlite3.Cursor, patience_s: float) -> None:
+    # While another one writes, SQLite refuses this change at once: the patience that was set does not count here.
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_ASKED_AGAIN_S)
 
 
 class Database:

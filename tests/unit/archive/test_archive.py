@@ -404,6 +404,26 @@ def test_two_writers_make_the_tables_once(database: str, tmp_path: Path) -> None
         writer.forget_connections()
 
 
+def test_another_one_writes_a_new_sqlite_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite refuses to change the journal of a file that is being written at once, whatever patience is set."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path)
+    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waits: list[float] = []
+
+    def waited(seconds: float) -> None:
+        waits.append(seconds)
+        other.execute("COMMIT")
+
+    monkeypatch.setattr("core.archive.database.time.sleep", waited)
+    database = Database(settings.url, settings.patience_s)
+    database.prepare()
+    assert len(waits) == 1
+    assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    database.forget_connections()
+    other.close()
+
+
 def test_queues_below_a_queue(database: str, tmp_path: Path) -> None:
     """Its own records and those of all below it; not of queues whose names begin alike, whatever the characters."""
     inside = ["root.a", "root.a.b", "root.a.B-1.c", "root.a._"]
