@@ -9,8 +9,9 @@ import orjson
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from core.rest.compression import SMALLEST, accepts_gzip, gzipped
+from core.rest.compression import SMALLEST, accepts_gzip
 from core.rest.errors import error_document
+from core.rest.turns import gzipped
 from core.service.sharing import Sharing
 
 JSON: Final = "application/json; charset=UTF-8"

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from core.rest.compression import Body
+from core.rest.compression import PACKED_AT_ONCE, Body
 from core.service.sharing import STEP_S, Sharing
 
 CLOCK_EVERY: Final = 8
@@ -63,9 +63,20 @@ async def write_list(items: Iterable[Iterable[bytes]], *, compress: bool = False
         for piece in item:
             body.add(piece)
             if turns.over():
-                if body.full:
-                    body.pack()
                 await turns.pause()
     body.add(b"]\n" if opening == b"," else b"[]\n")
-    await body.finish()
+    body.finish()
+    return body
+
+
+async def gzipped(chunks: Iterable[bytes]) -> Body:
+    """*chunks* as one gzip stream, unless they are too small."""
+    turns = Turns()
+    body = Body(compress=True)
+    for chunk in chunks:
+        for start in range(0, len(chunk), PACKED_AT_ONCE):
+            body.add(chunk[start : start + PACKED_AT_ONCE])
+            if turns.over():
+                await turns.pause()
+    body.finish()
     return body

@@ -7,16 +7,18 @@ engine works, or for a cluster so large that it should be asked for pages.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 
+from core.rest.documents.applications import head
 from core.rest.documents.work import joined
 from core.rest.turns import Turns
 from core.service.runner import PartitionRunner
 from core.service.sharing import Sharing
 
 PAUSE_S: Final = 2.0
-MOST_ALLOCATIONS: Final = 200_000
-"""About half a KiB each."""
+MOST: Final = 200_000
+"""Allocations and applications; about half a KiB each."""
 
 
 class Warmer:
@@ -35,14 +37,20 @@ class Warmer:
                 await self.encode(sharing)
 
     async def encode(self, sharing: Sharing) -> int:
-        """All allocations, until the engine has something to do. How many."""
+        """All allocations and what else is kept of applications, until the engine has something to do. How many."""
         turns, count = Turns(), 0
+        for size in self._encoded():
+            count += size
+            if count >= MOST or sharing.busy:
+                break
+            if turns.over():
+                await turns.pause()
+        return count
+
+    def _encoded(self) -> Iterator[int]:
         for views in self._runner.all_views():
             for allocations in views.allocations():
                 joined(allocations)
-                count += len(allocations)
-                if count >= MOST_ALLOCATIONS or sharing.busy:
-                    return count
-                if turns.over():
-                    await turns.pause()
-        return count
+                yield len(allocations)
+            for _ in views.application_parts("", head):
+                yield 1

@@ -8,9 +8,14 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from core.rest.compression import Body, gzipped
+from core.partition.views.door import PartitionViews
+from core.rest import warming
+from core.rest.compression import PACKED_AT_ONCE
 from core.rest.documents import applications
-from core.rest.turns import encode_list, gather, write_list
+from core.rest.turns import encode_list, gather, gzipped, write_list
+from core.rest.warming import Warmer
+from core.service.runner import PartitionRunner
+from core.service.sharing import Sharing
 from tests.scenarios.language import Stage
 
 LINES = (
@@ -35,13 +40,16 @@ async def test_pieces_of_an_item_are_joined() -> None:
     assert b"".join(body.chunks) == b'[{"a":1},2]\n'
 
 
-async def test_a_body_that_is_complete_is_compressed_once() -> None:
-    body = await gzipped([b"x" * 100_000, b"y"])
+@pytest.mark.parametrize("chunks", [[b"x" * 100_000, b"y"], [b"xyz" * PACKED_AT_ONCE], [b"x" * 1_399, b"y"]])
+async def test_a_body_that_is_complete_is_compressed(chunks: list[bytes]) -> None:
+    body = await gzipped(chunks)
     assert body.encoded
-    assert gzip.decompress(b"".join(body.chunks)) == b"x" * 100_000 + b"y"
-    small = Body([b"x"], compress=True)
-    await small.finish()
-    assert (small.chunks, small.encoded) == ([b"x"], False)
+    assert gzip.decompress(b"".join(body.chunks)) == b"".join(chunks)
+
+
+async def test_a_small_body_is_left_as_it_is() -> None:
+    body = await gzipped([b"x" * 1_398, b"y"])
+    assert (b"".join(body.chunks), body.encoded) == (b"x" * 1_398 + b"y", False)
 
 
 async def test_places_to_pause_are_no_items() -> None:
@@ -76,3 +84,48 @@ def test_the_head_of_an_application_is_made_once_while_nothing_changes() -> None
     stage.play(["ask k3", "cycle"])
     assert told() != first
     assert made[3:] == ["app1", "app2"]
+
+
+async def test_what_was_never_shown_is_encoded_while_the_engine_has_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage()
+    stage.play(list(LINES))
+    views = stage.engine.views("[rm-1]default", stage.now_ns)
+    assert views is not None
+    made: list[str] = []
+
+    def render(view: applications.ApplicationView) -> bytes:
+        made.append(view.application_id)
+        return applications.head(view)
+
+    monkeypatch.setattr(warming, "head", render)
+    sharing = Sharing()
+    warmer = Warmer(_Runner(views))
+    assert await warmer.encode(sharing) == len(["k1", "k2", "app1", "app2"])
+    assert all(view.rendered for found in views.allocations() for view in found)
+    assert made == ["app1", "app2"]
+    await warmer.encode(sharing)
+    assert made == ["app1", "app2", "app2"], "app1 is kept; app2 asks for something and may change unseen"
+
+
+async def test_encoding_ends_as_soon_as_the_engine_works() -> None:
+    stage = Stage()
+    stage.play(["node n1", "node n2", *LINES[1:]])
+    views = stage.engine.views("[rm-1]default", stage.now_ns)
+    assert views is not None
+    sharing = Sharing()
+    await sharing.rest(0.0)
+    assert sharing.busy
+    assert await Warmer(_Runner(views)).encode(sharing) == 1
+    assert [bool(view.rendered) for found in views.allocations() for view in found] == [True, False]
+
+
+class _Runner(PartitionRunner):
+    """One whose engine shows nothing but *views*."""
+
+    def __init__(self, views: PartitionViews) -> None:
+        self._views = views
+
+    def all_views(self) -> list[PartitionViews]:
+        return [self._views]
