@@ -64,6 +64,9 @@ INTAKE_LIMIT: Final = 128
 ENTRIES_PER_TURN: Final = 500
 """Entries applied before others, and then the next slice, get their turn; a command is never split."""
 
+FEW_ENTRIES: Final = 8
+"""A command of so few does not wait for room, only behind what is queued; the most of them are two turns."""
+
 SHORTEST_WAIT_NS: Final = 1_000_000
 """An engine that wants to be called in the past is called again after this long, not at once for ever."""
 
@@ -174,10 +177,10 @@ class PartitionRunner:
 
         A stream that floods has a turn's worth of entries in the queue, so others do not wait for more than that.
         """
-        while self._entries_waiting >= ENTRIES_PER_TURN and not self._stopping:
+        entries = _size(command)
+        while entries > FEW_ENTRIES and self._entries_waiting >= ENTRIES_PER_TURN and not self._stopping:
             self._room.clear()
             await self._room.wait()
-        entries = _size(command)
         self._entries_waiting += entries
         try:
             await self._put(_FromStream(stream, command, entries))

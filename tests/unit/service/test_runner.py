@@ -31,7 +31,7 @@ from core.service.clock import SECOND_NS, ManualClock
 from core.service.garbage import GarbageKeeper
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.metrics import ServiceMetrics
-from core.service.runner import ENTRIES_PER_TURN, PartitionRunner
+from core.service.runner import ENTRIES_PER_TURN, FEW_ENTRIES, PartitionRunner
 from core.service.sharing import BREATHS
 from core.service.status_codes import EngineFault, ResyncRequired, ShuttingDown, status_of
 from core.service.streams import Kind, Stream, Switchboard
@@ -371,6 +371,21 @@ async def test_a_stream_that_floods_does_not_keep_others_waiting() -> None:
         await task
         await r.until(lambda: len(r.engine.applied) == 12)
         assert [command for _, command in r.engine.applied].index(create("a")) <= 4
+
+
+async def test_few_entries_do_not_wait_for_room() -> None:
+    """Only behind what is queued already; many wait until the runner has taken a turn's worth."""
+    async with running(queue_limit=10_000) as r:
+        await r.runner.call(MANAGER)
+        flooding, modest = r.board.open(Kind.ALLOCATION), r.board.open(Kind.ALLOCATION)
+        few, many = (asks(*(f"a{n}" for n in range(count))) for count in (FEW_ENTRIES, FEW_ENTRIES + 1))
+        await r.runner.submit(flooding, asks(*(f"k{n}" for n in range(ENTRIES_PER_TURN))))
+        await r.runner.submit(modest, few)
+        assert len(r.engine.applied) == 1
+        await r.runner.submit(modest, many)
+        assert len(r.engine.applied) > 1
+        await r.until(lambda: len(r.engine.applied) == 4)
+        assert [command for _, command in r.engine.applied][2:] == [few, many]
 
 
 async def test_a_full_turn_leaves_room_for_calls_of_several_steps() -> None:
