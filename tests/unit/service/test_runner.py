@@ -374,11 +374,11 @@ async def test_a_stream_that_floods_does_not_keep_others_waiting() -> None:
 
 
 async def test_few_entries_do_not_wait_for_room() -> None:
-    """Only behind what is queued already; many wait until the runner has taken a turn's worth."""
+    """Only behind what is queued already (a command counts for one itself); more wait until a turn's worth was taken."""
     async with running(queue_limit=10_000) as r:
         await r.runner.call(MANAGER)
         flooding, modest = r.board.open(Kind.ALLOCATION), r.board.open(Kind.ALLOCATION)
-        few, many = (asks(*(f"a{n}" for n in range(count))) for count in (FEW_ENTRIES, FEW_ENTRIES + 1))
+        few, many = (asks(*(f"a{n}" for n in range(count))) for count in (FEW_ENTRIES - 1, FEW_ENTRIES))
         await r.runner.submit(flooding, asks(*(f"k{n}" for n in range(ENTRIES_PER_TURN))))
         await r.runner.submit(modest, few)
         assert len(r.engine.applied) == 1
