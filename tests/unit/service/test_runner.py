@@ -374,7 +374,7 @@ async def test_a_stream_that_floods_does_not_keep_others_waiting() -> None:
 
 
 async def test_few_entries_do_not_wait_for_room() -> None:
-    """Only behind what is queued already (a command counts for one itself); more wait until a turn's worth was taken."""
+    """Only behind what is queued already (a command counts as one); more wait until a turn's worth was taken."""
     async with running(queue_limit=10_000) as r:
         await r.runner.call(MANAGER)
         flooding, modest = r.board.open(Kind.ALLOCATION), r.board.open(Kind.ALLOCATION)
