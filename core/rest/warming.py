@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
+from core.partition.views.door import PartitionViews
 from core.rest.documents.applications import head
 from core.rest.documents.work import joined
 from core.rest.turns import Turns
@@ -18,7 +20,7 @@ from core.service.sharing import Sharing
 
 PAUSE_S: Final = 2.0
 MOST: Final = 200_000
-"""Allocations and applications; about half a KiB each."""
+"""Nodes, allocations and applications; about half a KiB each."""
 
 
 class Warmer:
@@ -26,31 +28,49 @@ class Warmer:
 
     def __init__(self, runner: PartitionRunner) -> None:
         self._runner = runner
+        self._left: Iterator[int] | None = None
+        """What a round that was interrupted has still to do."""
+        self._seen = 0
+        """Turns of the engine when the last round began."""
 
     async def run(self) -> None:
-        """Look every :data:`PAUSE_S` whether something has changed, and nothing goes on."""
-        sharing, seen = Sharing.of_loop(), 0
+        """Encode something every :data:`PAUSE_S`."""
         while True:
             await asyncio.sleep(PAUSE_S)
-            if not sharing.busy and self._runner.turns_taken != seen:
-                seen = self._runner.turns_taken
-                await self.encode(sharing)
+            await self.encode()
 
-    async def encode(self, sharing: Sharing) -> int:
-        """All allocations and what else is kept of applications, until the engine has something to do. How many."""
-        turns, count = Turns(), 0
-        for size in self._encoded():
-            count += size
-            if count >= MOST or sharing.busy:
+    async def encode(self) -> int:
+        """What has come since the last time, until the engine has something to do. How many were looked at.
+
+        One that does little, but always something, is interrupted for one step each time.
+        """
+        turns, sharing, before, count = Turns(), Sharing.of_loop(), self._runner.turns_taken, 0
+        if self._left is None:
+            if before == self._seen:
+                return 0
+            self._seen, self._left = before, self._round()
+        while not sharing.busy and self._runner.turns_taken == before:
+            size = next(self._left, 0)
+            if not size:
+                self._left = None
                 break
+            count += size
             if turns.over():
                 await turns.pause()
         return count
 
-    def _encoded(self) -> Iterator[int]:
-        for views in self._runner.all_views():
-            for allocations in views.allocations():
-                joined(allocations)
-                yield len(allocations)
-            for _ in views.application_parts("", head):
-                yield 1
+    def _round(self) -> Iterator[int]:
+        """How many each step has encoded, those already encoded included; never 0."""
+        steps = chain.from_iterable(_steps(views) for views in self._runner.all_views())
+        count = 0
+        while count < MOST and (size := next(steps, 0)):
+            count += size
+            yield size
+
+
+def _steps(views: PartitionViews) -> Iterator[int]:
+    for allocations in views.allocations():
+        joined(allocations)
+        yield 1 + len(allocations)
+    for _ in views.keep_applications(head):
+        yield 1

@@ -68,14 +68,28 @@ def parts(state: PartitionState, path: str, render: Render) -> Iterator[Applicat
             yield _parts(state, application, render)
 
 
+def keep(state: PartitionState, render: Render) -> Iterator[None]:
+    """Have kept what *render* makes of each live application of which that can be kept, one at a time."""
+    for application in list(state.applications.values()):
+        stamp = _stamp(application, render)
+        if stamp is not None and state.applications.get(application.application_id) is application:
+            _head(state, application, render, stamp)
+        yield
+
+
 def _parts(state: PartitionState, application: Application, render: Render) -> ApplicationParts:
-    stamp, shown = _stamp(application, render), application.shown
+    head = _head(state, application, render, _stamp(application, render))
+    return ApplicationParts(head, _asks(application), _allocations(application))
+
+
+def _head(state: PartitionState, application: Application, render: Render, stamp: object) -> bytes:
+    shown = application.shown
     if stamp is None or shown is None or shown[0] != stamp:
         asks = application.asks.items()
         reserved = sorted((key, ask.spec.key) for key, ask in asks if ask.reservation is not None)
         shown = stamp, render(_view(state, application, (), (), tuple([name for _, name in reserved])))
         application.shown = shown if stamp is not None else None
-    return ApplicationParts(shown[1], _asks(application), _allocations(application))
+    return shown[1]
 
 
 def _stamp(application: Application, render: Render) -> object:

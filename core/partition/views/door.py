@@ -92,6 +92,10 @@ class PartitionViews:
         """
         return applications.parts(self._state, path, render)
 
+    def keep_applications(self, render: Callable[[ApplicationView], bytes]) -> Iterator[None]:
+        """Each step has *render* make ahead what :meth:`application_parts` would have it make of one application."""
+        return applications.keep(self._state, render)
+
     def applications_of(self, path: str) -> Iterator[ApplicationView]:
         """The live applications of the very queue at *path* by ID; nothing if there is none."""
         return applications.of_queue(self._state, path)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import Iterator
 
 import orjson
 import pytest
 
+from core.domain.views import AllocationView
 from core.partition.views.door import PartitionViews
 from core.rest import warming
 from core.rest.compression import PACKED_AT_ONCE
@@ -89,10 +91,7 @@ def test_the_head_of_an_application_is_made_once_while_nothing_changes() -> None
 async def test_what_was_never_shown_is_encoded_while_the_engine_has_nothing_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stage = Stage()
-    stage.play(list(LINES))
-    views = stage.engine.views("[rm-1]default", stage.now_ns)
-    assert views is not None
+    runner = _Runner(list(LINES))
     made: list[str] = []
 
     def render(view: applications.ApplicationView) -> bytes:
@@ -100,32 +99,50 @@ async def test_what_was_never_shown_is_encoded_while_the_engine_has_nothing_to_d
         return applications.head(view)
 
     monkeypatch.setattr(warming, "head", render)
-    sharing = Sharing()
-    warmer = Warmer(_Runner(views))
-    assert await warmer.encode(sharing) == len(["k1", "k2", "app1", "app2"])
-    assert all(view.rendered for found in views.allocations() for view in found)
-    assert made == ["app1", "app2"]
-    await warmer.encode(sharing)
-    assert made == ["app1", "app2", "app2"], "app1 is kept; app2 asks for something and may change unseen"
+    warmer = Warmer(runner)
+    assert await warmer.encode() == len(["n1", "k1", "k2", "app1", "app2"])
+    assert all(view.rendered for view in runner.allocations())
+    assert made == ["app1"], "app2 asks for something and may change unseen"
+    assert await warmer.encode() == 0, "nothing has happened since"
+    runner.turns_taken += 1
+    assert await warmer.encode() == 5
+    assert made == ["app1"], "it has not changed"
 
 
-async def test_encoding_ends_as_soon_as_the_engine_works() -> None:
-    stage = Stage()
-    stage.play(["node n1", "node n2", *LINES[1:]])
-    views = stage.engine.views("[rm-1]default", stage.now_ns)
-    assert views is not None
-    sharing = Sharing()
-    await sharing.rest(0.0)
-    assert sharing.busy
-    assert await Warmer(_Runner(views)).encode(sharing) == 1
-    assert [bool(view.rendered) for found in views.allocations() for view in found] == [True, False]
+async def test_encoding_is_interrupted_when_the_engine_works_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.rest.turns.STEP_S", 0.0)
+    runner = _Runner(["node n1", "node n2", *LINES[1:]])
+    warmer = Warmer(runner)
+    asyncio.get_running_loop().call_soon(runner.work)
+    assert await warmer.encode() == len(["n1", "k1"])
+    assert [bool(view.rendered) for view in runner.allocations()] == [True, False]
+    assert await warmer.encode() == len(["n2", "k2", "app1", "app2"])
+    assert all(view.rendered for view in runner.allocations())
+
+
+async def test_nothing_is_encoded_while_the_engine_works() -> None:
+    runner = _Runner(list(LINES))
+    await Sharing.of_loop().rest(0.0)
+    assert await Warmer(runner).encode() == 0
+    assert not any(view.rendered for view in runner.allocations())
 
 
 class _Runner(PartitionRunner):
-    """One whose engine shows nothing but *views*."""
+    """One that does nothing but show what has become of *lines*."""
 
-    def __init__(self, views: PartitionViews) -> None:
+    def __init__(self, lines: list[str]) -> None:
+        stage = Stage()
+        stage.play(lines)
+        views = stage.engine.views("[rm-1]default", stage.now_ns)
+        assert views is not None
         self._views = views
+        self.turns_taken = 1
 
     def all_views(self) -> list[PartitionViews]:
         return [self._views]
+
+    def allocations(self) -> list[AllocationView]:
+        return [view for found in self._views.allocations() for view in found]
+
+    def work(self) -> None:
+        self.turns_taken += 1
