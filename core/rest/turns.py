@@ -18,15 +18,16 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Call :meth:`over` often, and :meth:`pause` when it says so."""
+    """Call :meth:`over` often, and :meth:`pause` when it says so: after *step_s* seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, step_s: float = STEP_S) -> None:
+        self._step_s = step_s
         self._sharing = Sharing.of_loop()
         self._began = time.perf_counter()
 
     def over(self) -> bool:
         """Whether this turn has lasted long enough."""
-        return time.perf_counter() - self._began >= STEP_S
+        return time.perf_counter() - self._began >= self._step_s
 
     async def pause(self) -> None:
         """Let everybody else have a turn."""

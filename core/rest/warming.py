@@ -19,6 +19,14 @@ from core.service.runner import PartitionRunner
 from core.service.sharing import Sharing
 
 PAUSE_S: Final = 2.0
+"""Between two looks whether the engine has nothing to do."""
+
+STEP_S: Final = 0.001
+"""How long who comes meanwhile may have to wait."""
+
+REST_S: Final = 0.02
+"""Left to who has come, and may come again, after a step."""
+
 MOST: Final = 200_000
 """Nodes, allocations and applications; about half a KiB each."""
 
@@ -29,7 +37,7 @@ class Warmer:
     def __init__(self, runner: PartitionRunner) -> None:
         self._runner = runner
         self._left: Iterator[int] | None = None
-        """What a round that was interrupted has still to do."""
+        """What a round that was interrupted has still to do; ``None``: the last one is complete."""
         self._seen = 0
         """Turns of the engine when the last round began."""
 
@@ -40,16 +48,13 @@ class Warmer:
             await self.encode()
 
     async def encode(self) -> int:
-        """What has come since the last time, until the engine has something to do. How many were looked at.
-
-        One that does little, but always something, is interrupted for one step each time.
-        """
-        turns, sharing, before, count = Turns(), Sharing.of_loop(), self._runner.turns_taken, 0
+        """What has come since the last time, until the engine has much to do. How many were looked at."""
+        turns, sharing, before, count = Turns(STEP_S), Sharing.of_loop(), self._runner.turns_taken, 0
         if self._left is None:
             if before == self._seen:
                 return 0
             self._seen, self._left = before, self._round()
-        while not sharing.busy and self._runner.turns_taken == before:
+        while not sharing.busy:
             size = next(self._left, 0)
             if not size:
                 self._left = None
@@ -57,6 +62,9 @@ class Warmer:
             count += size
             if turns.over():
                 await turns.pause()
+                if self._runner.turns_taken != before:
+                    before = self._runner.turns_taken
+                    await asyncio.sleep(REST_S)
         return count
 
     def _round(self) -> Iterator[int]:

@@ -110,14 +110,33 @@ async def test_what_was_never_shown_is_encoded_while_the_engine_has_nothing_to_d
 
 
 async def test_encoding_is_interrupted_when_the_engine_works_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.rest.turns.STEP_S", 0.0)
+    monkeypatch.setattr(warming, "STEP_S", 0.0)
     runner = _Runner(["node n1", "node n2", *LINES[1:]])
     warmer = Warmer(runner)
-    asyncio.get_running_loop().call_soon(runner.work)
+    sharing = Sharing.of_loop()
+    work = asyncio.create_task(sharing.rest(0.0))
     assert await warmer.encode() == len(["n1", "k1"])
     assert [bool(view.rendered) for view in runner.allocations()] == [True, False]
+    await work
+    sharing.idle()
     assert await warmer.encode() == len(["n2", "k2", "app1", "app2"])
     assert all(view.rendered for view in runner.allocations())
+
+
+async def test_encoding_rests_while_the_engine_has_little_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "STEP_S", 0.0)
+    runner = _Runner(list(LINES))
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await pause(0)
+
+    pause = asyncio.sleep
+    monkeypatch.setattr("core.rest.warming.asyncio.sleep", sleep)
+    asyncio.get_running_loop().call_soon(runner.work)
+    assert await Warmer(runner).encode() == 5
+    assert slept.count(warming.REST_S) == 1
 
 
 async def test_nothing_is_encoded_while_the_engine_works() -> None:
