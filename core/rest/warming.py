@@ -39,7 +39,7 @@ class Warmer:
         self._left: Iterator[int] | None = None
         """What a round that was interrupted has still to do; ``None``: the last one is complete."""
         self._seen = 0
-        """Turns of the engine when the last round began."""
+        """What had been exchanged when the last round began."""
 
     async def run(self) -> None:
         """Encode something every :data:`PAUSE_S`."""
@@ -51,9 +51,9 @@ class Warmer:
         """What has come since the last time, until the engine has much to do. How many were looked at."""
         turns, sharing, before, count = Turns(STEP_S), Sharing.of_loop(), self._runner.turns_taken, 0
         if self._left is None:
-            if before == self._seen:
+            if self._runner.exchanged == self._seen:
                 return 0
-            self._seen, self._left = before, self._round()
+            self._seen, self._left = self._runner.exchanged, self._round()
         while not sharing.busy:
             size = next(self._left, 0)
             if not size:

@@ -293,6 +293,11 @@ class PartitionRunner:
         found = [self.views(name) for name in self._engine.partition_names()]
         return [views for views in found if views is not None]
 
+    @property
+    def exchanged(self) -> int:
+        """Commands applied and entries sent. The same as before: nobody has reported or been told anything since."""
+        return self._metrics.commands_applied + self._metrics.entries_sent
+
     def extra_config(self) -> Mapping[str, str]:
         """Extra settings in force."""
         return self._engine.extra_config

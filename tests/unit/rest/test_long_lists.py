@@ -16,6 +16,7 @@ from core.rest.compression import PACKED_AT_ONCE
 from core.rest.documents import applications
 from core.rest.turns import encode_list, gather, gzipped, write_list
 from core.rest.warming import Warmer
+from core.service.metrics import ServiceMetrics
 from core.service.runner import PartitionRunner
 from core.service.sharing import Sharing
 from tests.scenarios.language import Stage
@@ -104,7 +105,7 @@ async def test_what_was_never_shown_is_encoded_while_the_engine_has_nothing_to_d
     assert all(view.rendered for view in runner.allocations())
     assert made == ["app1"], "app2 asks for something and may change unseen"
     assert await warmer.encode() == 0, "nothing has happened since"
-    runner.turns_taken += 1
+    runner.metrics.commands_applied += 1
     assert await warmer.encode() == 5
     assert made == ["app1"], "it has not changed"
 
@@ -156,6 +157,7 @@ class _Runner(PartitionRunner):
         assert views is not None
         self._views = views
         self.turns_taken = 1
+        self._metrics = self.metrics = ServiceMetrics(commands_applied=1)
 
     def all_views(self) -> list[PartitionViews]:
         return [self._views]
