@@ -236,8 +236,8 @@ class AskGroup:
     """The pending asks of one application that placement cannot tell apart: same shape, same required node."""
 
     __slots__ = (
-        "_heap", "application", "due", "kept_back", "number", "parked_at", "required_node", "scale_ups", "shape",
-        "size",
+        "_heap", "_oldest_ns", "application", "due", "kept_back", "number", "parked_at", "required_node", "scale_ups",
+        "shape", "size",
     )  # fmt: skip
 
     def __init__(self, application: Application, shape: Shape, required_node: str, number: int) -> None:
@@ -247,6 +247,8 @@ class AskGroup:
         self.number: Final = number
         self._heap: list[tuple[int, int, int, Allocation]] = []
         """(negative priority, creation, arrival, ask): no two are equal up to the ask."""
+        self._oldest_ns: int | None = None
+        """Of :meth:`oldest_ns`, while it is known."""
         self.size = 0
         self.scale_ups = 0
         """How many of the asks the shim was told about as reasons to add nodes."""
@@ -262,6 +264,8 @@ class AskGroup:
         heappush(self._heap, (-ask.spec.priority, ask.created_ns, ask.arrival, ask))
         ask.group = self
         self.size += 1
+        if self._oldest_ns is not None and ask.created_ns < self._oldest_ns:
+            self._oldest_ns = ask.created_ns
         if ask.scale_up:
             self.scale_ups += 1
         if ask.extras is not None and ask.attempt_due:
@@ -275,6 +279,8 @@ class AskGroup:
         if self.due and self.attempt_is_over(ask):
             ask.attempt_due = True
         self.size -= 1
+        if ask.created_ns == self._oldest_ns:
+            self._oldest_ns = None
         if ask.scale_up:
             self.scale_ups -= 1
         heap = self._heap
@@ -302,8 +308,10 @@ class AskGroup:
         self.due = _NOT_DUE
 
     def oldest_ns(self) -> int:
-        """When the oldest ask was created. Cost: linear in the asks."""
-        return min([created_ns for _, created_ns, _, ask in self._heap if ask.group is self])
+        """When the oldest ask was created. Kept until that one leaves; finding the next is linear in the asks."""
+        if self._oldest_ns is None:
+            self._oldest_ns = min([created_ns for _, created_ns, _, ask in self._heap if ask.group is self])
+        return self._oldest_ns
 
     def head(self) -> Allocation:
         """The ask whose turn is first; the group must not be empty."""
