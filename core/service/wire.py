@@ -50,7 +50,7 @@ CREATION_TIME_TAG: Final = "creationTime"
 FOREIGN_TAG: Final = "foreign"
 REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
 
-PIECE: Final = 500
+PIECE: Final = 100
 """Most entries of one command: a longer request reaches the engine in several, so that no single one stalls it."""
 
 CACHE_SIZE: Final = 4_096

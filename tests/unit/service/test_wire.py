@@ -228,15 +228,16 @@ def test_reported_allocations_say_which_of_their_key_they_are(message: si.Alloca
 
 def test_asks_that_mean_many_allocations_are_split() -> None:
     """One command never means much more than a piece, however few asks say so."""
-    sizes = (250, 225, 50, 5_000, 1, -5, 499, 2)
+    half, most = wire.PIECE // 2, wire.PIECE - 1
+    sizes = (half, half - 5, 10, 10 * wire.PIECE, 1, -5, most, 2)
     asks = [si.AllocationAsk(allocationKey=f"k{n}", maxAllocations=size) for n, size in enumerate(sizes)]
     commands = list(Decoder().allocation_commands(si.AllocationRequest(asks=asks)))
     assert [[spec.max_allocations for spec in command.allocations] for command in commands] == [
-        [250, 225],
-        [50],
-        [5_000],
+        [half, half - 5],
+        [10],
+        [10 * wire.PIECE],
         [1, -5],
-        [499],
+        [most],
         [2],
     ]
 
