@@ -29,7 +29,7 @@ STEP_S: Final = 0.005
 LONGEST_REST_S: Final = 0.06
 """The longest the engine waits for readers at once, however long its own turn was."""
 
-BREATHS: Final = 4
+BREATHS: Final = 2
 """Turns of the event loop between two of the engine's. A call takes several, to be accepted, read and answered; with
 one for each a health check would wait for as many slices. An empty turn costs some microseconds."""
 
