@@ -75,8 +75,11 @@ async def _measure(workload: Workload) -> Measurement:
                 rate = (await sender.place(messages)).rate
             os.kill(pid, signal.SIGUSR2)
             prober.stdin.close()
-            found = json.loads(await prober.stdout.readline())
-            await prober.wait()
+            line = await prober.stdout.readline()
+            status = await prober.wait()
+            if not line:
+                raise RuntimeError(f"the prober ended with status {status} before it said what its calls took")
+            found = json.loads(line)
             seen = json.loads(await asyncio.to_thread(_written, stalls))
             return Measurement(
                 found["late"], found["health"], found["stream"], found["rest"], seen["wall"], seen["processor"], rate
@@ -129,11 +132,12 @@ def probe(address: str, rest: str) -> None:
                 began = time.perf_counter()
                 await asyncio.sleep(PAUSE_S)
                 found["late"].append((time.perf_counter() - began - PAUSE_S) * 1e3)
+            # Told before anything is closed: what goes wrong then must not lose it.
+            print(json.dumps(found), flush=True)
             writer.close()
             await nodes.done_writing()
 
     asyncio.run(calls())
-    print(json.dumps(found), flush=True)
 
 
 async def _get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
