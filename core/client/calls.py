@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -37,15 +39,35 @@ class CoreUnreachable(Exception):
         self.bad_input = bad_input
 
 
+def unreachable(address: str, error: grpc.RpcError) -> CoreUnreachable:
+    """*error* of a call to *address* in words."""
+    assert isinstance(error, grpc.Call)
+    bad_input = error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}", bad_input=bad_input)
+
+
+@contextmanager
+def failing_in_words(address: str) -> Iterator[None]:
+    """A call to *address* that fails within raises :class:`CoreUnreachable`."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise unreachable(address, error) from error
+
+
+@contextmanager
+def calling(address: str, options: Sequence[tuple[str, Any]] = ()) -> Iterator[grpc.Channel]:
+    """A channel to *address*. A call on it that fails within raises :class:`CoreUnreachable`."""
+    with open_channel(address, options) as channel, failing_in_words(address):
+        yield channel
+
+
 def check_health(address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
     """``SERVING`` or what else the core says of itself. Raises :class:`CoreUnreachable`."""
-    with open_channel(address) as channel:
-        try:
-            answer = HealthStub(channel).Check(  # type: ignore[attr-defined]  # the type stubs leave it out
-                health_pb2.HealthCheckRequest(), timeout=timeout_s
-            )
-        except grpc.RpcError as error:
-            raise unreachable(address, error) from error
+    with calling(address) as channel:
+        answer = HealthStub(channel).Check(  # type: ignore[attr-defined]  # the type stubs leave it out
+            health_pb2.HealthCheckRequest(), timeout=timeout_s
+        )
     return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 
 
@@ -54,72 +76,47 @@ def fetch_status(
 ) -> GetStatusResponse:
     """The state of the core, its books checked with *audit*. Raises :class:`CoreUnreachable`."""
     options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
-    with open_channel(address, options) as channel:
-        try:
-            request = GetStatusRequest(partition=partition, audit=audit)
-            return StatusServiceStub(channel).GetStatus(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            raise unreachable(address, error) from error
+    with calling(address, options) as channel:
+        request = GetStatusRequest(partition=partition, audit=audit)
+        return StatusServiceStub(channel).GetStatus(request, timeout=timeout_s)
 
 
 def explain_queue(
     address: str, path: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ExplainQueueResponse:
     """What bounds the queue at *path*. Raises :class:`CoreUnreachable`, also for a queue that does not exist."""
-    with open_channel(address) as channel:
-        try:
-            request = ExplainQueueRequest(partition=partition, path=path)
-            return StatusServiceStub(channel).ExplainQueue(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            raise unreachable(address, error) from error
+    with calling(address) as channel:
+        request = ExplainQueueRequest(partition=partition, path=path)
+        return StatusServiceStub(channel).ExplainQueue(request, timeout=timeout_s)
 
 
 def fetch_dump(address: str, timeout_s: float = DUMP_TIMEOUT_S) -> str:
     """Everything the core and its shim say of themselves, a JSON object. Raises :class:`CoreUnreachable`."""
     options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
-    with open_channel(address, options) as channel:
-        try:
-            return StatusServiceStub(channel).GetStateDump(GetStateDumpRequest(), timeout=timeout_s).json
-        except grpc.RpcError as error:
-            raise unreachable(address, error) from error
+    with calling(address, options) as channel:
+        return StatusServiceStub(channel).GetStateDump(GetStateDumpRequest(), timeout=timeout_s).json
 
 
 def explain_ask(
     address: str, key: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ExplainAskResponse:
     """Where the ask *key* stands. Raises :class:`CoreUnreachable`, for an unknown one too."""
-    with open_channel(address) as channel:
-        try:
-            request = ExplainAskRequest(partition=partition, allocation_key=key)
-            return StatusServiceStub(channel).ExplainAsk(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            raise unreachable(address, error) from error
+    with calling(address) as channel:
+        request = ExplainAskRequest(partition=partition, allocation_key=key)
+        return StatusServiceStub(channel).ExplainAsk(request, timeout=timeout_s)
 
 
 def unregister(address: str, rm_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
     """Have the core forget resource manager *rm_id*. Raises :class:`CoreUnreachable`."""
-    with open_channel(address) as channel:
-        try:
-            request = UnregisterResourceManagerRequest(rm_id=rm_id)
-            ManagerServiceStub(channel).UnregisterResourceManager(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            raise unreachable(address, error) from error
+    with calling(address) as channel:
+        request = UnregisterResourceManagerRequest(rm_id=rm_id)
+        ManagerServiceStub(channel).UnregisterResourceManager(request, timeout=timeout_s)
 
 
 def explain_user(
     address: str, user: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ExplainUserResponse:
     """What limits *user*. Raises :class:`CoreUnreachable`, also for one that the core does not know."""
-    with open_channel(address) as channel:
-        try:
-            request = ExplainUserRequest(partition=partition, user=user)
-            return StatusServiceStub(channel).ExplainUser(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            raise unreachable(address, error) from error
-
-
-def unreachable(address: str, error: grpc.RpcError) -> CoreUnreachable:
-    """*error* of a call to *address* in words."""
-    assert isinstance(error, grpc.Call)
-    bad_input = error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}", bad_input=bad_input)
+    with calling(address) as channel:
+        request = ExplainUserRequest(partition=partition, user=user)
+        return StatusServiceStub(channel).ExplainUser(request, timeout=timeout_s)

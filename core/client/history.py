@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import grpc
-from google.protobuf.message import Message
 from kornel.v1 import history_pb2 as pb
 from kornel.v1.history_pb2_grpc import HistoryServiceStub
 
-from core.client.calls import unreachable
-from core.client.channels import open_channel
-from core.service.limits import MESSAGE_LIMIT
+from core.client.connected import Connected
 
 MOST_AT_ONCE: Final = 1_000
 
-ResponseT = TypeVar("ResponseT", bound=Message)
 
-
-class HistoryClient:
-    """One connection. Every call raises :class:`core.client.calls.CoreUnreachable` when it fails.
-
-    Lists are newest first, of *most* records at most, 0 for all.
-    """
+class HistoryClient(Connected):
+    """What the history holds. Lists are newest first, of *most* records at most, 0 for all."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
-        self._address = address
-        self._timeout_s = timeout_s
-        self._channel = open_channel(address, [("grpc.max_receive_message_length", MESSAGE_LIMIT)])
+        super().__init__(address, timeout_s)
         self._stub = HistoryServiceStub(self._channel)
-
-    def __enter__(self) -> HistoryClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._channel.close()
 
     def applications(self, request: pb.ListPastApplicationsRequest, most: int = 0) -> list[pb.ApplicationRecord]:
         return list(self._pages(self._stub.ListPastApplications, request, "applications", most))
@@ -66,9 +46,3 @@ class HistoryClient:
             request.page.page_token = answer.next_page_token
             if not answer.next_page_token or (most and left <= 0):
                 return
-
-    def _call(self, method: Callable[..., ResponseT], request: Any) -> ResponseT:
-        try:
-            return method(request, timeout=self._timeout_s)
-        except grpc.RpcError as error:
-            raise unreachable(self._address, error) from error

@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final
 
-import grpc
 from kornel.v1 import admin_pb2 as admin
 from kornel.v1 import read_pb2 as pb
 from kornel.v1.admin_pb2_grpc import AdminServiceStub
 from kornel.v1.read_pb2_grpc import ReadServiceStub
 
-from core.client.calls import DEFAULT_TIMEOUT_S, unreachable
-from core.client.channels import open_channel
-from core.service.limits import MESSAGE_LIMIT
+from core.client.calls import DEFAULT_TIMEOUT_S
+from core.client.connected import Connected
 
-_OPTIONS: Final = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
 _PAGE: Final = 2_000
 
-AnswerT = TypeVar("AnswerT")
 
-
-class Reader:
-    """One core at *address*. All methods raise :class:`core.client.calls.CoreUnreachable`. A context manager."""
+class Reader(Connected):
+    """What there is, and nodes taken out of scheduling."""
 
     def __init__(self, address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        self._address = address
-        self._timeout_s = timeout_s
-        self._channel = open_channel(address, _OPTIONS)
-
-    def __enter__(self) -> Reader:
-        channel = self._channel.__enter__()
-        self._read = ReadServiceStub(channel)
-        self._admin = AdminServiceStub(channel)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._channel.__exit__(None, None, None)
+        super().__init__(address, timeout_s)
+        self._read = ReadServiceStub(self._channel)
+        self._admin = AdminServiceStub(self._channel)
 
     def queues(self, partition: str = "", path: str = "") -> pb.ListQueuesResponse:
         """All queues of one branch, parents first."""
         request = pb.ListQueuesRequest(partition=partition, path=path)
         whole = pb.ListQueuesResponse()
         while True:
-            page = self._call(lambda: self._read.ListQueues(request, timeout=self._timeout_s))
+            page = self._call(self._read.ListQueues, request)
             whole.queues.extend(page.queues)
             request.page_token = page.next_page_token
             if not request.page_token:
@@ -52,51 +38,46 @@ class Reader:
     def applications(self, request: pb.ListApplicationsRequest, most: int = 0) -> pb.ListApplicationsResponse:
         """Applications as *request* wants them, *most* of them; 0: all. ``next_page_token``: there are more."""
         whole = pb.ListApplicationsResponse()
-        while True:
-            request.page_size = min(_PAGE, most - len(whole.applications)) if most else _PAGE
-            page = self._call(lambda: self._read.ListApplications(request, timeout=self._timeout_s))
-            whole.applications.extend(page.applications)
-            request.page_token = whole.next_page_token = page.next_page_token
-            if not request.page_token or (most and len(whole.applications) >= most):
-                return whole
+        self._gather(self._read.ListApplications, request, whole, "applications", most)
+        return whole
 
     def nodes(self, request: pb.ListNodesRequest, most: int = 0) -> pb.ListNodesResponse:
         """Nodes as *request* wants them, *most* of them; 0: all. ``next_page_token``: there are more."""
         whole = pb.ListNodesResponse()
-        while True:
-            request.page_size = min(_PAGE, most - len(whole.nodes)) if most else _PAGE
-            page = self._call(lambda: self._read.ListNodes(request, timeout=self._timeout_s))
-            whole.nodes.extend(page.nodes)
-            request.page_token = whole.next_page_token = page.next_page_token
-            if not request.page_token or (most and len(whole.nodes) >= most):
-                return whole
+        self._gather(self._read.ListNodes, request, whole, "nodes", most)
+        return whole
 
     def application(self, application_id: str, partition: str = "") -> pb.GetApplicationResponse:
         """One application, live or ended."""
         request = pb.GetApplicationRequest(partition=partition, application_id=application_id)
-        return self._call(lambda: self._read.GetApplication(request, timeout=self._timeout_s))
+        return self._call(self._read.GetApplication, request)
 
     def node(self, node_id: str, partition: str = "") -> pb.GetNodeResponse:
         """One node."""
         request = pb.GetNodeRequest(partition=partition, node_id=node_id)
-        return self._call(lambda: self._read.GetNode(request, timeout=self._timeout_s))
+        return self._call(self._read.GetNode, request)
 
     def health(self) -> pb.GetHealthReportResponse:
         """The checks that the core makes of itself."""
-        return self._call(lambda: self._read.GetHealthReport(pb.GetHealthReportRequest(), timeout=self._timeout_s))
+        return self._call(self._read.GetHealthReport, pb.GetHealthReportRequest())
 
     def drain(self, node_id: str, partition: str = "") -> admin.DrainNodeResponse:
         """Take a node out of scheduling."""
         request = admin.DrainNodeRequest(partition=partition, node_id=node_id)
-        return self._call(lambda: self._admin.DrainNode(request, timeout=self._timeout_s))
+        return self._call(self._admin.DrainNode, request)
 
     def undrain(self, node_id: str, partition: str = "") -> admin.UndrainNodeResponse:
         """Have a node back."""
         request = admin.UndrainNodeRequest(partition=partition, node_id=node_id)
-        return self._call(lambda: self._admin.UndrainNode(request, timeout=self._timeout_s))
+        return self._call(self._admin.UndrainNode, request)
 
-    def _call(self, call: Callable[[], AnswerT]) -> AnswerT:
-        try:
-            return call()
-        except grpc.RpcError as error:
-            raise unreachable(self._address, error) from error
+    def _gather(self, method: Callable[..., Any], request: Any, whole: Any, field: str, most: int) -> None:
+        """Fill the list *field* of *whole* page by page, with *most* entries; 0: with all there are."""
+        found = getattr(whole, field)
+        while True:
+            request.page_size = min(_PAGE, most - len(found)) if most else _PAGE
+            page = self._call(method, request)
+            found.extend(getattr(page, field))
+            request.page_token = whole.next_page_token = page.next_page_token
+            if not request.page_token or (most and len(found) >= most):
+                return
