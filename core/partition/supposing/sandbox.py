@@ -28,7 +28,7 @@ from core.partition.explain.outlook import ReadingIndex
 from core.partition.preemption import preempting
 from core.partition.scheduling import placement
 from core.partition.scheduling.placement import NotPlaced
-from core.partition.scheduling.reserving import missing_share, most_kept_by_age
+from core.partition.scheduling.reserving import by_missing_share, most_kept_by_age
 from core.partition.state import PartitionState
 from core.partition.supposing.journal import Journal
 from core.policies.preemption import guarantee, required_node
@@ -216,8 +216,7 @@ class Sandbox:
             return
         pairs = waiting[0].shape.pairs
         most = most_kept_by_age(self.state, len(self.view.nodes))
-        able = [node for node in self._open() if node.could_hold(pairs)]
-        nodes = iter(sorted(able, key=lambda node: (missing_share(node, pairs), _place(node))))
+        nodes = iter(by_missing_share(sorted(self._open(), key=_place), pairs))
         for ask in waiting:
             too_soon = self.due_ns(ask) <= ask.created_ns + delay_ns
             if too_soon and preempting.may_ever_preempt(ask) and self.state.preemption.enabled:
