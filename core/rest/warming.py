@@ -13,7 +13,7 @@ from typing import Final
 
 from core.partition.views.door import PartitionViews
 from core.rest.documents.applications import head
-from core.rest.documents.work import joined
+from core.rest.documents.work import encoded
 from core.rest.turns import Turns
 from core.service.runner import PartitionRunner
 from core.service.sharing import Sharing
@@ -78,7 +78,6 @@ class Warmer:
 
 def _steps(views: PartitionViews) -> Iterator[int]:
     for allocations in views.allocations():
-        joined(allocations)
-        yield 1 + len(allocations)
+        yield 1 + len(encoded(allocations))
     for _ in views.keep_applications(head):
         yield 1

@@ -190,7 +190,7 @@ def report(runs: int) -> bool:
         figures += [figure(f"{what} p50", taken, 0.5), figure(f"{what} p99", taken, 0.99, 50)]
     figures.append(Figure("allocations meanwhile", "/s", [r.allocations_per_s for r in results]))
     title = f"responsiveness: others call while {P2_FLAT.asks:,} asks are taken in and placed"
-    return show(title, figures, "a slice is 5 ms and a turn of the intake 20 ms: no more than one of each ahead")
+    return show(title, figures, "a slice is 5 ms and a turn of the intake 3 ms: no more than a few of each ahead")
 
 
 if __name__ == "__main__":

@@ -45,8 +45,13 @@ def allocations(views: Sequence[AllocationView]) -> orjson.Fragment | None:
 
 
 def joined(views: Sequence[AllocationView]) -> bytes:
-    """What is between the brackets: each encoded once for all readers until something of it changes."""
-    return b",".join([view.rendered or _encoded(view) for view in views])
+    """What is between the brackets."""
+    return b",".join(encoded(views))
+
+
+def encoded(views: Sequence[AllocationView]) -> list[bytes]:
+    """Each for itself; kept until something of it changes."""
+    return [view.rendered or _encoded(view) for view in views]
 
 
 def _encoded(view: AllocationView) -> bytes:
