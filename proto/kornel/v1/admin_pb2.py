@@ -24,21 +24,22 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kornel/v1/admin.proto\x12\tkornel.v1\"6\n\x10\x44rainNodeRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\">\n\x11\x44rainNodeResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x12\x18\n\x10\x61llocation_count\x18\x02 \x01(\x03\"8\n\x12UndrainNodeRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\"&\n\x13UndrainNodeResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x32\xa4\x01\n\x0c\x41\x64minService\x12\x46\n\tDrainNode\x12\x1b.kornel.v1.DrainNodeRequest\x1a\x1c.kornel.v1.DrainNodeResponse\x12L\n\x0bUndrainNode\x12\x1d.kornel.v1.UndrainNodeRequest\x1a\x1e.kornel.v1.UndrainNodeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kornel/v1/admin.proto\x12\tkornel.v1\"6\n\x10\x44rainNodeRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\"c\n\x11\x44rainNodeResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x12\x18\n\x10\x61llocation_count\x18\x02 \x01(\x03\x12\x11\n\tprincipal\x18\x03 \x01(\t\x12\x10\n\x08since_ns\x18\x04 \x01(\x03\"8\n\x12UndrainNodeRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\"O\n\x13UndrainNodeResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x12\x13\n\x0bschedulable\x18\x02 \x01(\x08\x12\x12\n\nregistered\x18\x03 \x01(\x08\x32\xa4\x01\n\x0c\x41\x64minService\x12\x46\n\tDrainNode\x12\x1b.kornel.v1.DrainNodeRequest\x1a\x1c.kornel.v1.DrainNodeResponse\x12L\n\x0bUndrainNode\x12\x1d.kornel.v1.UndrainNodeRequest\x1a\x1e.kornel.v1.UndrainNodeResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kornel.v1.admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\022kornel/v1;kornelv1'
   _globals['_DRAINNODEREQUEST']._serialized_start=36
   _globals['_DRAINNODEREQUEST']._serialized_end=90
   _globals['_DRAINNODERESPONSE']._serialized_start=92
-  _globals['_DRAINNODERESPONSE']._serialized_end=154
-  _globals['_UNDRAINNODEREQUEST']._serialized_start=156
-  _globals['_UNDRAINNODEREQUEST']._serialized_end=212
-  _globals['_UNDRAINNODERESPONSE']._serialized_start=214
-  _globals['_UNDRAINNODERESPONSE']._serialized_end=252
-  _globals['_ADMINSERVICE']._serialized_start=255
-  _globals['_ADMINSERVICE']._serialized_end=419
+  _globals['_DRAINNODERESPONSE']._serialized_end=191
+  _globals['_UNDRAINNODEREQUEST']._serialized_start=193
+  _globals['_UNDRAINNODEREQUEST']._serialized_end=249
+  _globals['_UNDRAINNODERESPONSE']._serialized_start=251
+  _globals['_UNDRAINNODERESPONSE']._serialized_end=330
+  _globals['_ADMINSERVICE']._serialized_start=333
+  _globals['_ADMINSERVICE']._serialized_end=497
 # @@protoc_insertion_point(module_scope)

@@ -50,19 +50,27 @@ class DrainNodeResponse(_message.Message):
 
     CHANGED_FIELD_NUMBER: _builtins.int
     ALLOCATION_COUNT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    SINCE_NS_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
     """Whether it did before."""
     allocation_count: _builtins.int
     """Allocations that still run there."""
+    principal: _builtins.str
+    """Who drained it, this caller or the one before."""
+    since_ns: _builtins.int
+    """When that was, Unix nanoseconds."""
     def __init__(
         self,
         *,
         changed: _builtins.bool = ...,
         allocation_count: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        since_ns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "changed", b"changed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "changed", b"changed", "principal", b"principal", "since_ns", b"since_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -96,21 +104,29 @@ Global___UndrainNodeRequest: _TypeAlias = UndrainNodeRequest  # noqa: Y015
 
 @_typing.final
 class UndrainNodeResponse(_message.Message):
-    """It takes new work."""
+    """No operator keeps it out any more."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CHANGED_FIELD_NUMBER: _builtins.int
+    SCHEDULABLE_FIELD_NUMBER: _builtins.int
+    REGISTERED_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
-    """Whether it did not before."""
+    """Whether one did before."""
+    schedulable: _builtins.bool
+    """It takes new work. False: its RM drains it, or has not registered it."""
+    registered: _builtins.bool
+    """Its RM has registered it."""
     def __init__(
         self,
         *,
         changed: _builtins.bool = ...,
+        schedulable: _builtins.bool = ...,
+        registered: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "registered", b"registered", "schedulable", b"schedulable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

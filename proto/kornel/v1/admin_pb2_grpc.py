@@ -55,15 +55,18 @@ class AdminServiceServicer:
 
     def DrainNode(self, request, context):
         """Takes a node out of scheduling: nothing new is placed there, what runs there goes on. The event history tells of
-        it. The same as the RM's own DRAIN_NODE, and like that undone by DRAIN_TO_SCHEDULABLE of either side, or by
-        registering the node again. An ask that must run there, or for which the node is kept free, may still be placed.
+        it. Holds until UndrainNode, whatever the RM says of the node meanwhile, and across registrations of the RM and of
+        the node; a restart of the core or another RM ends it. The RM's own DRAIN_NODE and DRAIN_TO_SCHEDULABLE stand beside
+        it: a node takes new work when neither side keeps it out. INVALID_ARGUMENT for a partition of which 10,000 nodes are
+        drained already. An ask that must run there, or for which the node is kept free, may still be placed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UndrainNode(self, request, context):
-        """Has new work placed on a node again.
+        """Ends what DrainNode began, also for a node that is not registered now. New work is placed there again unless the
+        RM drains it too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -37,11 +37,15 @@ class AdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     DrainNode: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DrainNodeRequest, _admin_pb2.DrainNodeResponse]
     """Takes a node out of scheduling: nothing new is placed there, what runs there goes on. The event history tells of
-    it. The same as the RM's own DRAIN_NODE, and like that undone by DRAIN_TO_SCHEDULABLE of either side, or by
-    registering the node again. An ask that must run there, or for which the node is kept free, may still be placed.
+    it. Holds until UndrainNode, whatever the RM says of the node meanwhile, and across registrations of the RM and of
+    the node; a restart of the core or another RM ends it. The RM's own DRAIN_NODE and DRAIN_TO_SCHEDULABLE stand beside
+    it: a node takes new work when neither side keeps it out. INVALID_ARGUMENT for a partition of which 10,000 nodes are
+    drained already. An ask that must run there, or for which the node is kept free, may still be placed.
     """
     UndrainNode: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UndrainNodeRequest, _admin_pb2.UndrainNodeResponse]
-    """Has new work placed on a node again."""
+    """Ends what DrainNode began, also for a node that is not registered now. New work is placed there again unless the
+    RM drains it too.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -52,11 +56,15 @@ class AdminServiceAsyncStub(AdminServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     DrainNode: _aio.UnaryUnaryMultiCallable[_admin_pb2.DrainNodeRequest, _admin_pb2.DrainNodeResponse]  # type: ignore[assignment]
     """Takes a node out of scheduling: nothing new is placed there, what runs there goes on. The event history tells of
-    it. The same as the RM's own DRAIN_NODE, and like that undone by DRAIN_TO_SCHEDULABLE of either side, or by
-    registering the node again. An ask that must run there, or for which the node is kept free, may still be placed.
+    it. Holds until UndrainNode, whatever the RM says of the node meanwhile, and across registrations of the RM and of
+    the node; a restart of the core or another RM ends it. The RM's own DRAIN_NODE and DRAIN_TO_SCHEDULABLE stand beside
+    it: a node takes new work when neither side keeps it out. INVALID_ARGUMENT for a partition of which 10,000 nodes are
+    drained already. An ask that must run there, or for which the node is kept free, may still be placed.
     """
     UndrainNode: _aio.UnaryUnaryMultiCallable[_admin_pb2.UndrainNodeRequest, _admin_pb2.UndrainNodeResponse]  # type: ignore[assignment]
-    """Has new work placed on a node again."""
+    """Ends what DrainNode began, also for a node that is not registered now. New work is placed there again unless the
+    RM drains it too.
+    """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Changes a running core. All calls: FAILED_PRECONDITION while no RM is registered, NOT_FOUND for an unknown partition
@@ -70,8 +78,10 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DrainNodeResponse, _abc.Awaitable[_admin_pb2.DrainNodeResponse]]:
         """Takes a node out of scheduling: nothing new is placed there, what runs there goes on. The event history tells of
-        it. The same as the RM's own DRAIN_NODE, and like that undone by DRAIN_TO_SCHEDULABLE of either side, or by
-        registering the node again. An ask that must run there, or for which the node is kept free, may still be placed.
+        it. Holds until UndrainNode, whatever the RM says of the node meanwhile, and across registrations of the RM and of
+        the node; a restart of the core or another RM ends it. The RM's own DRAIN_NODE and DRAIN_TO_SCHEDULABLE stand beside
+        it: a node takes new work when neither side keeps it out. INVALID_ARGUMENT for a partition of which 10,000 nodes are
+        drained already. An ask that must run there, or for which the node is kept free, may still be placed.
         """
 
     @_abc_1.abstractmethod
@@ -80,6 +90,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.UndrainNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.UndrainNodeResponse, _abc.Awaitable[_admin_pb2.UndrainNodeResponse]]:
-        """Has new work placed on a node again."""
+        """Ends what DrainNode began, also for a node that is not registered now. New work is placed there again unless the
+        RM drains it too.
+        """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -825,6 +825,8 @@ class ConfigurationVersion(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
     LENGTH_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """From 1, never given twice in the life of a core."""
     at_ns: _builtins.int
@@ -843,6 +845,10 @@ class ConfigurationVersion(_message.Message):
     """Why it was refused. Empty: it was not."""
     length: _builtins.int
     """Length of its text in characters."""
+    principal: _builtins.str
+    """Who brought it, for instance "cn:shim-1", "anonymous@127.0.0.1", or "file" for the file the core was given."""
+    note: _builtins.str
+    """What came of a rollback with it, for instance that one holds and the text that came was not applied. Empty: nothing."""
     @_builtins.property
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigurationProblem]:
         """Everything found in it, errors and warnings."""
@@ -860,10 +866,12 @@ class ConfigurationVersion(_message.Message):
         reason: _builtins.str = ...,
         problems: _abc.Iterable[Global___ConfigurationProblem] | None = ...,
         length: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "at_ns", b"at_ns", "checksum", b"checksum", "in_force", b"in_force", "length", b"length", "number", b"number", "origin", b"origin", "problems", b"problems", "reason", b"reason", "rm_id", b"rm_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "at_ns", b"at_ns", "checksum", b"checksum", "in_force", b"in_force", "length", b"length", "note", b"note", "number", b"number", "origin", b"origin", "principal", b"principal", "problems", b"problems", "reason", b"reason", "rm_id", b"rm_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -876,16 +884,20 @@ class RollbackConfigurationRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: _builtins.int
+    UNDO_FIELD_NUMBER: _builtins.int
     version: _builtins.int
-    """Its number."""
+    """Its number. 0, with undo."""
+    undo: _builtins.bool
+    """Undo the rollback that holds: what the RM or the file brought last comes into force."""
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
+        undo: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["undo", b"undo", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -900,22 +912,26 @@ class RollbackConfigurationResponse(_message.Message):
     CHANGED_FIELD_NUMBER: _builtins.int
     CHECKSUM_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    HOLDS_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
     """False: it was in force already."""
     checksum: _builtins.str
     """Checksum of the configuration now in force."""
     version: _builtins.int
     """Number of the configuration now in force."""
+    holds: _builtins.bool
+    """A rollback holds now. False: what is in force is what the RM or the file brings."""
     def __init__(
         self,
         *,
         changed: _builtins.bool = ...,
         checksum: _builtins.str = ...,
         version: _builtins.int = ...,
+        holds: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "checksum", b"checksum", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "checksum", b"checksum", "holds", b"holds", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

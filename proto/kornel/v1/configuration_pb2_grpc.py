@@ -78,7 +78,7 @@ class ConfigurationServiceServicer:
         extra_config included. The status message lists the problems as text, and the trailing metadata entry
         "kornel-problems-bin" holds the first of them, as many as trailing metadata can carry, as a serialized
         ConfigurationProblems message. ValidateConfiguration returns them all.
-        FAILED_PRECONDITION when rm_id is not registered.
+        FAILED_PRECONDITION when rm_id is not registered. PERMISSION_DENIED to a manager that may not act as rm_id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -116,9 +116,12 @@ class ConfigurationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RollbackConfiguration(self, request, context):
-        """Puts an earlier version into force again, as a new version. The extra settings stay as they are. NOT_FOUND for a
-        version that is not kept; FAILED_PRECONDITION for one that was refused and while no RM is registered;
-        INVALID_ARGUMENT if it cannot be applied now.
+        """Puts an earlier version into force again, as a new version. The extra settings stay as they are. It holds until the
+        RM or the file brings a text that is not one of those brought before, or until somebody undoes it: texts that were
+        brought before are compared, and not applied. NOT_FOUND for a
+        version that is not kept; FAILED_PRECONDITION for one that was refused, while no RM is registered, and to undo a
+        rollback when none holds; INVALID_ARGUMENT if it cannot be applied now; PERMISSION_DENIED to a manager that may not
+        act as the registered one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

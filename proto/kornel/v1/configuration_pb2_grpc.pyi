@@ -40,7 +40,7 @@ class ConfigurationServiceStub:
     extra_config included. The status message lists the problems as text, and the trailing metadata entry
     "kornel-problems-bin" holds the first of them, as many as trailing metadata can carry, as a serialized
     ConfigurationProblems message. ValidateConfiguration returns them all.
-    FAILED_PRECONDITION when rm_id is not registered.
+    FAILED_PRECONDITION when rm_id is not registered. PERMISSION_DENIED to a manager that may not act as rm_id.
     """
     ValidateConfiguration: _grpc.UnaryUnaryMultiCallable[_configuration_pb2.ValidateConfigurationRequest, _configuration_pb2.ValidateConfigurationResponse]
     """Tells what UpdateConfiguration would say about a configuration text. Changes nothing, needs no registration, and
@@ -57,9 +57,12 @@ class ConfigurationServiceStub:
     GetConfiguration: _grpc.UnaryUnaryMultiCallable[_configuration_pb2.GetConfigurationRequest, _configuration_pb2.GetConfigurationResponse]
     """One of them with its text. NOT_FOUND for a version that is not kept, and for version 0 while no RM is registered."""
     RollbackConfiguration: _grpc.UnaryUnaryMultiCallable[_configuration_pb2.RollbackConfigurationRequest, _configuration_pb2.RollbackConfigurationResponse]
-    """Puts an earlier version into force again, as a new version. The extra settings stay as they are. NOT_FOUND for a
-    version that is not kept; FAILED_PRECONDITION for one that was refused and while no RM is registered;
-    INVALID_ARGUMENT if it cannot be applied now.
+    """Puts an earlier version into force again, as a new version. The extra settings stay as they are. It holds until the
+    RM or the file brings a text that is not one of those brought before, or until somebody undoes it: texts that were
+    brought before are compared, and not applied. NOT_FOUND for a
+    version that is not kept; FAILED_PRECONDITION for one that was refused, while no RM is registered, and to undo a
+    rollback when none holds; INVALID_ARGUMENT if it cannot be applied now; PERMISSION_DENIED to a manager that may not
+    act as the registered one.
     """
 
 @_typing.type_check_only
@@ -74,7 +77,7 @@ class ConfigurationServiceAsyncStub(ConfigurationServiceStub):
     extra_config included. The status message lists the problems as text, and the trailing metadata entry
     "kornel-problems-bin" holds the first of them, as many as trailing metadata can carry, as a serialized
     ConfigurationProblems message. ValidateConfiguration returns them all.
-    FAILED_PRECONDITION when rm_id is not registered.
+    FAILED_PRECONDITION when rm_id is not registered. PERMISSION_DENIED to a manager that may not act as rm_id.
     """
     ValidateConfiguration: _aio.UnaryUnaryMultiCallable[_configuration_pb2.ValidateConfigurationRequest, _configuration_pb2.ValidateConfigurationResponse]  # type: ignore[assignment]
     """Tells what UpdateConfiguration would say about a configuration text. Changes nothing, needs no registration, and
@@ -91,9 +94,12 @@ class ConfigurationServiceAsyncStub(ConfigurationServiceStub):
     GetConfiguration: _aio.UnaryUnaryMultiCallable[_configuration_pb2.GetConfigurationRequest, _configuration_pb2.GetConfigurationResponse]  # type: ignore[assignment]
     """One of them with its text. NOT_FOUND for a version that is not kept, and for version 0 while no RM is registered."""
     RollbackConfiguration: _aio.UnaryUnaryMultiCallable[_configuration_pb2.RollbackConfigurationRequest, _configuration_pb2.RollbackConfigurationResponse]  # type: ignore[assignment]
-    """Puts an earlier version into force again, as a new version. The extra settings stay as they are. NOT_FOUND for a
-    version that is not kept; FAILED_PRECONDITION for one that was refused and while no RM is registered;
-    INVALID_ARGUMENT if it cannot be applied now.
+    """Puts an earlier version into force again, as a new version. The extra settings stay as they are. It holds until the
+    RM or the file brings a text that is not one of those brought before, or until somebody undoes it: texts that were
+    brought before are compared, and not applied. NOT_FOUND for a
+    version that is not kept; FAILED_PRECONDITION for one that was refused, while no RM is registered, and to undo a
+    rollback when none holds; INVALID_ARGUMENT if it cannot be applied now; PERMISSION_DENIED to a manager that may not
+    act as the registered one.
     """
 
 class ConfigurationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -111,7 +117,7 @@ class ConfigurationServiceServicer(metaclass=_abc_1.ABCMeta):
         extra_config included. The status message lists the problems as text, and the trailing metadata entry
         "kornel-problems-bin" holds the first of them, as many as trailing metadata can carry, as a serialized
         ConfigurationProblems message. ValidateConfiguration returns them all.
-        FAILED_PRECONDITION when rm_id is not registered.
+        FAILED_PRECONDITION when rm_id is not registered. PERMISSION_DENIED to a manager that may not act as rm_id.
         """
 
     @_abc_1.abstractmethod
@@ -158,9 +164,12 @@ class ConfigurationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _configuration_pb2.RollbackConfigurationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_configuration_pb2.RollbackConfigurationResponse, _abc.Awaitable[_configuration_pb2.RollbackConfigurationResponse]]:
-        """Puts an earlier version into force again, as a new version. The extra settings stay as they are. NOT_FOUND for a
-        version that is not kept; FAILED_PRECONDITION for one that was refused and while no RM is registered;
-        INVALID_ARGUMENT if it cannot be applied now.
+        """Puts an earlier version into force again, as a new version. The extra settings stay as they are. It holds until the
+        RM or the file brings a text that is not one of those brought before, or until somebody undoes it: texts that were
+        brought before are compared, and not applied. NOT_FOUND for a
+        version that is not kept; FAILED_PRECONDITION for one that was refused, while no RM is registered, and to undo a
+        rollback when none holds; INVALID_ARGUMENT if it cannot be applied now; PERMISSION_DENIED to a manager that may not
+        act as the registered one.
         """
 
 def add_ConfigurationServiceServicer_to_server(servicer: ConfigurationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

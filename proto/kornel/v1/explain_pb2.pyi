@@ -210,7 +210,7 @@ class Blocker(_message.Message):
     kind: _builtins.str
     """One of a closed set, for instance "queue-quota", "user-quota", "back-off", "node-full"; docs/explain.md lists them."""
     level: _builtins.str
-    """"application", "user", "queue", "reservation" or "node"."""
+    """"manager", "application", "user", "queue", "reservation" or "node"."""
     name: _builtins.str
     """Queue, "user NAME in QUEUE", node or application it is about; of a group of nodes the closest one."""
     detail: _builtins.str

@@ -699,6 +699,8 @@ class GetHistoryStatusResponse(_message.Message):
     DROPPED_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
     LAST_COMMIT_NS_FIELD_NUMBER: _builtins.int
+    SET_ASIDE_FIELD_NUMBER: _builtins.int
+    SET_ASIDE_IN_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
     """The core keeps a history. False: all other fields are empty."""
     database: _builtins.str
@@ -722,9 +724,15 @@ class GetHistoryStatusResponse(_message.Message):
     dropped: _builtins.int
     """Entries lost because there was no room for them, neither on the disk nor in memory."""
     refused: _builtins.int
-    """Records the database will never take."""
+    """Records the database will never take, of those since the core started."""
     last_commit_ns: _builtins.int
     """When the database took something last, Unix nanoseconds. 0: not since the core started."""
+    set_aside: _builtins.int
+    """What lies in set_aside_in for somebody to look at: records that were refused, also before the core started, and
+    files of the spool whose names are not right.
+    """
+    set_aside_in: _builtins.str
+    """A directory on the core's machine."""
     def __init__(
         self,
         *,
@@ -741,10 +749,12 @@ class GetHistoryStatusResponse(_message.Message):
         dropped: _builtins.int = ...,
         refused: _builtins.int = ...,
         last_commit_ns: _builtins.int = ...,
+        set_aside: _builtins.int = ...,
+        set_aside_in: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "database", b"database", "dropped", b"dropped", "enabled", b"enabled", "last_commit_ns", b"last_commit_ns", "problem", b"problem", "problem_since_ns", b"problem_since_ns", "queued", b"queued", "refused", b"refused", "run", b"run", "spool_bytes", b"spool_bytes", "spool_limit_bytes", b"spool_limit_bytes", "stored", b"stored"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "database", b"database", "dropped", b"dropped", "enabled", b"enabled", "last_commit_ns", b"last_commit_ns", "problem", b"problem", "problem_since_ns", b"problem_since_ns", "queued", b"queued", "refused", b"refused", "run", b"run", "set_aside", b"set_aside", "set_aside_in", b"set_aside_in", "spool_bytes", b"spool_bytes", "spool_limit_bytes", b"spool_limit_bytes", "stored", b"stored"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17kornel/v1/manager.proto\x12\tkornel.v1\"1\n UnregisterResourceManagerRequest\x12\r\n\x05rm_id\x18\x01 \x01(\t\"#\n!UnregisterResourceManagerResponse2\x88\x01\n\x0eManagerService\x12v\n\x19UnregisterResourceManager\x12+.kornel.v1.UnregisterResourceManagerRequest\x1a,.kornel.v1.UnregisterResourceManagerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17kornel/v1/manager.proto\x12\tkornel.v1\"1\n UnregisterResourceManagerRequest\x12\r\n\x05rm_id\x18\x01 \x01(\t\"#\n!UnregisterResourceManagerResponse2\x88\x01\n\x0eManagerService\x12v\n\x19UnregisterResourceManager\x12+.kornel.v1.UnregisterResourceManagerRequest\x1a,.kornel.v1.UnregisterResourceManagerResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kornel.v1.manager_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\022kornel/v1;kornelv1'
   _globals['_UNREGISTERRESOURCEMANAGERREQUEST']._serialized_start=38
   _globals['_UNREGISTERRESOURCEMANAGERREQUEST']._serialized_end=87
   _globals['_UNREGISTERRESOURCEMANAGERRESPONSE']._serialized_start=89

@@ -1129,6 +1129,15 @@ class GetNodeResponse(_message.Message):
     ALLOCATIONS_FIELD_NUMBER: _builtins.int
     RESERVATIONS_FIELD_NUMBER: _builtins.int
     FOREIGN_KEYS_FIELD_NUMBER: _builtins.int
+    DRAINED_BY_MANAGER_FIELD_NUMBER: _builtins.int
+    DRAINED_BY_FIELD_NUMBER: _builtins.int
+    DRAINED_SINCE_NS_FIELD_NUMBER: _builtins.int
+    drained_by_manager: _builtins.bool
+    """The RM drains it."""
+    drained_by: _builtins.str
+    """Who else keeps it out of scheduling, with AdminService.DrainNode. Empty: nobody."""
+    drained_since_ns: _builtins.int
+    """Since when, Unix nanoseconds."""
     @_builtins.property
     def summary(self) -> Global___NodeSummary:
         """In short."""
@@ -1157,10 +1166,13 @@ class GetNodeResponse(_message.Message):
         allocations: _abc.Iterable[Global___AllocationInfo] | None = ...,
         reservations: _abc.Iterable[_builtins.str] | None = ...,
         foreign_keys: _abc.Iterable[_builtins.str] | None = ...,
+        drained_by_manager: _builtins.bool = ...,
+        drained_by: _builtins.str = ...,
+        drained_since_ns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocations", b"allocations", "attributes", b"attributes", "foreign_keys", b"foreign_keys", "reservations", b"reservations", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocations", b"allocations", "attributes", b"attributes", "drained_by", b"drained_by", "drained_by_manager", b"drained_by_manager", "drained_since_ns", b"drained_since_ns", "foreign_keys", b"foreign_keys", "reservations", b"reservations", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -63,6 +63,8 @@ class GetStatusResponse(_message.Message):
     UNROUTED_ENTRIES_FIELD_NUMBER: _builtins.int
     CONFIGURATION_VERSION_FIELD_NUMBER: _builtins.int
     CONFIGURATION_PROBLEM_FIELD_NUMBER: _builtins.int
+    ROLLBACK_FIELD_NUMBER: _builtins.int
+    PRESENCE_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
     """The registered RM. Empty: none."""
     core_version: _builtins.str
@@ -81,6 +83,14 @@ class GetStatusResponse(_message.Message):
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStatus]:
         """Sorted by name."""
 
+    @_builtins.property
+    def rollback(self) -> Global___RollbackStatus:
+        """The rollback that holds. Not set: what is in force is what the RM or the file brought last."""
+
+    @_builtins.property
+    def presence(self) -> Global___ManagerPresence:
+        """Whether the registered RM is there. Not set: none is registered."""
+
     def __init__(
         self,
         *,
@@ -91,14 +101,82 @@ class GetStatusResponse(_message.Message):
         unrouted_entries: _builtins.int = ...,
         configuration_version: _builtins.int = ...,
         configuration_problem: _builtins.str = ...,
+        rollback: Global___RollbackStatus | None = ...,
+        presence: Global___ManagerPresence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["presence", b"presence", "rollback", b"rollback"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration_checksum", b"configuration_checksum", "configuration_problem", b"configuration_problem", "configuration_version", b"configuration_version", "core_version", b"core_version", "partitions", b"partitions", "rm_id", b"rm_id", "unrouted_entries", b"unrouted_entries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration_checksum", b"configuration_checksum", "configuration_problem", b"configuration_problem", "configuration_version", b"configuration_version", "core_version", b"core_version", "partitions", b"partitions", "presence", b"presence", "rm_id", b"rm_id", "rollback", b"rollback", "unrouted_entries", b"unrouted_entries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class RollbackStatus(_message.Message):
+    """A rollback that keeps out the texts that the RM and the file brought before it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    SINCE_NS_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    KEPT_OUT_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The version that was rolled back to; the one in force says the same."""
+    since_ns: _builtins.int
+    """Since when, Unix nanoseconds."""
+    principal: _builtins.str
+    """Who rolled back."""
+    kept_out: _builtins.int
+    """How often a text was brought since then and not applied."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        since_ns: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        kept_out: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kept_out", b"kept_out", "principal", b"principal", "since_ns", b"since_ns", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RollbackStatus: _TypeAlias = RollbackStatus  # noqa: Y015
+
+@_typing.final
+class ManagerPresence(_message.Message):
+    """The streams of the registered RM: UpdateAllocation, UpdateApplication, UpdateNode and Attach."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPEN_STREAMS_FIELD_NUMBER: _builtins.int
+    NO_STREAM_SINCE_NS_FIELD_NUMBER: _builtins.int
+    GONE_FIELD_NUMBER: _builtins.int
+    open_streams: _builtins.int
+    """How many of them are open and bound to it."""
+    no_stream_since_ns: _builtins.int
+    """Since when none is, Unix nanoseconds; from its registration if it never opened one. Absent: one is open."""
+    gone: _builtins.bool
+    """That has lasted long enough for it to count as gone: nothing that is decided reaches it."""
+    def __init__(
+        self,
+        *,
+        open_streams: _builtins.int = ...,
+        no_stream_since_ns: _builtins.int | None = ...,
+        gone: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_no_stream_since_ns", b"_no_stream_since_ns", "no_stream_since_ns", b"no_stream_since_ns"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_no_stream_since_ns", b"_no_stream_since_ns", "gone", b"gone", "no_stream_since_ns", b"no_stream_since_ns", "open_streams", b"open_streams"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__no_stream_since_ns: _TypeAlias = _typing.Literal["no_stream_since_ns"]  # noqa: Y015
+    _WhichOneofArgType__no_stream_since_ns: _TypeAlias = _typing.Literal["_no_stream_since_ns", b"_no_stream_since_ns"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__no_stream_since_ns) -> _WhichOneofReturnType__no_stream_since_ns | None: ...
+
+Global___ManagerPresence: _TypeAlias = ManagerPresence  # noqa: Y015
 
 @_typing.final
 class PartitionStatus(_message.Message):
@@ -163,6 +241,7 @@ class PartitionStatus(_message.Message):
     GOVERNOR_FIELD_NUMBER: _builtins.int
     STUCK_VICTIMS_FIELD_NUMBER: _builtins.int
     MONITOR_FIELD_NUMBER: _builtins.int
+    DRAINED_NODES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"[rm_id]name"."""
     node_count: _builtins.int
@@ -213,6 +292,10 @@ class PartitionStatus(_message.Message):
     def monitor(self) -> Global___MonitorStatus:
         """The periodic monitor. Not set: it is off."""
 
+    @_builtins.property
+    def drained_nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___DrainedNode]:
+        """Nodes that operators keep out of scheduling, by ID; those that the RM drains itself are not among them."""
+
     def __init__(
         self,
         *,
@@ -233,14 +316,49 @@ class PartitionStatus(_message.Message):
         governor: Global___GovernorStatus | None = ...,
         stuck_victims: _abc.Iterable[Global___StuckVictim] | None = ...,
         monitor: Global___MonitorStatus | None = ...,
+        drained_nodes: _abc.Iterable[Global___DrainedNode] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["governor", b"governor", "monitor", b"monitor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "governor", b"governor", "ignored", b"ignored", "invariant_violations", b"invariant_violations", "law_checks", b"law_checks", "law_violations", b"law_violations", "monitor", b"monitor", "name", b"name", "node_count", b"node_count", "pending_ask_count", b"pending_ask_count", "preemption_attempts", b"preemption_attempts", "preemption_triggered", b"preemption_triggered", "queues", b"queues", "reservation_count", b"reservation_count", "stuck_victims", b"stuck_victims", "total", b"total", "users", b"users"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "drained_nodes", b"drained_nodes", "governor", b"governor", "ignored", b"ignored", "invariant_violations", b"invariant_violations", "law_checks", b"law_checks", "law_violations", b"law_violations", "monitor", b"monitor", "name", b"name", "node_count", b"node_count", "pending_ask_count", b"pending_ask_count", "preemption_attempts", b"preemption_attempts", "preemption_triggered", b"preemption_triggered", "queues", b"queues", "reservation_count", b"reservation_count", "stuck_victims", b"stuck_victims", "total", b"total", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionStatus: _TypeAlias = PartitionStatus  # noqa: Y015
+
+@_typing.final
+class DrainedNode(_message.Message):
+    """A node that an operator took out of scheduling with AdminService.DrainNode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    SINCE_NS_FIELD_NUMBER: _builtins.int
+    REGISTERED_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    """Its ID."""
+    principal: _builtins.str
+    """Who drained it."""
+    since_ns: _builtins.int
+    """Since when, Unix nanoseconds."""
+    registered: _builtins.bool
+    """The RM has registered it. False: it will be out of scheduling as soon as it does."""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        since_ns: _builtins.int = ...,
+        registered: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "principal", b"principal", "registered", b"registered", "since_ns", b"since_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainedNode: _TypeAlias = DrainedNode  # noqa: Y015
 
 @_typing.final
 class GovernorStatus(_message.Message):
@@ -334,9 +452,9 @@ class GovernorScope(_message.Message):
     MAX_LOST_FIELD_NUMBER: _builtins.int
     PAUSED_UNTIL_NS_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
-    """"cluster", "queue" or "application"."""
+    """"cluster", "queue", "application", or "interval": what one kind takes in an interval of the preemption cycle."""
     name: _builtins.str
-    """Path of the queue, or ID of the application."""
+    """Path of the queue, ID of the application, or kind of preemption."""
     victims: _builtins.int
     """Victims within the window."""
     max_victims: _builtins.int
@@ -413,7 +531,7 @@ class StuckVictim(_message.Message):
     node_id: _builtins.str
     """Node it runs on."""
     preemptor: _builtins.str
-    """Key of the ask that waited for it, and looks for room elsewhere now."""
+    """Key of the ask that waited for it, and looks for room elsewhere now; or full path of the queue above its max."""
     @_builtins.property
     def resources(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """What it holds."""
@@ -887,6 +1005,7 @@ class ExplainQueueResponse(_message.Message):
     HEADROOM_FIELD_NUMBER: _builtins.int
     BOUNDS_FIELD_NUMBER: _builtins.int
     TIGHTEST_FIELD_NUMBER: _builtins.int
+    ABOVE_MAX_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Full path in lower case."""
     leaf: _builtins.bool
@@ -911,6 +1030,10 @@ class ExplainQueueResponse(_message.Message):
     def tightest(self) -> Global___QueueBound:
         """The one of "bounds" with the smallest part of its limit left. Not set: nothing bounds."""
 
+    @_builtins.property
+    def above_max(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueAboveMax]:
+        """Those of "levels" that hold more than their max, the queue first."""
+
     def __init__(
         self,
         *,
@@ -921,14 +1044,111 @@ class ExplainQueueResponse(_message.Message):
         headroom: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         bounds: _abc.Iterable[Global___QueueBound] | None = ...,
         tightest: Global___QueueBound | None = ...,
+        above_max: _abc.Iterable[Global___QueueAboveMax] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["tightest", b"tightest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "headroom", b"headroom", "leaf", b"leaf", "levels", b"levels", "path", b"path", "state", b"state", "tightest", b"tightest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["above_max", b"above_max", "bounds", b"bounds", "headroom", b"headroom", "leaf", b"leaf", "levels", b"levels", "path", b"path", "state", b"state", "tightest", b"tightest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExplainQueueResponse: _TypeAlias = ExplainQueueResponse  # noqa: Y015
+
+@_typing.final
+class QueueAboveMax(_message.Message):
+    """A configured queue that holds more than its max."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class AboveEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class LeavingEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PATH_FIELD_NUMBER: _builtins.int
+    SINCE_NS_FIELD_NUMBER: _builtins.int
+    ABOVE_FIELD_NUMBER: _builtins.int
+    LEAVING_FIELD_NUMBER: _builtins.int
+    DUE_NS_FIELD_NUMBER: _builtins.int
+    COURSE_FIELD_NUMBER: _builtins.int
+    PROTECTED_BY_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Full path."""
+    since_ns: _builtins.int
+    """Since when, in Unix nanoseconds."""
+    due_ns: _builtins.int
+    """When it is to be enforced, in Unix nanoseconds. Not set: no time is set."""
+    course: _builtins.str
+    """What is done about it, in words."""
+    @_builtins.property
+    def above(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """How much more it holds, victims that have not left yet included."""
+
+    @_builtins.property
+    def leaving(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What of that victims hold that were told to leave."""
+
+    @_builtins.property
+    def protected_by(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What keeps there what is above the max, in words: guarantees, tasks bound to their node. Of the last enforcement,
+        or before one the guarantees on the path.
+        """
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        since_ns: _builtins.int = ...,
+        above: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        leaving: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        due_ns: _builtins.int | None = ...,
+        course: _builtins.str = ...,
+        protected_by: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_due_ns", b"_due_ns", "due_ns", b"due_ns"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_due_ns", b"_due_ns", "above", b"above", "course", b"course", "due_ns", b"due_ns", "leaving", b"leaving", "path", b"path", "protected_by", b"protected_by", "since_ns", b"since_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__due_ns: _TypeAlias = _typing.Literal["due_ns"]  # noqa: Y015
+    _WhichOneofArgType__due_ns: _TypeAlias = _typing.Literal["_due_ns", b"_due_ns"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__due_ns) -> _WhichOneofReturnType__due_ns | None: ...
+
+Global___QueueAboveMax: _TypeAlias = QueueAboveMax  # noqa: Y015
 
 @_typing.final
 class QueueLevel(_message.Message):
