@@ -12,6 +12,9 @@ from typing import Final
 MOST_INSTANCES: Final = 10_000
 """Most allocations of one ask: each costs the core a record, and the message that asks for them costs nothing."""
 
+MOST_SHARING: Final = 50_000
+"""Most requests of a partition that share the key of another one: an ask of a few bytes makes ten thousand of them."""
+
 _INSTANCE: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,3})", re.ASCII | re.DOTALL)
 
 

@@ -19,26 +19,42 @@ class AppState(StrEnum):
     """States as they appear on the wire (protocol.md 11)."""
 
     NEW = "New"
+    """The application was accepted and has had no ask yet."""
     ACCEPTED = "Accepted"
+    """It has asks, and nothing of it runs but placeholders."""
     RUNNING = "Running"
+    """Something of it runs, or has run and more is asked for."""
     REJECTED = "Rejected"
+    """It was refused when it was added; the state is remembered for three days and not told."""
     COMPLETING = "Completing"
+    """Nothing of it runs or waits; it completes unless something new comes within 30 s."""
     COMPLETED = "Completed"
+    """It has ended well. Its ID may be used again."""
     FAILING = "Failing"
+    """Its placeholders were not placed in time, or its partition was removed; what runs of it is released."""
     FAILED = "Failed"
+    """It has ended, and nothing of it is left."""
     RESUMING = "Resuming"
+    """Its placeholders were not placed in time; they are released, and it goes on without a gang."""
     EXPIRED = "Expired"
+    """It ended three days ago, and is forgotten."""
 
 
 class AppEvent(StrEnum):
     """What can happen to an application; the text is the default message of the state change."""
 
     REJECT = "rejectApplication"
+    """The application is refused when it is added."""
     RUN = "runApplication"
+    """An ask came, or an allocation was placed."""
     COMPLETE = "completeApplication"
+    """Nothing of it runs or waits any more; the second time, nothing came for 30 s."""
     FAIL = "failApplication"
+    """Placeholders waited too long, or the partition was removed; the second time, all is released."""
     RESUME = "resumeApplication"
+    """Placeholders waited too long, and the gang's style is soft."""
     EXPIRE = "expireApplication"
+    """Three days have passed since its end."""
 
 
 TRANSITIONS: Final[Mapping[tuple[AppState, AppEvent], AppState]] = MappingProxyType(

@@ -146,6 +146,20 @@ class UpdateNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class SetOperatorDrain:
+    """An operator takes a node out of scheduling, or no longer keeps it out; the manager's own drains stand beside it.
+
+    ``by``: the operator, for whoever reads about it.
+    """
+
+    rm_id: str
+    partition: str
+    node_id: str
+    drained: bool
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateApplications:
     """An ``ApplicationRequest``: all additions, then all removals."""
 
@@ -237,6 +251,7 @@ Command = (
     | UnregisterManager
     | UpdateConfiguration
     | UpdateNodes
+    | SetOperatorDrain
     | UpdateApplications
     | UpdateAllocations
     | AttachCallbacks

@@ -16,6 +16,7 @@ from core.domain.status import AskFailure
 class Level(StrEnum):
     """Where a blocker sits, in the order in which placement looks."""
 
+    MANAGER = "manager"
     APPLICATION = "application"
     USER = "user"
     QUEUE = "queue"
@@ -26,6 +27,8 @@ class Level(StrEnum):
 class BlockerKind(StrEnum):
     """Everything that can keep an ask from being placed."""
 
+    SHIM_GONE = "shim-gone"
+    """Its resource manager has no stream open: nothing that is decided reaches it."""
     APPLICATION_STATE = "application-state"
     """Its application is over, or failing: it gets nothing any more."""
     BACK_OFF = "back-off"
@@ -35,30 +38,39 @@ class BlockerKind(StrEnum):
     WAITING_FOR_ANSWER = "waiting-for-answer"
     """The shim was asked whether it may run on the node that was chosen."""
     QUEUE_APPLICATIONS = "queue-applications"
+    """Its application may not start: its queue runs as many as it may."""
     USER_APPLICATIONS = "user-applications"
+    """Its application may not start: its user runs as many as they may."""
     GROUP_APPLICATIONS = "group-applications"
-    """Its application may not start: so many run, or hold something, already."""
+    """Its application may not start: a group of its user runs as many as it may."""
     USER_QUOTA = "user-quota"
+    """A limit of its user has no room for it."""
     GROUP_QUOTA = "group-quota"
+    """A limit of a group of its user has no room for it."""
     QUEUE_QUOTA = "queue-quota"
+    """Its queue, or one above it, has no room below its max."""
     CLUSTER_SIZE = "cluster-size"
-    """The max of the root, which is what all nodes offer."""
+    """All nodes together have less left than the ask needs."""
     WAITING_FOR_VICTIMS = "waiting-for-victims"
-    """It preempted; its node is kept for it until the victims are gone."""
+    """It preempted; room is held for it until its victims are gone."""
     RESERVED_NODE_FULL = "reserved-node-full"
-    """A node is kept for it that has no room yet."""
+    """Room is held for it on a node, and there is not enough yet."""
     REQUIRED_NODE_UNKNOWN = "required-node-unknown"
+    """It must run on a node that is not there."""
     REQUIRED_NODE_TAKEN = "required-node-taken"
     """Another ask that must run on the same node comes first."""
     NO_NODES = "no-nodes"
+    """There are no nodes."""
     NODE_TOO_SMALL = "node-too-small"
     """Not even the empty node would do."""
     NODE_DRAINING = "node-draining"
+    """The node is being drained and takes nothing new."""
     NODE_RESERVED = "node-reserved"
-    """Kept for another ask."""
+    """What is free there is held for other asks."""
     NODE_REFUSED = "node-refused"
     """The shim does not want it there."""
     NODE_FULL = "node-full"
+    """The node has not enough left."""
 
 
 PERMANENT = frozenset(
@@ -179,7 +191,8 @@ class PreemptedWork(NamedTuple):
 class AskReport(NamedTuple):
     """Where one ask or allocation stands. ``state`` as in :class:`core.domain.status.AskExplanation`.
 
-    blockers       ranked: permanent ones first, then in the order of :class:`Level`, then the shortest distance last
+    blockers       ranked: a manager that is gone, then permanent ones, then in the order of :class:`Level`, the
+                   shortest distance last
     fitting_nodes  open nodes that have room for it now
     position, preemption  ``None`` unless it is pending
     preempted      set if it was told to leave, or left so

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from core.domain.application_states import AppState
@@ -56,6 +57,9 @@ class PartitionGauges(NamedTuple):
     nodes_removed   since the partition was made
     stuck           victims that have not left in time
     quotas_due      queues whose lowered max is to be enforced, the one being enforced included
+    drained         nodes that operators keep out of scheduling, registered or not
+    above_max       by path, what each configured queue holds above its max, by type index, each above 0
+    queues_omitted  queues that are not in ``queues``
     """
 
     name: str
@@ -76,3 +80,6 @@ class PartitionGauges(NamedTuple):
     stuck: int
     quotas_due: int
     governor: GovernorGauges
+    drained: int = 0
+    above_max: Mapping[str, Mapping[int, int]] = MappingProxyType({})
+    queues_omitted: int = 0

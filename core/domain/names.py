@@ -1,12 +1,13 @@
-"""Which names are legal, and how deep paths may go: config.md 3.
+"""Which names are legal, how long they may be, and how deep paths may go: config.md 3.
 
-Whole texts are matched, so a trailing newline is never tolerated.
+Whole texts are matched, so a trailing newline is never tolerated. Lengths are in characters. They are bounded because
+everything else costs in proportion: a name is kept, compared, sorted, logged and told again and again.
 """
 
 from __future__ import annotations
 
 import re
-import warnings
+from collections.abc import Iterable
 from typing import Final
 
 RECOVERY_QUEUE: Final = "@recovery@"
@@ -19,18 +20,37 @@ DEFAULT_PATH: Final = "root.default"
 MOST_LEVELS: Final = 64
 """Of a queue path. More than any configuration can have, and few enough to look each of them up."""
 
+LONGEST_MANAGER: Final = 256
+"""Of a manager's ID, its policy group, and a partition's name in the configuration."""
+
+LONGEST_OWNER: Final = 256
+"""Of a user's name, and of a group's in the configuration."""
+
+LONGEST_NAME: Final = 1_024
+"""Of the ID of an application, allocation or node, a task group, a resource type, a tag's key, a group sent along."""
+
+LONGEST_PATH: Final = MOST_LEVELS * 66
+"""Of a queue's full path."""
+
+LONGEST_GROUPS: Final = 131_072
+"""Of all groups sent along with one application, together."""
+
+LONGEST_TAGS: Final = 262_144
+"""Of all tags of one entry, or all attributes of one node, together: as much as Kubernetes takes of annotations."""
+
+_LONGEST_SHOWN: Final = 80
+
 QUEUE_NAME: Final = "1 to 64 letters, digits or _ : # / @ -"
-USER_NAME: Final = "a user name: a letter or _, then letters, digits or : # / _ . @ -, at most one $ at the end"
-GROUP_NAME: Final = "a group name: a letter or _, then letters, digits or : _ . -"
+USER_NAME: Final = (
+    f"a user name: a letter or _, then letters, digits or : # / _ . @ -, at most one $ at the end, at most"
+    f" {LONGEST_OWNER} characters"
+)
+GROUP_NAME: Final = f"a group name: a letter or _, then letters, digits or : _ . -, at most {LONGEST_OWNER} characters"
 
 _QUEUE: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}", re.ASCII)
 _USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?", re.ASCII)
 _GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*", re.ASCII)
 _REGEX_CHARACTERS: Final = frozenset("^$*+?()[{}|")
-_LONGEST_REGEX: Final = 512
-# What other engines for regular expressions refuse because it cannot be matched in linear time.
-_BACKTRACKING: Final = re.compile(r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9]|[*+?}]\+", re.ASCII)
-_ESCAPED_OR_CLASS: Final = re.compile(r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 
 
 def is_queue_name(name: str) -> bool:
@@ -39,12 +59,12 @@ def is_queue_name(name: str) -> bool:
 
 def is_user_name(name: str) -> bool:
     """Also holds for the names in ACLs (config.md B10)."""
-    return _USER.fullmatch(name) is not None
+    return len(name) <= LONGEST_OWNER and _USER.fullmatch(name) is not None
 
 
 def is_group_name(name: str) -> bool:
     """Also holds for the names in ACLs (config.md B10)."""
-    return _GROUP.fullmatch(name) is not None
+    return len(name) <= LONGEST_OWNER and _GROUP.fullmatch(name) is not None
 
 
 def looks_like_regex(text: str) -> bool:
@@ -52,25 +72,21 @@ def looks_like_regex(text: str) -> bool:
     return not _REGEX_CHARACTERS.isdisjoint(text)
 
 
-def regex_flaw(text: str) -> str | None:
-    """Why *text* is no regular expression that a filter can use; ``None`` when it is one.
-
-    Look-around, back-references and possessive repeats are refused: they are not portable between engines.
-    """
-    if len(text) > _LONGEST_REGEX:
-        return f"longer than {_LONGEST_REGEX} characters"
-    if _BACKTRACKING.search(_ESCAPED_OR_CLASS.sub("x", text)):
-        return "look-around, back-references and possessive repeats are not supported"
-    try:
-        compile_regex(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        return str(error) or "too complex"
-    return None
+def shown(text: str) -> str:
+    """Returns *text* quoted for a message, cut off where it is too long for one."""
+    return repr(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "...")
 
 
-def compile_regex(text: str) -> re.Pattern[str]:
-    """*text*, in which :func:`regex_flaw` finds nothing, ready for use."""
-    with warnings.catch_warnings():
-        # "[[" and the like are legal today; a notice for Python programmers is nothing to an administrator.
-        warnings.simplefilter("ignore")
-        return re.compile(text)
+def length_flaw(what: str, length: int, most: int) -> str:
+    """Returns what to say of a *what* of *length* characters where *most* may be."""
+    return f"{what} has {length:,} characters, at most {most:,}"
+
+
+def items_length(items: Iterable[tuple[str, str]]) -> int:
+    """Returns the number of characters in all keys and values together."""
+    return sum([len(key) + len(value) for key, value in items])
+
+
+def cut_name(name: str) -> str:
+    """Returns *name*, or so much of one that was refused for its length as a record of the refusal has room for."""
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."

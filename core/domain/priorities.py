@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 PRIORITY_MIN: Final = -(2**31)
-"""Also means "nothing pending": it takes no offset and hides nothing."""
-
 PRIORITY_MAX: Final = 2**31 - 1
+
+NOTHING_WAITS: Final = PRIORITY_MIN - 1
+"""The rank of whoever has no ask that lends it one: below every priority, so that orders need no case of their own."""
 
 
 def exposed(base: int, offset: int, *, fenced: bool) -> int:
-    """What a queue shows its parent when *base* is the highest priority waiting below it."""
-    if base == PRIORITY_MIN:
-        return PRIORITY_MIN
+    """What a queue shows its parent when *base* is the highest priority that is lent below it."""
+    if base == NOTHING_WAITS:
+        return NOTHING_WAITS
     if fenced:
         return offset
     return max(PRIORITY_MIN, min(PRIORITY_MAX, base + offset))
+
+
+def as_reported(rank: int) -> int:
+    """Returns *rank* as 32-bit fields of the wire carry it: for nothing the lowest priority, as in YuniKorn."""
+    return max(PRIORITY_MIN, rank)

@@ -16,6 +16,9 @@ from typing import Final
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 
+MAX_TYPES: Final = 1024
+"""So many resource types may the nodes, the configuration and the running work of one partition name."""
+
 
 def clamp(value: int) -> int:
     """*value*, held within a signed 64-bit integer."""
@@ -55,6 +58,9 @@ class Resources(Mapping[str, int]):
         if self._hash is None:
             self._hash = hash(frozenset(self._amounts.items()))
         return self._hash
+
+    def __reduce__(self) -> tuple[type[Resources], tuple[dict[str, int]]]:
+        return Resources, (self._amounts,)  # The hash is another one in another process.
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Resources):

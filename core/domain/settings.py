@@ -16,10 +16,14 @@ DEFAULT_BACKOFF_DELAY_NS: Final = 30 * 10**9
 
 
 class SortPolicy(StrEnum):
-    """Order of the applications of a leaf queue. Parents always share fairly between their children."""
+    """Order of the applications of a leaf queue. Parents always share fairly between their children.
+
+    STATE_AWARE is FIFO among those that run and one that does not run yet: the first of these.
+    """
 
     FIFO = "fifo"
     FAIR = "fair"
+    STATE_AWARE = "stateaware"
 
 
 class PriorityPolicy(StrEnum):
@@ -115,9 +119,35 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class VictimBound:
+    """How many victims one kind of preemption may tell to leave; 0: any number.
+
+    ask       in one attempt for one ask
+    interval  within any window as long as the interval of the preemption cycle
+    """
+
+    ask: int = 0
+    interval: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VictimBounds:
+    """The bounds of the kinds that have some (preemption.md 0.2, F7). The monitor has a pace of its own.
+
+    The defaults leave room for what the public trace needs: its largest node holds 56 of its smallest pods (Kubernetes
+    allows 110), and the demo on it has at most 13 victims for one ask and 121 in one second.
+    """
+
+    guarantee: VictimBound = VictimBound(ask=128, interval=1_000)
+    required_node: VictimBound = VictimBound(ask=128, interval=1_000)
+    quota: VictimBound = VictimBound(interval=1_000)
+
+
+@dataclass(frozen=True, slots=True)
 class GovernorSettings:
     """Bounds against storms of preemption (preemption.md 0.2, K13). Times in nanoseconds.
 
+    victims         how many may go for one ask, and within one interval of the cycle, by kind
     window_ns       over which the three budgets are counted, sliding
     cluster, queue, application  budgets of the partition, of each leaf and of each application that loses something
     cooldown_ns     how long nobody preempts from a leaf again after a decision that did; 0: no pause
@@ -126,10 +156,11 @@ class GovernorSettings:
     shadow          kinds of preemption that are decided and recorded, but not carried out
     """
 
+    victims: VictimBounds = VictimBounds()
     window_ns: int = 600 * 10**9
-    cluster: Budget = Budget(victims=100_000)
-    queue: Budget = Budget(victims=50_000)
-    application: Budget = Budget(victims=20_000)
+    cluster: Budget = Budget(victims=20_000)
+    queue: Budget = Budget(victims=10_000)
+    application: Budget = Budget(victims=4_000)
     cooldown_ns: int = 0
     loop_window_ns: int = 300 * 10**9
     loop_returns: int = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from core.domain.drains import DrainedNode
 from core.domain.resources import Resources
 
 
@@ -40,7 +41,8 @@ class UserStatus(NamedTuple):
 class ScopeStatus(NamedTuple):
     """What preemption took from one scope within the governor's window, and what it may take there.
 
-    kind, name        ``cluster``, ``queue`` and its path, or ``application`` and its ID
+    kind, name        ``cluster``, ``queue`` and its path, ``application`` and its ID, or ``interval`` and a kind of
+                      preemption that is held back: what that took within one interval of the preemption cycle
     victims           of ``most_victims``; 0: any number
     lost              resource-seconds of ``most_lost``; an absent type is not limited
     paused_until_ns   preemption was said to pause here until then; ``None``: it does not, as far as was said
@@ -58,7 +60,8 @@ class ScopeStatus(NamedTuple):
 class GovernorStatus(NamedTuple):
     """Bounds against storms: how near they are. ``denied``: plans since the core started.
 
-    ``scopes``: the cluster, queues that lost something or where preemption paused, applications where it paused.
+    ``scopes``: the cluster, queues that lost something or where preemption paused, applications where it paused, and
+    kinds that the limit of one interval holds back.
     """
 
     window_ns: int
@@ -70,7 +73,7 @@ class GovernorStatus(NamedTuple):
 class StuckVictim(NamedTuple):
     """An allocation that was told to leave and has not within ``preemption.victim.timeout``.
 
-    ``preemptor``: the ask that waited for it and looks elsewhere now.
+    ``preemptor``: the ask that waited for it and looks elsewhere now, or the path of the queue whose max it was for.
     """
 
     key: str
@@ -114,6 +117,8 @@ class PartitionStatus(NamedTuple):
     """By key."""
     monitor: MonitorStatus | None = None
     """``None``: the periodic policy is off."""
+    drained: tuple[DrainedNode, ...] = ()
+    """Nodes that operators keep out of scheduling, by ID."""
 
 
 class EngineStatus(NamedTuple):
@@ -177,6 +182,25 @@ class UserExplanation(NamedTuple):
     tightest: Bound | None
 
 
+class AboveMax(NamedTuple):
+    """A configured queue that holds more than its max, since ``since_ns``.
+
+    above      how much more, victims that have not left yet included
+    leaving    what of it such victims hold
+    due_ns     when it is to be enforced; ``None``: no time is set
+    course     what is done about it, in words
+    protected  what keeps the rest there, in words
+    """
+
+    path: str
+    since_ns: int
+    above: Resources
+    leaving: Resources
+    due_ns: int | None
+    course: str
+    protected: tuple[str, ...]
+
+
 class QueueExplanation(NamedTuple):
     """What a queue may still take, and why no more (config.md 7.3).
 
@@ -184,6 +208,7 @@ class QueueExplanation(NamedTuple):
     headroom    the least over all levels; an absent type is not bounded, except that the root offers none of it
     bounds      what sets it, one for each type in ``headroom``, by type
     tightest    the bound with the smallest part of its max left; ``None``: nothing bounds
+    above       those of the levels that hold more than their max, the queue first
     """
 
     path: str
@@ -193,6 +218,7 @@ class QueueExplanation(NamedTuple):
     headroom: Resources
     bounds: tuple[Bound, ...]
     tightest: Bound | None
+    above: tuple[AboveMax, ...] = ()
 
 
 class AskFailure(NamedTuple):

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from core.domain.application_states import AppState
+from core.domain.drains import OperatorDrain
 from core.domain.resources import Resources
+from core.domain.status import AboveMax
 
 Tags = tuple[tuple[str, str], ...]
 
@@ -82,7 +84,7 @@ class QueueView(NamedTuple):
     applications: int
     """Live ones, in this very queue."""
     priority: int
-    """What it shows its parent; ``PRIORITY_MIN``: no pending ask."""
+    """What it shows its parent; ``PRIORITY_MIN`` also if no ask lends it a priority."""
     allocating: tuple[str, ...]
     """Applications that hold something and do not run yet."""
     sort_policy: str
@@ -100,6 +102,8 @@ class QueueView(NamedTuple):
     preempted: Resources
     """Everything ever taken from it by preemption."""
     preempted_allocations: int
+    above: AboveMax | None = None
+    """``None``: it holds no more than its max, or is not configured."""
 
 
 class LogEntry(NamedTuple):
@@ -230,7 +234,7 @@ class ApplicationView(NamedTuple):
     reservations: tuple[str, ...]
     """Keys of the asks for which a node is kept free."""
     priority: int
-    """Highest of its pending asks; ``PRIORITY_MIN``: there is none."""
+    """Highest that its asks lend it; ``PRIORITY_MIN`` also if none does."""
     spent: SpentView
     backoff_until_ns: int
     tags: Tags = ()
@@ -292,6 +296,9 @@ class NodeView(NamedTuple):
     schedulable: bool
     reservations: tuple[str, ...]
     """Keys of the asks it is kept free for."""
+    drained_by_shim: bool = False
+    operator_drain: OperatorDrain | None = None
+    """Who else keeps it out of scheduling; ``None``: no operator does."""
 
 
 class UsageView(NamedTuple):

@@ -36,7 +36,10 @@ def remember(view: PartitionView) -> Before:
 
 def check_applied(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> tuple[Violation, ...]:
     """Every law that *plan*, now applied, turns out to have broken, and everything else that changed with it."""
-    return (*_nobody_else(before, plan, after), *_amounts(before, plan), *_law_2(before, plan, after), *_room(plan))
+    return (
+        *_nobody_else(before, plan, after), *_amounts(before, plan), *_law_2(before, plan, after),
+        *_room(before, plan, after),
+    )  # fmt: skip
 
 
 def _nobody_else(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
@@ -74,7 +77,7 @@ def _amounts(before: Before, plan: PreemptionPlan | QuotaPlan) -> Iterator[Viola
 
 def _law_2(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
     """No queue is taken below its guarantee, nor further below; above the ask what it claims makes up for it."""
-    above: list[Queue] = []
+    above: tuple[Queue, ...] = ()
     if isinstance(plan, PreemptionPlan):
         if plan.kind == "required-node":
             return
@@ -89,21 +92,30 @@ def _law_2(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionVie
                 yield Violation(Law.GUARANTEE_KEPT, detail)
 
 
-def _room(plan: PreemptionPlan | QuotaPlan) -> Iterator[Violation]:
-    """Once everybody marked has left, the ask fits its node and, with all that is claimed, every max on its path."""
+def _room(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
+    """Once everybody marked has left, the ask fits its node beside all other claims there, and every max on its path.
+
+    A queue that was above its max may stay so, if it is no fuller than it was. Who must run on the node comes first.
+    """
     if not isinstance(plan, PreemptionPlan):
         return
     ask, node = plan.ask, plan.node
     leaving: dict[int, int] = {}
     for allocation in node.allocations.values():
-        if allocation.preempted:
+        if allocation.preempted and allocation not in after.given_up:
             _add(leaving, allocation)
+    claimed: dict[int, int] = {}
+    for reservation in node.reservations.values():
+        first = not reservation.comes_last and (reservation.ask.spec.required_node or not ask.spec.required_node)
+        if reservation.ask not in (ask, *node.held.values()) and first:
+            _add(claimed, reservation.ask)
     for t, amount in ask.shape.pairs:
-        if node.free[t] + leaving.get(t, 0) < amount:
+        if node.free[t] + leaving.get(t, 0) - claimed.get(t, 0) < amount:
             yield Violation(Law.SUFFICIENT, f"{node.node_id} will have too little of type {t} for {ask.key}")
-        for queue in path_of(ask.queue) if plan.kind != "required-node" else ():
+        for queue in path_of(ask.queue)[:-1] if plan.kind != "required-node" else ():
             most = queue.max.get(t)
-            if most is not None and net_of(queue, t) + queue.claimed[t] > most:
+            had = before.net[queue][t] + before.claimed[queue][t]
+            if most is not None and net_of(queue, t) + queue.claimed[t] > max(most, had):
                 yield Violation(Law.SUFFICIENT, f"{queue.path} will hold more than {most} of type {t}")
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
+from core.laws import overkill
 from core.laws.verdict import Law, Violation, net_of, path_of
 from core.model.allocations import Allocation
 from core.model.queues import Queue
@@ -21,8 +22,7 @@ from core.policies.view import PartitionView
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
     """Every law that *plan*, not yet applied to *view*, would break. Changes nothing.
 
-    Costs as much as the plan has victims times the depth of the tree. The age of a reservation that gives way is not
-    judged, for want of a clock; who may hold it is.
+    Costs as much as the plan has victims times the depth of the tree, and as much as the node holds.
     """
     case = _Case(view, plan)
     return tuple(
@@ -50,7 +50,7 @@ def check_exhaustive(view: PartitionView, plan: PreemptionPlan) -> tuple[Violati
     for node in view.nodes.values():
         for count in range(1, len(milder) + 1):
             for victims in combinations(milder, count):
-                rival = replace(plan, node=node, victims=victims, cancelled=(), extended=False)
+                rival = replace(plan, node=node, victims=victims, extended=False)
                 if not check(view, rival):
                     names = ", ".join(victim.key for victim in victims)
                     detail = f"{names} would do on {node.node_id}"
@@ -59,7 +59,10 @@ def check_exhaustive(view: PartitionView, plan: PreemptionPlan) -> tuple[Violati
 
 
 class _Case:
-    """A plan with what several rules need of it: the paths of everybody and what leaves each queue."""
+    """A plan with what several rules need of it: the paths of everybody, what leaves each queue, and room on the node.
+
+    While it is judged nothing changes, so what several rules ask for is worked out once.
+    """
 
     def __init__(self, view: PartitionView, plan: PreemptionPlan) -> None:
         self.ask = plan.ask
@@ -69,6 +72,7 @@ class _Case:
         self.demand = dict(plan.ask.shape.pairs)
         self.ask_path = path_of(plan.ask.queue)
         self.victims = plan.victims
+        self.stuck = view.given_up
         self.leaving: dict[Queue, dict[int, int]] = {}
         """By queue and type: what its victims hold."""
         for victim in plan.victims:
@@ -76,6 +80,19 @@ class _Case:
                 amounts = self.leaving.setdefault(queue, {})
                 for t, amount in victim.shape.pairs:
                     amounts[t] = amounts.get(t, 0) + amount
+        self._entitling: dict[int, Queue] | None = None
+        node = plan.node
+        self.will_be_free: dict[int, int] = {t: node.free[t] for t in self.demand}
+        """By asked type, what the node has when those have left who were told to before, and did not fail to."""
+        for allocation in node.allocations.values():
+            if allocation.preempted and allocation not in self.stuck:
+                for t, amount in allocation.shape.pairs:
+                    if t in self.demand:
+                        self.will_be_free[t] += amount
+        self.available: dict[int, int] = {}
+        """By asked type, what the ask finds there without victims: what will be free and is nobody else's."""
+        for t, left in self.will_be_free.items():
+            self.available[t] = left - min(_spoken_for(self, t), max(0, left))
 
     def out_of(self, queue: Queue, t: int) -> int:
         """How much of type *t* the victims below *queue* give up."""
@@ -87,7 +104,9 @@ class _Case:
 
     def entitling(self) -> dict[int, Queue]:
         """By asked type, the lowest queue on the ask's path that guarantees it."""
-        found: dict[int, Queue] = {}
+        if self._entitling is not None:
+            return self._entitling
+        found = self._entitling = {}
         for t in self.demand:
             for queue in self.ask_path:
                 if t in queue.guaranteed:
@@ -113,7 +132,7 @@ def _priority_at(queue: Queue, priority: int, top: Queue) -> int:
 
 
 def _reluctance(allocation: Allocation) -> tuple[bool, bool]:
-    return (not allocation.spec.allow_preempt_self, allocation.spec.originator)
+    return (allocation.spec.originator, not allocation.spec.allow_preempt_self)
 
 
 def _eligible(case: _Case) -> Iterator[Violation]:
@@ -165,20 +184,24 @@ def _law_3(case: _Case) -> Iterator[Violation]:
 
 def _law_4(case: _Case) -> Iterator[Violation]:
     """The queue is under its guarantee before (reach) or still within it after (strict), or the victims inside the
-    guarantee free what the ask would exceed it by."""
+    guarantee make up for the ask: the queue ends within it, or no fuller than it was where the leaf is owed something.
+    """
     entitling = case.entitling()
     if not entitling:
         yield Violation(Law.ENTITLED, f"no guarantee on the path of {case.ask.queue.path} for any type asked for")
+    own = any(queue is case.ask.queue for queue in entitling.values())
     for t, queue in entitling.items():
         asked, guaranteed, held = case.demand[t], queue.guaranteed[t], _expected(queue, t)
+        after = held + asked - case.out_of(queue, t)
         numbers = f"{queue.path} {case.names[t]}: asked {asked}, guaranteed {guaranteed}, held or claimed {held}"
         if asked > guaranteed:
             yield Violation(Law.ENTITLED, numbers)
+        elif _under(case, queue, t):
             continue
-        under = held < guaranteed if case.mode is GuaranteeMode.REACH else held + asked <= guaranteed
-        freed = case.out_of(queue, t)
-        if not under and freed < held + asked - guaranteed:
-            yield Violation(Law.ENTITLED, f"{numbers}, freed inside {freed}")
+        elif queue is case.ask.queue or (held > guaranteed and not own):
+            yield Violation(Law.ENTITLED, numbers)
+        elif after > max(held, guaranteed):
+            yield Violation(Law.ENTITLED, f"{numbers}, {after} afterwards")
 
 
 def _law_5(case: _Case) -> Iterator[Violation]:
@@ -226,14 +249,26 @@ def _fence(case: _Case) -> Queue:
         if queue.parent is None or queue.properties.preemption_policy is PreemptionPolicyKind.FENCE:
             return queue
         for t, asked in case.demand.items():
-            ceilings = [above.max[t] for above in case.ask_path[at:] if t in above.max]
+            ceilings = [max(above.max[t], _expected(above, t)) for above in case.ask_path[at:-1] if t in above.max]
             if ceilings and _expected(queue, t) + asked > min(ceilings):
                 return queue
     raise AssertionError("a path ends at the root")
 
 
+def _spoken_for(case: _Case, t: int, *, by_age: bool = True) -> int:
+    """What others than the ask hold of type *t* on the node: who must run there, who preempts, who has waited.
+
+    *by_age* false: only what comes before a new claim. An ask that the shim is asked about counts as running there.
+    """
+    node = case.plan.node
+    if node.claims is None:
+        return 0
+    others = [r for r in node.reservations.values() if r.ask is not case.ask and r.ask.held_on is not node]
+    return sum(dict(r.ask.shape.pairs).get(t, 0) for r in others if by_age or not r.comes_last)
+
+
 def _lacks_room(case: _Case) -> bool:
-    return any(case.plan.node.free[t] < asked for t, asked in case.demand.items())
+    return any(case.available[t] < asked for t, asked in case.demand.items())
 
 
 def _on_node(case: _Case) -> Iterator[Violation]:
@@ -246,62 +281,70 @@ def _on_node(case: _Case) -> Iterator[Violation]:
 
 
 def _sufficient(case: _Case) -> Iterator[Violation]:
-    """Once all victims are gone the ask fits the node and every max on its path."""
+    """Once all victims are gone the ask fits the node, beside what others hold there, and every max on its path.
+
+    A queue that is above its max already may stay so, but is no fuller than it was.
+    """
     node = case.plan.node
     for t, asked in case.demand.items():
-        free = node.free[t] + sum(dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node)
+        free = case.available[t] + sum(dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node)
         if free < asked:
-            detail = f"{node.node_id} would have {case.names[t]}={free} free for {asked}"
+            detail = f"{node.node_id} would have {case.names[t]}={free} for {asked}"
             yield Violation(Law.SUFFICIENT, detail)
-        for queue in case.ask_path:
+        for queue in case.ask_path[:-1]:
             most = queue.max.get(t)
             if most is not None:
-                after = _expected(queue, t) + asked - case.out_of(queue, t)
-                if after > most:
+                before = _expected(queue, t)
+                after = before + asked - case.out_of(queue, t)
+                if after > max(most, before):
                     detail = f"{queue.path} would reach {case.names[t]}={after} of {most}"
                     yield Violation(Law.SUFFICIENT, detail)
 
 
 def _minimal(case: _Case) -> Iterator[Violation]:
-    """There is a victim, and without any one of them the plan would not do; a predicate's wishes aside."""
+    """Nobody goes who could be left out, a predicate's wishes aside. Where nobody goes at all, room is leaving."""
     if not case.victims:
-        yield Violation(Law.MINIMAL, "nobody has to go")
+        if all(case.plan.node.open[t] >= asked for t, asked in case.demand.items()):
+            yield Violation(Law.MINIMAL, "nobody has to go, and the node has room now")
+        return
     if case.plan.extended:
         return
-    slack = _slack(case)
-    for victim in case.victims:
-        amounts = dict(victim.shape.pairs)
-        path = path_of(victim.queue)
-        if all(
-            amounts.get(t, 0) <= over
-            for t, place, over in slack
-            if (place in path if isinstance(place, Queue) else place == _where(victim))
-        ):
-            yield Violation(Law.MINIMAL, f"{victim.key} need not go")
+    yield from overkill.check(_needs(case), case.victims)
 
 
-def _where(victim: Allocation) -> str:
-    return "" if victim.node is None else victim.node.node_id
+def _needs(case: _Case) -> list[overkill.Need]:
+    """Everything that has to be freed, place by place, with what each victim contributes to it.
 
-
-def _slack(case: _Case) -> list[tuple[int, Queue | str, int]]:
-    """(type, queue or node ID, by how much the plan frees more there than it has to), where something must be freed."""
-    found: list[tuple[int, Queue | str, int]] = []
-    node = case.plan.node
+    A type that no guarantee on the ask's path stands behind entitles to nothing: only a victim of a queue that declares
+    a share of it may go for its sake; what others free of it comes along.
+    """
+    found: list[overkill.Need] = []
     entitling = case.entitling()
+    node = case.plan.node
     for t, asked in case.demand.items():
-        if node.free[t] < asked:
-            freed = sum(dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node)
-            found.append((t, node.node_id, freed - (asked - node.free[t])))
+        name = case.names[t]
+        owed = t in entitling
+        here = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node}
+        mine = frozenset(v.key for v in case.victims if owed or _declares_share(case, v, t))
+        found.append(overkill.Need(f"{name} on {node.node_id}", asked - case.available[t], here, mine))
         for queue in case.ask_path:
+            before = _expected(queue, t)
             needed = 0
-            if t in queue.max:
-                needed = _expected(queue, t) + asked - queue.max[t]
+            if t in queue.max and queue.parent is not None:
+                needed = before + asked - max(queue.max[t], before)
             if entitling.get(t) is queue and not _under(case, queue, t):
-                needed = max(needed, _expected(queue, t) + asked - queue.guaranteed[t])
-            if needed > 0:
-                found.append((t, queue, case.out_of(queue, t) - needed))
+                needed = max(needed, before + asked - max(queue.guaranteed[t], before))
+            if needed <= 0:
+                continue  # Nothing has to be freed in that queue.
+            below = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if queue in path_of(v.queue)}
+            found.append(overkill.Need(f"{name} in {queue.path}", needed, below, mine))
     return found
+
+
+def _declares_share(case: _Case, victim: Allocation, t: int) -> bool:
+    """Whether a queue of *victim*, below where it meets the ask's, declares a share of type *t* (law 2 keeps it)."""
+    common = case.common(victim)
+    return any(t in queue.guaranteed for queue in path_of(victim.queue) if queue.depth > common.depth)
 
 
 def _under(case: _Case, queue: Queue, t: int) -> bool:
@@ -311,16 +354,11 @@ def _under(case: _Case, queue: Queue, t: int) -> bool:
 
 
 def _node_usable(case: _Case) -> Iterator[Violation]:
-    """The node is schedulable, and whoever else it is held for gives way, and may (B.6)."""
-    node, ask = case.plan.node, case.ask
+    """The node is schedulable, and what is claimed there is no more than there will be."""
+    node = case.plan.node
     if not node.schedulable:
         yield Violation(Law.NODE_USABLE, f"{node.node_id} is not schedulable")
-    cancelled = {reservation.ask.key for reservation in case.plan.cancelled}
-    for key, reservation in node.reservations.items():
-        holder = reservation.ask
-        if holder is ask:
-            continue
-        if key not in cancelled:
-            yield Violation(Law.NODE_USABLE, f"{node.node_id} is reserved for {key}")
-        elif holder.spec.required_node or holder.triggered or holder.priority >= ask.priority:
-            yield Violation(Law.NODE_USABLE, f"the reservation of {key} on {node.node_id} does not give way")
+    for t in case.demand:
+        claimed = _spoken_for(case, t, by_age=False)
+        if claimed > 0 and claimed > case.will_be_free[t]:
+            yield Violation(Law.NODE_USABLE, f"{node.node_id} is claimed for {case.names[t]}={claimed} already")

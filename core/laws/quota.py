@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from core.domain.reasons import Outcome
 from core.laws.verdict import Law, Violation, net_of, path_of
+from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.policies.preemption.plan import QuotaPlan
 from core.policies.view import PartitionView
@@ -12,7 +14,13 @@ from core.policies.view import PartitionView
 
 def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:
     """Every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
-    return (*_eligible(view, plan), *_law_2(view, plan), *_target(view, plan), *_not_too_much(view, plan))
+    return (
+        *_eligible(view, plan),
+        *_law_2(view, plan),
+        *_target(view, plan),
+        *_honest(view, plan),
+        *_not_too_much(view, plan),
+    )
 
 
 def _eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
@@ -50,30 +58,58 @@ def _law_2(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
 
 
 def _target(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    """No more is aimed at than the queue is above its max."""
+    """No more is aimed at than the queue is above its max, counting victims in flight that do not leave."""
+    names = view.types.names
+    for t, amount in plan.staying.items():
+        if not 0 <= amount <= plan.queue.preempting[t]:
+            yield Violation(Law.WITHIN_QUOTA, f"{names[t]}={amount} stays, of {plan.queue.preempting[t]} in flight")
     for t, amount in plan.target.items():
-        over = net_of(plan.queue, t) - plan.ceilings.get(t, net_of(plan.queue, t))
+        over = _over(plan, t)
         if not 0 < amount <= over:
-            detail = f"{plan.queue.path} is {view.types.names[t]}={over} above its max, {amount} is aimed at"
-            yield Violation(Law.WITHIN_QUOTA, detail)
+            yield Violation(
+                Law.WITHIN_QUOTA, f"{plan.queue.path} is {names[t]}={over} above its max, {amount} is aimed at"
+            )
+
+
+def _over(plan: QuotaPlan, t: int) -> int:
+    """What the queue holds of a type above its max once the victims in flight are gone that do leave."""
+    held = net_of(plan.queue, t) + plan.staying.get(t, 0)
+    return held - plan.ceilings.get(t, held)
+
+
+def _honest(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
+    """``FULL`` is said only where every type ends within the max."""
+    freed = _freed(plan)
+    for t in plan.ceilings if plan.outcome is Outcome.FULL else ():
+        left = _over(plan, t) - freed.get(t, 0)
+        if left > 0:
+            detail = f"{plan.queue.path} is said to be enforced in full and keeps {view.types.names[t]}={left}"
+            yield Violation(Law.WITHIN_QUOTA, f"{detail} above its max")
+
+
+def _freed(plan: QuotaPlan) -> dict[int, int]:
+    freed: dict[int, int] = {}
+    for victim in plan.victims:
+        for t, amount in victim.shape.pairs:
+            freed[t] = freed.get(t, 0) + amount
+    return freed
 
 
 def _not_too_much(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    """Where the target is met nobody goes who need not; with one type it is exceeded by less than one victim."""
-    freed = dict.fromkeys(plan.target, 0)
+    """Every victim is needed for some type of the target, met or not.
+
+    Needed for a type is who could not stay without less of it being freed, up to the target. So what is freed of a
+    type beyond the target is less than the smallest victim that goes for this type alone.
+    """
+    freed = _freed(plan)
+    goes_for: list[tuple[Allocation, list[int]]] = []
     for victim in plan.victims:
-        for t, amount in victim.shape.pairs:
-            if t in freed:
-                freed[t] += amount
-    if len(plan.target) == 1 and plan.victims:
-        ((t, target),) = plan.target.items()
-        largest = max(dict(victim.shape.pairs).get(t, 0) for victim in plan.victims)
-        if freed[t] - target >= largest:
-            yield Violation(Law.WITHIN_QUOTA, f"{view.types.names[t]}={freed[t]} freed for {target}")
-    slack = {t: freed[t] - target for t, target in plan.target.items()}
-    if min(slack.values(), default=-1) < 0:
-        return
-    for victim in plan.victims:
-        own = dict(victim.shape.pairs)
-        if all(own.get(t, 0) <= over for t, over in slack.items()):
+        needing = [t for t, amount in victim.shape.pairs if t in plan.target and freed[t] - amount < plan.target[t]]
+        goes_for.append((victim, needing))
+        if not needing:
             yield Violation(Law.MINIMAL, f"{victim.key} need not go")
+    for t, target in plan.target.items():
+        amounts = [dict(victim.shape.pairs).get(t, 0) for victim, needing in goes_for if not set(needing) - {t}]
+        alone = [amount for amount in amounts if amount]
+        if alone and freed[t] - target >= min(alone):
+            yield Violation(Law.WITHIN_QUOTA, f"{view.types.names[t]}={freed[t]} freed for {target}")

@@ -52,12 +52,9 @@ class Violation:
     detail: str
 
 
-def path_of(queue: Queue) -> list[Queue]:
+def path_of(queue: Queue) -> tuple[Queue, ...]:
     """*queue* and its ancestors, root last."""
-    path = [queue]
-    while path[-1].parent is not None:
-        path.append(path[-1].parent)
-    return path
+    return queue.lineage()
 
 
 def net_of(queue: Queue, t: int) -> int:

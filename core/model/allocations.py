@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, overload
 
 from core.domain.commands import AllocationSpec
+from core.domain.priorities import NOTHING_WAITS
 from core.domain.reasons import Outcome
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from core.model.failures import FailureLog
     from core.model.nodes import Node
     from core.model.queues import Queue
-    from core.model.shapes import Shape
+    from core.model.shapes import Pairs, Shape
     from core.model.task_groups import TaskGroup
     from core.model.told import Told
 
@@ -30,6 +31,17 @@ NONE_STUCK: Final[dict[str, str]] = {}
 
 _NOT_DUE: Final[dict[Allocation, None]] = {}
 """Shared by all groups of which no ask is; never changed."""
+
+
+class StartFailure(NamedTuple):
+    """How often in a row the shim could not start an ask on a node, and until when that node is left out for it."""
+
+    times: int
+    until_ns: int
+
+
+NEVER_FAILED: Final[dict[str, StartFailure]] = {}
+"""Shared by all asks that no node failed; never changed."""
 
 V = TypeVar("V")
 
@@ -46,11 +58,11 @@ BOUND: Final = 4
 def standing_of(spec: AllocationSpec) -> int:
     """What decides who goes first, but for age, in one number: ``priority << 3 | class``.
 
-    Classes: 0 plain, +1 originator, +2 opted out (law 1: each goes only after all before it), or :data:`BOUND`.
+    Classes: 0 plain, +1 opted out, +2 originator (law 1: each goes only after all before it), or :data:`BOUND`.
     """
     if spec.required_node:
         return spec.priority << 3 | BOUND
-    return spec.priority << 3 | (0 if spec.allow_preempt_self else 2) | (1 if spec.originator else 0)
+    return spec.priority << 3 | (2 if spec.originator else 0) | (0 if spec.allow_preempt_self else 1)
 
 
 class _Extra(Generic[V]):
@@ -122,7 +134,8 @@ class Allocation:
     rearm_ns: _Extra[int] = _Extra(0)
     """As a triggered ask: when it may preempt again; 0 while victims remain."""
     rearms: _Extra[int] = _Extra(0)
-    last_attempt_ns: _Extra[int | None] = _Extra(None)
+    swaps_in: _Extra[tuple[Queue, ...]] = _Extra(())
+    """As a triggered ask: queues above their max in which it takes the place of its victims."""
     attempt_due: _Extra[bool] = _Extra(False)
     """Its next attempt to preempt is due, and it waits in no group, which would know."""
     outcome: _Extra[Outcome | None] = _Extra(None)
@@ -139,6 +152,8 @@ class Allocation:
     """How often in a row it was refused everywhere: the pause before the next try grows with it."""
     pause_until_ns: _Extra[int] = _Extra(0)
     """Refused everywhere, it is not tried before then unless another node gains room."""
+    failed_on: _Extra[dict[str, StartFailure]] = _Extra(NEVER_FAILED)
+    """Nodes on which the shim could not start it, while it lives and they stay as they are."""
     reserve_after_ns: _Extra[int] = _Extra(0)
     """No node is reserved for it because of its age before then: the shim is being asked, or has refused one."""
     dialogue: _Extra[Any] = _Extra(None)
@@ -218,9 +233,9 @@ class Allocation:
 
 
 class Reservation:
-    """A node kept free for one pending ask since ``made_ns``."""
+    """The amount that one pending ask needs, held for it on a node since ``made_ns``."""
 
-    __slots__ = ("ask", "by_age", "made_ns", "node", "parked_at")
+    __slots__ = ("ask", "by_age", "comes_last", "made_ns", "node", "pairs", "parked_at")
 
     def __init__(self, ask: Allocation, node: Node, made_ns: int, *, by_age: bool = False) -> None:
         self.ask: Final = ask
@@ -228,16 +243,29 @@ class Reservation:
         self.made_ns: Final = made_ns
         self.by_age: Final = by_age
         """Because the ask had waited, not because it preempted or must run here: counts as promised on its path."""
+        self.comes_last = by_age or bool(ask.spec.required_node)
+        """Whether claims of asks that preempt come before it: by age always, and where the ask must run here as long as
+        nobody makes room for it. It would otherwise shield the node's tasks for as long as it waits."""
+        self.pairs: Pairs = ask.shape.pairs
+        """What is held: what the ask asks for."""
         self.parked_at: Room | None = None
         """As for an :class:`AskGroup`; room on its own node wakes it wherever it waits."""
+
+    @property
+    def rank(self) -> int:
+        """Whose claim comes first, the smallest: who must run here and is made room for, who preempts, who must run
+        here and waits, who has waited long."""
+        if self.ask.spec.required_node:
+            return 2 if self.comes_last else 0
+        return 3 if self.by_age else 1
 
 
 class AskGroup:
     """The pending asks of one application that placement cannot tell apart: same shape, same required node."""
 
     __slots__ = (
-        "_heap", "_oldest_ns", "application", "due", "kept_back", "number", "parked_at", "required_node", "scale_ups",
-        "shape", "size",
+        "_due_sorted", "_heap", "_oldest_ns", "application", "due", "kept_back", "lent", "number", "parked_at",
+        "required_node", "scale_ups", "shape", "size",
     )  # fmt: skip
 
     def __init__(self, application: Application, shape: Shape, required_node: str, number: int) -> None:
@@ -252,10 +280,13 @@ class AskGroup:
         self.size = 0
         self.scale_ups = 0
         """How many of the asks the shim was told about as reasons to add nodes."""
+        self.lent = NOTHING_WAITS
+        """The priority that it lends its application: of its first ask, unless none of them can be placed now."""
         self.parked_at: Room | None = None
         """The waiting room this group sits in while nothing that could make it fit has changed; else ``None``."""
         self.kept_back = False
         """It sits in a waiting room that no preemption can open: a limit of its user, group or of applications."""
+        self._due_sorted = False
         self.due: dict[Allocation, None] = _NOT_DUE
         """Asks whose next attempt to preempt is due."""
 
@@ -296,6 +327,14 @@ class AskGroup:
         if self.due is _NOT_DUE:
             self.due = {}
         self.due[ask] = None
+        self._due_sorted = False
+
+    def next_due(self) -> list[Allocation]:
+        """The asks whose next attempt is due, in order; put in order again only after one was added."""
+        if not self._due_sorted:
+            self.due = dict.fromkeys(sorted(self.due, key=lambda ask: ask.order))
+            self._due_sorted = True
+        return list(self.due)
 
     def attempt_is_over(self, ask: Allocation) -> bool:
         """No attempt of *ask* is due any more. Whether one was."""
@@ -323,6 +362,10 @@ class AskGroup:
     def head_order(self) -> tuple[int, int, int]:
         """The ``order`` of :meth:`head`."""
         return self.head().order
+
+    def members(self) -> list[Allocation]:
+        """All asks in no particular order, one that left and came back perhaps twice: the cheapest way to see them."""
+        return [entry[3] for entry in self._heap if entry[3].group is self]
 
     def asks(self) -> list[Allocation]:
         """All asks, in order. For reports; the hot path asks for :meth:`head` only."""

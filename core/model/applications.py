@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from core.domain.application_states import AppState
 from core.domain.commands import ApplicationSpec
-from core.domain.priorities import PRIORITY_MIN
+from core.domain.priorities import NOTHING_WAITS
 from core.domain.views import StateEntry
 from core.model.group_order import GroupOrder
 from core.model.shapes import Shape, Vector, widen
@@ -38,7 +38,8 @@ class Application:
         "_group_numbers", "_priorities", "accounts", "allocating", "allocations", "application_id", "asks",
         "backoff_room", "backoff_until_ns", "entered", "groups", "held_at", "held_count", "held_groups", "limit_group",
         "offered_by", "order", "peak", "pending", "placeholder", "placeholder_count", "placeholder_deadline_ns",
-        "preempted_count", "priority", "queue", "real", "shown", "spec", "spent", "started_ns", "state", "submitted_ns",
+        "preempted_count", "priority", "queue", "real", "set_back", "shown",
+        "spec", "spent", "started_ns", "state", "submitted_ns",
         "task_groups", "timer_ns",
         "told_held_by_queue", "told_held_by_quota", "unschedulable", "user",
     )  # fmt: skip
@@ -69,8 +70,10 @@ class Application:
         self.peak: Vector = [0] * width
         """The most it held of each type before it last gave something back; only ``real`` can be above."""
         self.placeholder: Vector = [0] * width
-        self.priority = PRIORITY_MIN
-        """Highest priority among its pending asks."""
+        self.priority = NOTHING_WAITS
+        """Highest priority that its asks lend it (preemption.md G)."""
+        self.set_back = False
+        """None of its asks may be tried for now, whatever they are: it lends its queue no priority."""
         self.preempted_count = 0
         self.unschedulable = 0
         """Asks found to fit on no node since the last back-off ended or the last ask was placed."""
@@ -137,26 +140,42 @@ class Application:
                     confirmed[t] -= amount
         return confirmed
 
-    def ask_appears(self, priority: int) -> None:
-        """A pending ask of *priority* came, or came back: constant cost (preemption.md G)."""
-        self._priorities[priority] = self._priorities.get(priority, 0) + 1
-        if priority > self.priority:
-            self._set_priority(priority)
+    def lends(self, before: int, now: int) -> None:
+        """One of its groups (or asks outside of groups) that lent it priority *before* lends it *now*.
 
-    def ask_leaves(self, priority: int) -> None:
-        """A pending ask of *priority* was placed or withdrawn: at worst linear in distinct priorities."""
-        left = self._priorities[priority] - 1
-        if left:
-            self._priorities[priority] = left
-            return
-        del self._priorities[priority]
-        if priority == self.priority:
-            self._set_priority(max(self._priorities, default=PRIORITY_MIN))
+        The cost is constant unless the highest goes; then it is linear in the distinct priorities lent.
+        """
+        counts = self._priorities
+        if now != NOTHING_WAITS:
+            counts[now] = counts.get(now, 0) + 1
+            if now > self.priority:
+                self._set_priority(now)
+        if before != NOTHING_WAITS:
+            left = counts[before] - 1
+            if left:
+                counts[before] = left
+                return
+            del counts[before]
+            if before == self.priority:
+                self._set_priority(max(counts, default=NOTHING_WAITS))
 
     def _set_priority(self, priority: int) -> None:
         before, self.priority = self.priority, priority
         self.queue.order.mark(self)
-        self.queue.shows(before, priority)
+        if not self.set_back:
+            self.queue.shows(before, priority)
+
+    def step_back(self) -> None:
+        """Nothing of it may be tried for now: its queue is ranked without it."""
+        if not self.set_back:
+            self.set_back = True
+            self.queue.shows(self.priority, NOTHING_WAITS)
+
+    def come_forward(self) -> None:
+        """It may be tried again: its queue is ranked with it."""
+        if self.set_back:
+            self.set_back = False
+            self.queue.shows(NOTHING_WAITS, self.priority)
 
     def widen(self, width: int) -> None:
         for vector in (self.pending, self.real, self.placeholder, self.peak):

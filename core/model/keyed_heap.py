@@ -47,6 +47,12 @@ class KeyedHeap(Generic[T]):
         self._keys.setdefault(member, None)
         self._marked[member] = None
 
+    def clear(self) -> None:
+        """Let all members go."""
+        self._entries.clear()
+        self._keys.clear()
+        self._marked.clear()
+
     def mark(self, member: T) -> None:
         """Note that the key of *member* may have changed; unknown members are ignored."""
         if member in self._keys:

@@ -50,13 +50,13 @@ class _Group:
     def tighten(self) -> None:
         self.loose = False
         if self.nodes:
-            self.bound = list(map(max, zip(*[node.free for node in self.nodes], strict=True)))
+            self.bound = list(map(max, zip(*[node.open for node in self.nodes], strict=True)))
         else:
             self.bound = [0] * len(self.bound)
 
 
 class NodeOrder:
-    """Nodes open to normal placement: schedulable and not reserved. The caller keeps it so."""
+    """Nodes open to normal placement: those that are schedulable. The caller keeps it so."""
 
     __slots__ = ("_groups", "_home", "_lasts", "_score", "_width")
 
@@ -78,7 +78,7 @@ class NodeOrder:
             yield from group.nodes
 
     def first_fit(self, pairs: Pairs) -> Node | None:
-        """The first node in order whose free room holds *pairs*."""
+        """The first node in order whose open room holds *pairs*."""
         if not pairs:
             return next(iter(self), None)
         # What was too small in one place is tried first in the next: neighbours tend to lack the same.
@@ -95,11 +95,11 @@ class NodeOrder:
                 if pairs in group.refused:
                     continue
                 for node in group.nodes:
-                    free = node.free
-                    if free[lacked] < least:
+                    room = node.open
+                    if room[lacked] < least:
                         continue
                     for t, amount in pairs:
-                        if free[t] < amount:
+                        if room[t] < amount:
                             lacked, least = t, amount
                             break
                     else:
@@ -108,7 +108,7 @@ class NodeOrder:
         return None
 
     def fitting(self, pairs: Pairs) -> Iterator[Node]:
-        """All nodes in order whose free room holds *pairs*; nothing may change while they are looked at."""
+        """All nodes in order whose open room holds *pairs*; nothing may change while they are looked at."""
         for group in self._groups:
             bound = group.bound
             if all(bound[t] >= amount for t, amount in pairs):
@@ -137,9 +137,9 @@ class NodeOrder:
         group.nodes.insert(index, node)
         self._home[node] = group
         bound = group.bound
-        for t, free in enumerate(node.free):
-            if free > bound[t]:
-                bound[t] = free
+        for t, room in enumerate(node.open):
+            if room > bound[t]:
+                bound[t] = room
         if group.refused:
             group.refused = {pairs for pairs in group.refused if not node.fits(pairs)}
         lasts[at] = group.places[-1]
@@ -171,6 +171,19 @@ class NodeOrder:
         if node in self._home:
             self.discard(node)
             self.add(node)
+
+    def room_changed(self, node: Node) -> None:
+        """What is held on *node* changed, but not its load: it stays where it is, with another open room."""
+        group = self._home.get(node)
+        if group is None:
+            return
+        group.loose = True
+        bound = group.bound
+        for t, room in enumerate(node.open):
+            if room > bound[t]:
+                bound[t] = room
+        if group.refused:
+            group.refused = {pairs for pairs in group.refused if not node.fits(pairs)}
 
     def widen(self, width: int) -> None:
         self._width = width

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from core.domain.commands import AllocationSpec
+from core.domain.drains import OperatorDrain
+from core.model.claims import Claims
 from core.model.shapes import Pairs, Shape, Vector, widen
 
 if TYPE_CHECKING:
@@ -23,12 +27,20 @@ class ForeignLoad(NamedTuple):
     since_ns: int
 
 
+NO_RESERVATIONS: Final[Mapping[str, Reservation]] = MappingProxyType({})
+"""Shared by all nodes without."""
+
+
 class Node:
-    """A node of a partition. ``free`` = capacity - allocated - occupied, per type; negative when over-allocated."""
+    """A node of a partition. ``free`` = capacity - allocated - occupied, per type; negative when over-allocated.
+
+    ``open`` is what of it nobody holds: ``free`` itself where nobody does.
+    """
 
     __slots__ = (
-        "allocated", "allocations", "attributes", "capacity", "foreign", "foreign_loads", "free", "held",
-        "instance_type", "node_id", "occupied", "reservations", "schedulable", "score", "version",
+        "allocated", "allocations", "attributes", "capacity", "claims", "drained_by_shim", "foreign", "foreign_loads",
+        "free", "held", "instance_type", "node_id", "occupied", "open", "operator_drain", "schedulable",
+        "score", "version",
     )  # fmt: skip
 
     def __init__(self, node_id: str, attributes: tuple[tuple[str, str], ...], capacity: Vector) -> None:
@@ -39,7 +51,14 @@ class Node:
         self.allocated: Vector = [0] * len(capacity)
         self.occupied: Vector = [0] * len(capacity)
         self.free: Vector = list(capacity)
+        self.open: Vector = self.free
+        self.claims: Claims | None = None
+        """What is held here, and which victims are leaving; ``None``: nothing and nobody."""
+        self.drained_by_shim = False
+        self.operator_drain: OperatorDrain | None = None
+        """Who else keeps it out of scheduling; ``None``: no operator does."""
         self.schedulable = True
+        """Neither of them does. Kept beside the two because every search for room asks for it."""
         self.allocations: dict[str, Allocation] = {}
         """Own allocations by key, victims that have not left yet included."""
         self.held: dict[str, Allocation] = {}
@@ -48,19 +67,45 @@ class Node:
         """Load of other schedulers, by its key."""
         self.foreign_loads: dict[str, ForeignLoad] = {}
         """What is known of it; nothing of what was reported for the node as a whole."""
-        self.reservations: dict[str, Reservation] = {}
-        """By the key of the ask the node is held for."""
         self.score = 0.0
         self.version = 0
         """Changes whenever its load or capacity does."""
 
+    @property
+    def reservations(self) -> Mapping[str, Reservation]:
+        """Who holds room here, by the key of the ask, in the order in which the claims were made."""
+        return NO_RESERVATIONS if self.claims is None else self.claims.reservations
+
+    @property
+    def beside(self) -> Vector:
+        """By type, what will be left of ``free`` and of what is leaving once every holder has its amount."""
+        claims = self.claims
+        return self.free if claims is None else claims.room_beside(self.free)
+
     def fits(self, pairs: Pairs) -> bool:
-        """Whether the free room holds *pairs* now; a type the node lacks counts as 0."""
-        free = self.free
+        """Whether the open room holds *pairs* now; a type the node lacks counts as 0."""
+        room = self.open
         for t, amount in pairs:
-            if free[t] < amount:
+            if room[t] < amount:
                 return False
         return True
+
+    def fits_holder(self, reservation: Reservation) -> bool:
+        """Whether the free room holds what *reservation* claims now, with earlier claims respected."""
+        assert self.claims is not None, "whoever holds something here has a claim"
+        return self.claims.room_for(reservation, self.free)
+
+    def room_without(self, own: Reservation | None) -> Vector:
+        """``beside``, as if *own* held nothing here."""
+        claims = self.claims
+        if claims is None or own is None or own.node is not self:
+            return self.beside
+        return claims.room_beside(self.free, own)
+
+    def overdrawn(self, pairs: Pairs) -> bool:
+        """Whether claims here already exceed what there will be of a type in *pairs*."""
+        claims = self.claims
+        return claims is not None and any(claims.overdrawn(self.free, t) for t, _ in pairs)
 
     def could_hold(self, pairs: Pairs) -> bool:
         """Whether the empty node would hold *pairs*."""
@@ -74,6 +119,8 @@ class Node:
             allocated[t] += amount
             free[t] -= amount
         self.version += 1
+        if self.claims is not None:
+            self._settle_claims()
 
     def refund(self, pairs: Pairs) -> None:
         """Take an own allocation of *pairs* off the books."""
@@ -82,6 +129,8 @@ class Node:
             allocated[t] -= amount
             free[t] += amount
         self.version += 1
+        if self.claims is not None:
+            self._settle_claims()
 
     def occupy(self, key: str, pairs: Pairs, load: ForeignLoad | None = None) -> None:
         """Book foreign load under *key*, replacing what stood there. *load*: what is known of it."""
@@ -93,6 +142,7 @@ class Node:
         for t, amount in pairs:
             self.occupied[t] += amount
             self.free[t] -= amount
+        self._settle_claims()
 
     def vacate(self, key: str) -> None:
         """Take foreign load off the books; an unknown key does nothing."""
@@ -101,16 +151,77 @@ class Node:
         for t, amount in self.foreign.pop(key, ()):
             self.occupied[t] -= amount
             self.free[t] += amount
+        self._settle_claims()
 
     def resize(self, capacity: Vector) -> None:
         """Replace the capacity; ``free`` may become negative."""
         self.version += 1
         self.capacity = capacity
         self.free = [c - a - o for c, a, o in zip(capacity, self.allocated, self.occupied, strict=True)]
+        self._settle_claims()
+
+    def reserve(self, reservation: Reservation) -> bool:
+        """Hold what the ask of *reservation* needs. Returns whether that changed the open room."""
+        self._claims().add(reservation)
+        return self._claims_changed()
+
+    def unreserve(self, reservation: Reservation) -> bool:
+        """Hold nothing for *reservation* any more. Returns whether that changed the open room."""
+        self._claims().drop(reservation)
+        return self._claims_changed()
+
+    def rank_claim(self, reservation: Reservation, *, last: bool) -> None:
+        """Have *reservation* come after asks that preempt, or before them."""
+        self._claims().rank(reservation, last=last)
+        self._claims_changed()
+
+    def resize_claim(self, reservation: Reservation, pairs: Pairs) -> None:
+        """Hold *pairs* for *reservation* from now on."""
+        self._claims().resize(reservation, pairs)
+        self._claims_changed()
+
+    def expect_exits(self, victims: Iterable[Allocation]) -> bool:
+        """*victims*, which run here, are going to leave: what they free goes to the holders first.
+
+        Returns whether that changed the open room.
+        """
+        claims = self._claims()
+        for victim in victims:
+            claims.expect_exit(victim)
+        return self._claims_changed()
+
+    def expect_no_exit(self, victim: Allocation) -> None:
+        """*victim* has left, or is not expected to any more."""
+        if self.claims is not None:
+            self.claims.expect_no_exit(victim.key)
+            self._claims_changed()
 
     def widen(self, width: int) -> None:
         for vector in (self.capacity, self.allocated, self.occupied, self.free):
             widen(vector, width)
+        if self.claims is not None:
+            self.claims.widen(width)
+        self._settle_claims()
+
+    def _claims(self) -> Claims:
+        if self.claims is None:
+            self.claims = Claims(len(self.free))
+        return self.claims
+
+    def _claims_changed(self) -> bool:
+        self.version += 1
+        before = self.open
+        self._settle_claims()
+        return self.open != before
+
+    def _settle_claims(self) -> None:
+        """Work out ``open`` again."""
+        claims = self.claims
+        if claims:
+            self.open = claims.open_room(self.free)
+        else:
+            self.claims = None
+            self.open = self.free
 
     def __repr__(self) -> str:
         return f"Node({self.node_id})"

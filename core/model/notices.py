@@ -18,7 +18,6 @@ class Entry:
 
     __slots__ = (
         "allocation",
-        "checkpoint_ns",
         "deadline_ns",
         "first_round",
         "notice",
@@ -38,8 +37,6 @@ class Entry:
         self.first_round: Final = first_round
         self.times = 1
         """In how many rounds it was selected, the one of its notice included."""
-        self.checkpoint_ns: int | None = None
-        """When its application last saved its work, as far as it said so."""
 
 
 class Notice:
@@ -59,22 +56,23 @@ class Notice:
 
 
 class Taken(NamedTuple):
-    """Something was taken from a leaf that held ``held`` by type, net of victims on their way out.
+    """Something was taken from a leaf that held ``held`` by type, net of victims on their way out, for ``served``.
 
-    ``futile``: how often in a row it has had everything back when its turn came again.
+    ``futile``: how often in a row it has had everything back while an ask it was taken for still waited.
     """
 
     at_ns: int
     held: dict[int, int]
     futile: int
+    served: dict[Allocation, None]
 
 
 class Notices:
     """All notices of one partition, and the round under way. *settings* ``None``: the policy is off."""
 
     __slots__ = (
-        "entries", "generation", "lacking", "now_ns", "observed", "of_application", "offered", "open", "released",
-        "rounds", "settings", "slices", "steps", "taken",
+        "checkpoints", "entries", "generation", "held", "lacking", "now_ns", "observed", "of_application", "offered",
+        "open", "places", "rounds", "settings", "slices", "steps", "taken",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -95,10 +93,15 @@ class Notices:
         self.open: Final[dict[int, Notice]] = {}
         """Notices with entries left, by number."""
         self.of_application: Final[dict[Application, dict[int, Notice]]] = {}
-        self.released: Final[dict[Application, dict[int, int]]] = {}
-        """By application with open notices: what left of its other allocations since, by type, not yet credited."""
-        self.offered: Final[dict[str, None]] = {}
-        """Keys that applications named in exchange for what was listed."""
+        self.held: Final[dict[Application, dict[int, int]]] = {}
+        """By application with open notices: what it held when told, without what has left since as asked or on our
+        word and what it has credit for already; it holds less as far as it released others on its own."""
+        self.offered: Final[dict[str, Notice]] = {}
+        """Keys that applications named in exchange for what a notice lists, until the next round has looked at them."""
+        self.checkpoints: Final[dict[str, int]] = {}
+        """When allocations last saved their work, by key, as far as their applications said so."""
+        self.places: tuple[Any, ...] = ()
+        """What the last round planned: :class:`core.policies.preemption.monitor.plan.Place`."""
         self.observed: dict[str, tuple[str, ...]] = {}
         """By leaf: whom the last round would have notified, had it not only observed."""
 
@@ -120,7 +123,6 @@ class Notices:
         """*entry* is at risk no more; its notice goes with its last one."""
         notice = entry.notice
         key = entry.allocation.key
-        self.offered.pop(key, None)
         if self.entries.get(key) is entry:
             del self.entries[key]
         notice.entries.pop(key, None)
@@ -130,15 +132,16 @@ class Notices:
             del theirs[notice.number]
             if not theirs:
                 del self.of_application[notice.application]
-                self.released.pop(notice.application, None)
+                self.held.pop(notice.application, None)
 
     def allocation_left(self, allocation: Allocation, *, by_us: bool) -> None:
         """*allocation* is gone: no longer at risk, or to the credit of an application that was to give up others."""
         self.offered.pop(allocation.key, None)
+        self.checkpoints.pop(allocation.key, None)
         entry = self.entries.get(allocation.key)
+        held = self.held.get(allocation.application)
+        if held is not None and (entry is not None or by_us):
+            for t, amount in allocation.shape.pairs:
+                held[t] = held.get(t, 0) - amount
         if entry is not None:
             self.drop(entry)
-        elif not by_us and allocation.application in self.of_application:
-            released = self.released.setdefault(allocation.application, {})
-            for t, amount in allocation.shape.pairs:
-                released[t] = released.get(t, 0) + amount

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from core.domain.access import NOBODY, AccessList
-from core.domain.priorities import PRIORITY_MIN, exposed
-from core.domain.settings import PriorityPolicy, QueueProperties
+from core.domain.priorities import NOTHING_WAITS, exposed
+from core.domain.settings import PriorityPolicy, QueueProperties, SortPolicy
 from core.model.keyed_heap import KeyedHeap
 from core.model.shapes import Pairs, Shape, Vector, widen
 from core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
@@ -39,7 +39,7 @@ class Queue:
     pending    waiting asks
     preempting marked victims not yet confirmed gone
     claimed    asks that preempted and are not yet placed
-    promised   asks that have a node kept free because they waited
+    promised   asks that hold room on a node because they waited
     guaranteed declared amounts above 0; absent: no guarantee
     max        declared ceilings, 0 included; absent: unlimited. Root: what its nodes offer
 
@@ -51,8 +51,9 @@ class Queue:
 
     __slots__ = (
         "_lineage", "_priorities", "accounts", "admin_acl", "allocating", "applications", "ceilings", "children",
-        "claimed", "depth", "draining", "dynamic_terms", "fair_terms", "guaranteed", "held_back", "leaf", "limits",
-        "managed", "max", "max_applications", "name", "order", "parent", "parked", "path", "pending",
+        "claimed", "claims", "depth", "draining", "dynamic_terms", "fair_terms", "guaranteed", "held_back", "leaf",
+        "limits", "managed", "max", "max_applications", "name", "newcomers", "order", "parent", "parked", "path",
+        "pending",
         "preempted_count", "preempted_total", "preempting", "priority", "promised", "properties", "running",
         "submit_acl", "used", "waiting",
     )  # fmt: skip
@@ -85,7 +86,7 @@ class Queue:
         self.guaranteed: dict[int, int] = {}
         self.max: dict[int, int] = {}
         self.ceilings: Pairs = ()
-        """``max`` as pairs, for the loop."""
+        """``max`` as pairs, for the loop. Empty at the root: the size of the cluster is room, no quota."""
         self.fair_terms: Pairs = ()
         """(type, denominator) of the fair share: guaranteed, or the inherited maximum (scheduling.md 2.5, 5.1)."""
         self.used: Vector = [0] * width
@@ -93,6 +94,8 @@ class Queue:
         self.preempting: Vector = [0] * width
         self.claimed: Vector = [0] * width
         self.promised: Vector = [0] * width
+        self.claims = 0
+        """Number of asks below that preempted and are not yet placed."""
         self.waiting = 0
         """Number of pending asks below."""
         self.preempted_count = 0
@@ -100,6 +103,10 @@ class Queue:
         """Everything ever taken from this queue by preemption."""
         self.order: KeyedHeap[Any] = KeyedHeap(order_key)
         """Children (or applications) that hold an ask worth trying, first one first."""
+        self.newcomers: KeyedHeap[Application] | None = None
+        """As a leaf sorted ``stateaware``: the applications that have not started and could, one of which may."""
+        if leaf and properties.sort_policy is SortPolicy.STATE_AWARE:
+            self.newcomers = KeyedHeap(order_key)
         self.parked: dict[Shape, Room] = {}
         """Who is kept back by this queue's max, by shape."""
         self.max_applications = 0
@@ -114,7 +121,7 @@ class Queue:
         """User and group limits written at this queue."""
         self.accounts: dict[tuple[AccountKind, str], Account] = {}
         """The users and groups that a limit of this queue binds at present."""
-        self.priority = PRIORITY_MIN
+        self.priority = NOTHING_WAITS
         """What this queue shows its parent (preemption.md G)."""
         self._priorities: dict[int, int] = {}
         self._lineage: tuple[Queue, ...] = (self, *(parent.lineage() if parent is not None else ()))
@@ -126,6 +133,22 @@ class Queue:
         """This queue and its ancestors, root last."""
         return self._lineage
 
+    def dissolve(self) -> None:
+        """Let go of everything below, and of its own place: nobody books anything here any more.
+
+        A queue that is in its own lineage, and in what its applications refer to, would never be freed otherwise.
+        """
+        self._lineage = ()
+        self.children.clear()
+        self.applications.clear()
+        self.parked.clear()
+        self.held_back.clear()
+        self.allocating.clear()
+        self.accounts.clear()
+        self.order.clear()
+        if self.newcomers is not None:
+            self.newcomers.clear()
+
     def admits(self, pairs: Pairs) -> bool:
         """Whether *pairs* fit under this queue's own max (its ancestors not looked at)."""
         if self.ceilings:
@@ -133,6 +156,24 @@ class Queue:
             for t, amount in pairs:
                 if t in ceilings and used[t] + amount > ceilings[t]:
                     return False
+            if self.claims:
+                return self.admits_beside_claims(pairs)
+        return True
+
+    def has_room(self, pairs: Pairs) -> bool:
+        """Whether *pairs* fit under this queue's own max now, whatever is claimed: so an ask with a claim is judged."""
+        used, ceilings = self.used, self.max
+        return all(t not in ceilings or used[t] + amount <= ceilings[t] for t, amount in pairs)
+
+    def admits_beside_claims(self, pairs: Pairs) -> bool:
+        """Whether *pairs* fit under this queue's own max once victims have left and those they leave for are placed.
+
+        What an ask has preempted for is spoken for: whoever took it meanwhile would have the victims leave for nothing.
+        """
+        used, preempting, claimed = self.used, self.preempting, self.claimed
+        for t, amount in pairs:
+            if t in self.max and used[t] - preempting[t] + claimed[t] + amount > self.max[t]:
+                return False
         return True
 
     def open(self) -> bool:
@@ -143,7 +184,7 @@ class Queue:
         """Replace guaranteed (amounts of 0 are no guarantee) and max."""
         self.guaranteed = {t: amount for t, amount in guaranteed.items() if amount > 0}
         self.max = maximum
-        self.ceilings = tuple(maximum.items())
+        self.ceilings = tuple(maximum.items()) if self.parent is not None else ()
 
     def widen(self, width: int) -> None:
         for vector in (
@@ -157,10 +198,10 @@ class Queue:
         """A child (or application) that showed priority *before* shows *now*: pass on what changes upwards."""
         counts = self._priorities
         kinds = len(counts)
-        if now != PRIORITY_MIN:
+        if now != NOTHING_WAITS:
             counts[now] = counts.get(now, 0) + 1
         changed = len(counts) > kinds
-        if before != PRIORITY_MIN:
+        if before != NOTHING_WAITS:
             left = counts[before] - 1
             if left:
                 counts[before] = left
@@ -173,7 +214,7 @@ class Queue:
     def refresh_priority(self) -> None:
         """Recompute the exposed priority, and the ancestors' while it changes anything."""
         shown = exposed(
-            max(self._priorities, default=PRIORITY_MIN),
+            max(self._priorities, default=NOTHING_WAITS),
             self.properties.priority_offset,
             fenced=self.properties.priority_policy is PriorityPolicy.FENCE,
         )

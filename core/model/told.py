@@ -6,12 +6,14 @@ from __future__ import annotations
 class Told:
     """Kept from the first event about an ask that cannot be placed; absent while nothing is recorded."""
 
-    __slots__ = ("no_victim_ns", "over_queue_quota", "over_user_quota", "refused_ns")
+    __slots__ = ("bounded_ns", "no_victim_ns", "over_queue_quota", "over_user_quota", "refused_ns")
 
     def __init__(self) -> None:
         self.over_user_quota = False
         self.over_queue_quota = False
         self.refused_ns: int | None = None
         """When it was last said that no node is good enough for the shim."""
+        self.bounded_ns: int | None = None
+        """When it was last said that a bound on preemption stands against it."""
         self.no_victim_ns: int | None = None
         """When it was last said that nobody can make room on the node it requires."""

@@ -6,8 +6,11 @@ Replay, what-if, recovery and a standby rest on that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 from core.config.event_settings import event_settings
 from core.config.loader import load
@@ -23,22 +26,26 @@ from core.domain.commands import (
     Fault,
     NodeAction,
     RegisterManager,
+    SetOperatorDrain,
     UnregisterManager,
     UpdateAllocations,
     UpdateApplications,
     UpdateConfiguration,
     UpdateNodes,
 )
+from core.domain.drains import MOST_DRAINS, OperatorDrain
 from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
 from core.domain.explanation import Report
+from core.domain.names import shown
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Rejection
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
 from core.domain.supposition import Forecast, Supposition
 from core.domain.views import ManagerView
 from core.model.callbacks import Callbacks
-from core.partition import lifecycle, status
+from core.partition import dissolving, lifecycle, status
 from core.partition.configuration import configure
+from core.partition.configuration.moment import moment_of
 from core.partition.configuration.what_if import WhatIf
 from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.explain import history, quota, standing, work
@@ -50,6 +57,9 @@ from core.partition.state import PartitionState
 from core.partition.supposing import questions
 from core.partition.views.door import PartitionViews
 from core.policies.access import may_administer
+
+RECORDS_PER_DECISION: Final = 4
+"""Records of a partition that is no more which are freed in the time of one decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,10 @@ class Engine:
         """Who was told to leave lately, by partition."""
         self._rankings: dict[str, ReadingIndex] = {}
         """Victims in order, by partition, as questions found them: saves time, decides nothing."""
+        self._operator_drains: dict[str, dict[str, OperatorDrain]] = {}
+        """Nodes that operators keep out, by partition. No registration ends that, but one of another manager."""
+        self._remains: deque[Iterator[None]] = deque()
+        """Partitions that are no more, of which records are still to be freed."""
         self._callbacks = Callbacks()
         self._keeps_events = False
         self.unrouted = 0
@@ -103,6 +117,7 @@ class Engine:
             UnregisterManager: self._unregister,
             UpdateConfiguration: self._configure,
             UpdateNodes: self._update_nodes,
+            SetOperatorDrain: self._set_operator_drain,
             UpdateApplications: self._update_applications,
             UpdateAllocations: self._update_allocations,
             AttachCallbacks: self._attach,
@@ -135,7 +150,8 @@ class Engine:
 
     def what_if(self) -> WhatIf:
         """A copy of what configurations shape, to try one on. Cost: linear in queues and applications."""
-        return WhatIf(self.rm_id, self.configuration, self._partitions)
+        moments = {name: moment_of(state) for name, state in self._partitions.items()}
+        return WhatIf(self.rm_id, self.configuration, moments)
 
     def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
         """What bounds the queue at *path* in *partition* (full name), level by level; ``None``: there is none."""
@@ -170,13 +186,14 @@ class Engine:
         more = False
         for state in self._partitions.values():
             more = cycle.run(state, now_ns, budget) or more
+        more = self._clear_away(budget * RECORDS_PER_DECISION) or more
         return CycleResult(self._take_effects(), more)
 
     def preempt(self, now_ns: int) -> list[Effect]:
         """One round of the periodic preemption cycle in every partition that has it enabled (preemption.md F2)."""
         self._callbacks.now_ns = now_ns
         for state in self._partitions.values():
-            if state.guarantee_preemption:
+            if state.has_rounds:
                 preempting.begin_pass(state, now_ns)
                 preempting.collect_due(state, now_ns)
                 rounds.run(state, now_ns)
@@ -186,7 +203,7 @@ class Engine:
     def preemption_interval_ns(self) -> int | None:
         """How often :meth:`preempt` wants to be called; ``None``: never."""
         return min(
-            (s.preemption.cycle_interval_ns for s in self._partitions.values() if s.guarantee_preemption),
+            (s.preemption.cycle_interval_ns for s in self._partitions.values() if s.has_rounds),
             default=None,
         )
 
@@ -270,9 +287,13 @@ class Engine:
             raise CommandRefused(Fault.INVALID_ARGUMENT, "a resource manager needs an rmID")
         if self.rm_id and self.rm_id != command.rm_id:
             raise CommandRefused(
-                Fault.OTHER_MANAGER, f"resource manager {self.rm_id!r} is registered; only one is served"
+                Fault.OTHER_MANAGER,
+                f"resource manager {self.rm_id!r} is registered, and a core serves one at a time: stop its shim and "
+                f"unregister it (`kornel unregister {self.rm_id}`), register under its name, or start another core",
             )
         self._forget()
+        mine = f"[{command.rm_id}]"
+        self._operator_drains = {name: kept for name, kept in self._operator_drains.items() if name.startswith(mine)}
         configuration = self._read(command.config)
         self._bring_into_force(command.extra_config)
         for partition in configuration.partitions:
@@ -305,6 +326,7 @@ class Engine:
 
     def _build(self, name: str, config: PartitionConfig, now_ns: int) -> None:
         state = self._partitions[name] = configure.build(name, config, now_ns, self._outbox, self._callbacks)
+        state.operator_drains = self._operator_drains.setdefault(name, {})
         state.reservation_delay_ns = self._reservation_delay_ns
         state.reservation_percent = self._reservation_percent
         autoscaling.start(state, now_ns)
@@ -320,12 +342,22 @@ class Engine:
         self.checksum = ""
         self.configuration = None
         self.extra_config = {}
+        self._remains.extend(map(dissolving.take_apart, self._partitions.values()))
         self._partitions = {}
         self._histories = {}
         self._rankings = {}
         self.unrouted = 0
         self._outbox.clear()
         self._callbacks.open.clear()
+
+    def _clear_away(self, most: int) -> bool:
+        """Free up to *most* records of partitions that are no more. Whether there are others left."""
+        while self._remains and most > 0:
+            freed = sum(1 for _ in islice(self._remains[0], most))
+            most -= freed
+            if most > 0:
+                self._remains.popleft()
+        return bool(self._remains)
 
     def _configure(self, command: UpdateConfiguration, now_ns: int) -> None:
         """Replace the queue configuration, whole or not at all (protocol.md 5.4)."""
@@ -341,7 +373,7 @@ class Engine:
             if name not in listed:
                 for application in list(state.applications.values()):
                     lifecycle.fire(state, application, AppEvent.FAIL, now_ns, "PartitionRemoved")
-                del self._partitions[name]
+                self._remains.append(dissolving.take_apart(self._partitions.pop(name)))
                 self._histories.pop(name, None)
                 self._rankings.pop(name, None)
                 inquiries.forget_partition(self._callbacks, name)
@@ -408,6 +440,24 @@ class Engine:
             else:
                 self._ignore(spec.node_id)
 
+    def _set_operator_drain(self, command: SetOperatorDrain, now_ns: int) -> None:
+        """Idempotent: the first of several operators stays the one that is named."""
+        self._require(command.rm_id, "DrainNode" if command.drained else "UndrainNode")
+        state = self._partitions.get(command.partition)
+        if state is None:
+            raise CommandRefused(Fault.INVALID_ARGUMENT, _no_partition(command.partition))
+        if command.drained is (command.node_id in state.operator_drains):
+            return
+        if not command.drained:
+            node_intake.set_operator_drain(state, command.node_id, None, command.by)
+            return
+        if command.node_id not in state.nodes:
+            raise CommandRefused(Fault.INVALID_ARGUMENT, f"no node {command.node_id!r} is registered")
+        if len(state.operator_drains) >= MOST_DRAINS:
+            raise CommandRefused(Fault.INVALID_ARGUMENT, f"{MOST_DRAINS} nodes are drained by operators already")
+        drain = OperatorDrain(command.by, now_ns)
+        node_intake.set_operator_drain(state, command.node_id, drain, command.by)
+
     def _update_applications(self, command: UpdateApplications, now_ns: int) -> None:
         self._require(command.rm_id, "ApplicationRequest")
         for spec in command.add:
@@ -461,4 +511,4 @@ def _nobody(cause: Ignored, item: str) -> None:
 
 
 def _no_partition(name: str) -> str:
-    return f"{Rejection.PARTITION_NOT_FOUND}: no partition {name!r}"
+    return f"{Rejection.PARTITION_NOT_FOUND}: no partition {shown(name)}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappush
 from typing import TYPE_CHECKING, Final
 
+from core.domain.drains import OperatorDrain
 from core.domain.effects import Effect
 from core.domain.reasons import Ignored
 from core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties
@@ -22,14 +23,15 @@ from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.history.event_log import EventLog
 from core.partition.history.events import Recorder
 from core.partition.history.past import Past
+from core.partition.preemption.changes import ChangeWatch
 from core.partition.preemption.enforcement import Enforcement
 from core.partition.preemption.governor_state import GovernorBooks
+from core.partition.preemption.pace import Pace
+from core.partition.preemption.refusals import Refusals
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
-from core.policies.preemption.entitlement import Numbers
 from core.policies.preemption.index import VictimIndex
-from core.policies.preemption.plan import Refusal
 from core.policies.preemption.prospects import KnownProspects
 from core.policies.queue_order import queue_key
 
@@ -74,7 +76,7 @@ class PartitionState:
         callbacks: Callbacks | None = None,
     ) -> None:
         self.name: Final = name
-        self.types: Final = ResourceTypes(self._widen)
+        self.types: Final = ResourceTypes(self._widen, self._is_wanted)
         self.preemption = preemption
         self.created_ns = 0
         self.config: PartitionConfig | None = None
@@ -86,6 +88,8 @@ class PartitionState:
         self.queues: Final[dict[str, Queue]] = {}
         self.root: Final = self.new_queue("root", None, leaf=False, properties=root_properties)
         self.nodes: Final[dict[str, Node]] = {}
+        self.operator_drains: dict[str, OperatorDrain] = {}
+        """By ID, the nodes that operators keep out, registered or not; shared with the partition's next life."""
         self.node_order: Final = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {}))
         self.applications: Final[dict[str, Application]] = {}
         self.past: Final = Past()
@@ -94,6 +98,8 @@ class PartitionState:
         """Every ask and allocation of the partition by its key, or the name that stands for it (:func:`identity`)."""
         self.instances: Final[dict[str, dict[int, Allocation]]] = {}
         """The requests of each key that several share, by instance (protocol.md 3.4)."""
+        self.sharing_count = 0
+        """Requests that share the key of another one: those whose instance is not 0."""
         self.foreign: Final[dict[str, Node]] = {}
         """Where the load of other schedulers sits, by its key."""
         self.reservations: Final[dict[str, Reservation]] = {}
@@ -104,6 +110,12 @@ class PartitionState:
         self.events: Final = Recorder(EventLog(effects, self.callbacks), self.types)
         self.allocation_count = 0
 
+        self.failed_starts: Final[dict[str, dict[Allocation, None]]] = {}
+        """By node, whom the shim could not start there."""
+        self.too_large: Final[dict[Shape, None]] = {}
+        """Demands that no open node could hold, however empty: looked up, and corrected as nodes come and go."""
+        self.holders: Final[dict[Node, dict[Shape, None]]] = {}
+        """Of the other demands that wait or waited for room, one open node each that could hold them."""
         self.no_room: Final[dict[Shape, Room]] = {}
         """Shapes that fit on no node as things stand, each with those who wait for one."""
         self.waiting_for_node: Final[dict[str, Room]] = {}
@@ -145,10 +157,20 @@ class PartitionState:
         self.prospects: Final = KnownProspects()
         self.notices: Final = Notices()
         """What the periodic policy told applications, and its round under way."""
-        self.unentitled: Final[dict[Queue, dict[Shape, tuple[Numbers, Refusal]]]] = {}
-        """By leaf and size, the numbers by which law 4 last refused an ask, and what it said."""
-        self.stuck: Final[dict[Allocation, Allocation]] = {}
-        """Victims that have not left in time, each with the ask that waited for them."""
+        self.refusals: Final = Refusals()
+        """Attempts that came to nothing and wait for a change."""
+        self.change_watch: Final = ChangeWatch()
+        """What they depend on, as it was when somebody last looked."""
+        self.refusals_looked_at_ns: int | None = None
+        """When a slice is to begin that looks at them; ``None``: no time is set."""
+        self.changes = 0
+        """Grows with everything that may let a refused attempt succeed."""
+        self.rules = 0
+        """Grows when what bounds queues, or tells victims apart, is not what it was."""
+        self.moved: Final[dict[Queue, None]] = {}
+        """Leaves that hold less, or of which more is leaving or promised, than when refused attempts were looked at."""
+        self.stuck: Final[dict[Allocation, Allocation | Queue]] = {}
+        """Victims that have not left in time, each with the ask that waited for it, or the queue above its max."""
         self.ignored: Final[dict[Ignored, int]] = {}
         """How many request entries had no effect, by cause."""
         self.unreported: Final[list[tuple[Ignored, str]]] = []
@@ -157,6 +179,8 @@ class PartitionState:
         """Lowered maxima that are enforced by preemption, now or later."""
         self.governor: Final = GovernorBooks()
         """What preemption took lately, which bounds what it may take next."""
+        self.pace: Final = Pace()
+        """What preemption took within the last interval of its cycle, and who waits until it may take more."""
         self.nodes_removed = 0
         self.law_checks = 0
         self.law_violations = 0
@@ -171,9 +195,19 @@ class PartitionState:
 
     @property
     def guarantee_preemption(self) -> bool:
-        """Whether asks may preempt for their guarantees: not beside the periodic policy, unless so configured (H)."""
+        """Whether asks may preempt for their guarantees, by whatever path: only if the policy is listed (F2)."""
+        return "guarantee" in self.preemption.policies and self.has_rounds
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the preemption cycle runs: not beside the periodic policy, unless so configured (H)."""
         periodic = self.notices.settings is not None and not self.notices.settings.observe_only
         return self.preemption.enabled and (self.preemption.coexist or not periodic)
+
+    @property
+    def given_up(self) -> Mapping[Allocation, object]:
+        """Victims that have not left in time."""
+        return self.stuck
 
     @property
     def victim_order(self) -> str:
@@ -183,6 +217,11 @@ class PartitionState:
         """A number larger than all before: breaks ties by arrival."""
         self._number += 1
         return self._number
+
+    def rules_changed(self) -> None:
+        """What bounds queues, or tells victims apart, is not what it was: any refused attempt may succeed now."""
+        self.changes += 1
+        self.rules += 1
 
     def ignore(self, cause: Ignored, item: str) -> None:
         """A request entry that named *item* had no effect and is not answered (protocol.md 15)."""
@@ -207,6 +246,10 @@ class PartitionState:
             parent.children[name] = queue
         self.queues[queue.path] = queue
         return queue
+
+    def _is_wanted(self, t: int) -> bool:
+        """Whether some ask names type *t*, which nothing that runs does: pending asks are booked up to the root."""
+        return self.root.pending[t] > 0 or self.root.used[t] > 0
 
     def _widen(self, width: int) -> None:
         for queue in self.queues.values():

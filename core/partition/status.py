@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from core.domain.drains import DrainedNode
+from core.domain.priorities import as_reported
 from core.domain.resources import Resources
 from core.domain.settings import Budget
 from core.domain.status import (
@@ -21,6 +23,7 @@ from core.partition.books import audit
 from core.partition.preemption.governing import limits_for_reading
 from core.partition.preemption.governor_state import AsOf
 from core.partition.state import PartitionState
+from core.policies.preemption import guarantee, required_node
 from core.policies.preemption.governor import CLUSTER, Scope
 
 
@@ -47,6 +50,10 @@ def describe(state: PartitionState, *, audited: bool, now_ns: int = 0) -> Partit
         governor=_governor(state, now_ns),
         stuck=_stuck(state),
         monitor=_monitor(state),
+        drained=tuple(
+            DrainedNode(node_id, drain, node_id in state.nodes)
+            for node_id, drain in sorted(state.operator_drains.items())
+        ),
     )
 
 
@@ -73,7 +80,23 @@ def _governor(state: PartitionState, now_ns: int) -> GovernorStatus:
 
     scopes = (CLUSTER, *sorted(named, key=lambda scope: (scope.kind != "queue", scope.name)))
     shadow = tuple(sorted(settings.shadow))
-    return GovernorStatus(settings.window_ns, books.denied, shadow, tuple(map(describe_scope, scopes)))
+    held = tuple(_held_back(state, now_ns))
+    return GovernorStatus(settings.window_ns, books.denied, shadow, (*map(describe_scope, scopes), *held))
+
+
+def _held_back(state: PartitionState, now_ns: int) -> Iterator[ScopeStatus]:
+    """The kinds of preemption of which somebody waits until the window of one interval has moved."""
+    pace, bounds, nothing = state.pace, state.preemption.governor.victims, Resources({})
+    if pace.wakes_ns is None or pace.wakes_ns <= now_ns:
+        return
+    since_ns = now_ns - state.preemption.cycle_interval_ns
+    for kind, waits, window, bound in (
+        (guarantee.KIND, bool(pace.waiting), pace.guarantee, bounds.guarantee),
+        (required_node.KIND, bool(pace.waiting_reservations), pace.required_node, bounds.required_node),
+    ):
+        if waits:
+            victims = window.without(since_ns).totals.victims
+            yield ScopeStatus("interval", kind, victims, bound.interval, nothing, nothing, pace.wakes_ns)
 
 
 def _stuck(state: PartitionState) -> tuple[StuckVictim, ...]:
@@ -84,7 +107,7 @@ def _stuck(state: PartitionState) -> tuple[StuckVictim, ...]:
             victim.queue.path,
             victim.node.node_id if victim.node is not None else "",
             victim.shape.resources,
-            preemptor.key,
+            preemptor.path if isinstance(preemptor, Queue) else preemptor.key,
         )
         for victim, preemptor in sorted(state.stuck.items(), key=lambda entry: entry[0].key)
     )
@@ -133,7 +156,7 @@ def _describe(state: PartitionState, queue: Queue) -> QueueStatus:
         preempted=resources(queue.preempted_total),
         preempted_allocations=queue.preempted_count,
         applications=len(queue.applications),
-        priority=queue.priority,
+        priority=as_reported(queue.priority),
         quota_due_ns=state.enforcement.armed.get(queue),
         quota_running=state.enforcement.run is not None and state.enforcement.run.queue is queue,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import add
 
 from core.model.queues import Queue
 
@@ -13,9 +14,12 @@ def fair_share(queue: Queue) -> float:
     """How far *queue* has used up what it is entitled to: the largest used / denominator over its types.
 
     The denominator is what is guaranteed, else the inherited maximum; types with neither do not count. Above 1.0:
-    over its guarantee (scheduling.md 2.5).
+    over its guarantee (scheduling.md 2.5). What asks below have preempted for counts as used: of two queues that are
+    owed the same both get their turn, not one of them everything.
     """
     used = queue.used
+    if queue.claims:
+        used = list(map(add, used, queue.claimed))
     share = 0.0
     for t, denominator in queue.fair_terms:
         amount = used[t]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from core.domain.settings import GuaranteeMode
+from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes
@@ -31,6 +32,11 @@ class PartitionView(Protocol):
     @property
     def guarantee_mode(self) -> GuaranteeMode:
         """How law 4 is read: ``reach`` or ``strict`` (preemption.md A)."""
+        ...
+
+    @property
+    def given_up(self) -> Mapping[Allocation, object]:
+        """Victims that have not left in time: nobody counts on their room any more."""
         ...
 
     @property

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cmp_to_key
 
-from core.domain.priorities import PRIORITY_MIN, exposed
 from core.domain.resources import Resources, compare_shares, shares
 
 Amounts = Mapping[str, int]
@@ -34,6 +33,12 @@ class PlainAsk:
     created: int
     arrival: int
     node: str = ""
+    aside: bool = False
+    """Tried in vain, and what it lacked has not come."""
+    lacks: PlainQueue | None = None
+    """The queue whose max kept it back; else it lacks room."""
+    hopeless: bool = False
+    """Not for want of room alone: it lends no priority."""
 
 
 @dataclass
@@ -48,8 +53,11 @@ class PlainApplication:
     def real(self) -> dict[str, int]:
         return total(ask.amounts for ask in self.asks if ask.node)
 
-    def priority(self) -> int:
-        return max((ask.priority for ask in self.pending()), default=PRIORITY_MIN)
+    def waiting(self) -> list[PlainAsk]:
+        return [ask for ask in self.pending() if not ask.aside]
+
+    def priority(self) -> int | None:
+        return max((ask.priority for ask in self.pending() if not ask.hopeless), default=None)
 
 
 @dataclass
@@ -71,9 +79,15 @@ class PlainQueue:
         asked = [ask.amounts for a in self.applications for ask in a.pending()]
         return total([*(c.pending() for c in self.children), *asked])
 
-    def priority(self) -> int:
-        below = [*(c.priority() for c in self.children), *(a.priority() for a in self.applications)]
-        return exposed(max(below, default=PRIORITY_MIN), self.offset, fenced=self.fenced)
+    def waiting(self) -> list[PlainAsk]:
+        return [ask for part in (*self.children, *self.applications) for ask in part.waiting()]
+
+    def priority(self) -> int | None:
+        below = [part.priority() for part in (*self.children, *self.applications)]
+        known = [priority for priority in below if priority is not None]
+        if not known:
+            return None
+        return self.offset if self.fenced else max(-(2**31), min(2**31 - 1, max(known) + self.offset))
 
 
 def total(parts: Iterable[Amounts]) -> dict[str, int]:
@@ -95,39 +109,50 @@ class PlainScheduler:
     def place_all(self) -> list[tuple[str, str]]:
         """(ask, node) of every placement now possible, one full walk of the tree each."""
         placed: list[tuple[str, str]] = []
-        while True:
+        for application in _applications(self.root):
+            for ask in application.asks:
+                if ask.aside and self._may_try_again(ask):
+                    ask.aside = ask.hopeless = False
+        while self.root.waiting():
             self.root.most = total(node.total for node in self.nodes)
             found = self._walk(self.root, (), {})
-            if found is None:
-                return placed
-            placed.append(found)
+            if found is not None:
+                placed.append(found)
+        return placed
+
+    def _may_try_again(self, ask: PlainAsk) -> bool:
+        if ask.lacks is None:
+            return any(all(amount <= node.free(t) for t, amount in ask.amounts.items()) for node in self.nodes)
+        return self._admits(ask.lacks, ask)
+
+    @staticmethod
+    def _admits(queue: PlainQueue, ask: PlainAsk) -> bool:
+        used, most = queue.used(), queue.most
+        return all(used.get(t, 0) + amount <= most[t] for t, amount in ask.amounts.items() if amount and t in most)
 
     def _walk(self, queue: PlainQueue, above: tuple[PlainQueue, ...], fair_most: Amounts) -> tuple[str, str] | None:
+        """Tries the one ask whose turn it is; in vain, it changes what its queues are worth, so all is sorted anew."""
         path = (*above, queue)
         fair_most = {**fair_most, **queue.most}
-        waiting = [child for child in queue.children if any(child.pending().values())]
-        for child in sorted(waiting, key=lambda c: _queue_key(c, queue, fair_most)):
-            found = self._walk(child, path, fair_most)
-            if found is not None:
-                return found
-        for application in _in_order(queue):
-            for ask in sorted(application.pending(), key=lambda a: (-a.priority, a.created, a.arrival)):
-                found = self._try(ask, path)
-                if found is not None:
-                    return found
-        return None
+        waiting = [child for child in queue.children if child.waiting()]
+        if waiting:
+            return self._walk(min(waiting, key=lambda c: _queue_key(c, queue, fair_most)), path, fair_most)
+        application = _in_order(queue)[0]
+        return self._try(min(application.waiting(), key=lambda a: (-a.priority, a.created, a.arrival)), path)
 
     def _try(self, ask: PlainAsk, path: tuple[PlainQueue, ...]) -> tuple[str, str] | None:
-        for queue in path:
-            used = queue.used()
-            for name, amount in ask.amounts.items():
-                if amount and name in queue.most and used.get(name, 0) + amount > queue.most[name]:
-                    return None
+        ask.aside = True
+        ask.lacks = next((queue for queue in reversed(path[1:]) if not self._admits(queue, ask)), None)
+        if ask.lacks is not None:
+            ask.hopeless = True
+            return None
         for node in sorted(self.nodes, key=lambda n: (self._score(n), n.name)):
             if all(amount <= max(0, node.free(name)) for name, amount in ask.amounts.items()):
                 ask.node = node.name
                 node.used = total([node.used, ask.amounts])
                 return (ask.key, node.name)
+        large_enough = [n for n in self.nodes if all(amount <= n.total.get(t, 0) for t, amount in ask.amounts.items())]
+        ask.hopeless = not large_enough
         return None
 
     def _score(self, node: PlainNode) -> float:
@@ -167,17 +192,23 @@ def _fair_share(queue: PlainQueue, fair_most: Amounts) -> float:
     return share
 
 
+def _rank(priority: int | None) -> int:
+    """Whoever has nothing that counts comes last."""
+    return -(2**31) - 1 if priority is None else priority
+
+
 def _queue_key(queue: PlainQueue, parent: PlainQueue, fair_most: Amounts) -> tuple[int, float, int, str]:
     """Priority, fair share, larger pending, name; pending amounts that no order compares go by their sum."""
-    priority = -queue.priority() if parent.by_priority else 0
+    priority = -_rank(queue.priority()) if parent.by_priority else 0
     share = _fair_share(queue, {**fair_most, **queue.most})
     return (priority, share, -sum(queue.pending().values()), queue.name)
 
 
 def _in_order(queue: PlainQueue) -> list[PlainApplication]:
     def compare(left: PlainApplication, right: PlainApplication) -> int:
-        if queue.by_priority and left.priority() != right.priority():
-            return -1 if left.priority() > right.priority() else 1
+        ranks = (_rank(left.priority()), _rank(right.priority()))
+        if queue.by_priority and ranks[0] != ranks[1]:
+            return -1 if ranks[0] > ranks[1] else 1
         if queue.fair:
             whole = Resources(queue.guaranteed)
             ratio = compare_shares(shares(Resources(left.real()), whole), shares(Resources(right.real()), whole))
@@ -186,5 +217,5 @@ def _in_order(queue: PlainQueue) -> list[PlainApplication]:
         mine, other = (left.submitted, left.name), (right.submitted, right.name)
         return -1 if mine < other else 1
 
-    waiting = [application for application in queue.applications if application.pending()]
+    waiting = [application for application in queue.applications if application.waiting()]
     return sorted(waiting, key=cmp_to_key(compare))

@@ -15,8 +15,6 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.policies.view import PartitionView
 
-HOUR_NS = 3600 * 10**9
-
 LARGEST_POOL = 12
 
 
@@ -46,20 +44,27 @@ class Oracle:
             return "NO_GUARANTEE"
         if any(self.demand[t] > queue.guaranteed[t] for t, queue in self.entitled.items()):
             return "ASK_EXCEEDS_GUARANTEE"
-        if any(queue is self.ask.queue for t, queue in self.entitled.items() if self.swap(t)):
-            return "NOT_UNDER_GUARANTEE"
+        leaf_is_owed = any(queue is self.ask.queue for queue in self.entitled.values())
+        for t, queue in self.entitled.items():
+            if self.swap(t):
+                exceeded = self.projected(queue, t) > queue.guaranteed[t]
+                if queue is self.ask.queue or (exceeded and not leaf_is_owed):
+                    return "NOT_UNDER_GUARANTEE"
         if self.fence is self.ask.queue:
             return "FENCED_AT_LEAF"
         candidates = sorted(
             (a for node in self.view.nodes.values() for a in node.allocations.values() if self.candidate(a)),
             key=self.order,
         )
+        waiting_for = [node.node_id for node in self.view.nodes.values() if self.room_is_leaving(node)]
+        if waiting_for:
+            return (min(waiting_for), [])
         if not candidates:
             return "NO_CANDIDATES"
         solutions = []
         for node in self.view.nodes.values():
             if self.usable(node):
-                roomy = all(node.free[t] >= amount for t, amount in self.demand.items())
+                roomy = all(self.available(node, t) >= amount for t, amount in self.demand.items())
                 pool = [a for a in candidates if roomy or a.node is node]
                 victims = self.solve(node, pool)
                 if victims:
@@ -78,13 +83,27 @@ class Oracle:
         held, guaranteed = self.projected(queue, t), queue.guaranteed[t]
         if self.view.guarantee_mode is GuaranteeMode.REACH and held < guaranteed:
             return 0
-        return max(0, held + self.demand[t] - guaranteed)
+        return min(self.demand[t], max(0, held + self.demand[t] - guaranteed))
+
+    def leaving(self, node: Node, t: int) -> int:
+        told = [a for a in node.allocations.values() if a.preempted and a not in self.view.given_up]
+        return sum(dict(a.shape.pairs).get(t, 0) for a in told)
+
+    def held(self, node: Node, t: int, *, by_age: bool) -> int:
+        holders = [r.ask for r in node.reservations.values() if r.ask is not self.ask and r.comes_last is by_age]
+        return sum(dict(a.shape.pairs).get(t, 0) for a in holders)
+
+    def available(self, node: Node, t: int) -> int:
+        """What is free or leaving, and nobody else's; who has only waited keeps what is there, not what is missing."""
+        left = node.free[t] + self.leaving(node, t) - self.held(node, t, by_age=False)
+        return left if left < 0 else max(0, left - self.held(node, t, by_age=True))
 
     def _is_fence(self, queue: Queue) -> bool:
         if queue.parent is None or queue.properties.preemption_policy is PreemptionPolicyKind.FENCE:
             return True
         for t, amount in self.demand.items():
-            limits = [above.max[t] for above in queue.lineage() if t in above.max]
+            bounded = [above for above in queue.lineage()[:-1] if t in above.max]
+            limits = [max(above.max[t], self.projected(above, t)) for above in bounded]
             if limits and self.projected(queue, t) + amount > min(limits):
                 return True
         return False
@@ -146,8 +165,8 @@ class Oracle:
 
     def order(self, victim: Allocation) -> tuple[bool, bool, int, int, int, str]:
         return (
-            not victim.spec.allow_preempt_self,
             victim.spec.originator,
+            not victim.spec.allow_preempt_self,
             self.adjusted(victim, self.fence),
             -victim.created_ns,
             victim.application.preempted_count,
@@ -157,8 +176,8 @@ class Oracle:
     def key(self, victims: Iterable[Allocation]) -> tuple[bool, bool, int, int, int, int]:
         listed = list(victims)
         return (
-            any(not v.spec.allow_preempt_self for v in listed),
             any(v.spec.originator for v in listed),
+            any(not v.spec.allow_preempt_self for v in listed),
             len(listed),
             max(self.adjusted(v, self.fence) for v in listed),
             -min(v.created_ns for v in listed),
@@ -170,31 +189,47 @@ class Oracle:
             node.schedulable
             and all(node.capacity[t] >= amount for t, amount in self.demand.items())
             and all(
-                not r.ask.spec.required_node
-                and not r.ask.triggered
-                and r.ask.priority < self.ask.priority
-                and self.now_ns - r.made_ns > HOUR_NS
-                for r in node.reservations.values()
-                if r.ask is not self.ask
+                not (claimed := self.held(node, t, by_age=False)) or claimed <= node.free[t] + self.leaving(node, t)
+                for t in self.demand
             )
         )
+
+    def room_is_leaving(self, node: Node) -> bool:
+        """Whether nobody has to go: all that is needed is told to leave already, and nobody else's."""
+        fits_now = all(node.open[t] >= amount for t, amount in self.demand.items())
+        return self.usable(node) and not fits_now and not self.unmet(node, [])
 
     def unmet(self, node: Node, victims: list[Allocation]) -> set[tuple[str, int, str]]:
         """The needs that *victims* leave, node, queues and guarantees each for itself."""
         found = set()
         for t, amount in self.demand.items():
             here = sum(dict(v.shape.pairs).get(t, 0) for v in victims if v.node is node)
-            if amount > node.free[t] + here:
+            if amount > self.available(node, t) + here:
                 found.add(("node", t, ""))
             total = sum(dict(v.shape.pairs).get(t, 0) for v in victims)
-            for queue in self.fence.lineage():
-                if t in queue.max and self.projected(queue, t) + amount - queue.max[t] > total:
+            for queue in self.fence.lineage()[:-1]:
+                if t in queue.max and min(amount, self.projected(queue, t) + amount - queue.max[t]) > total:
                     found.add(("queue", t, queue.path))
             if t in self.entitled:
                 inside = sum(dict(v.shape.pairs).get(t, 0) for v in victims if self.entitled[t] in v.queue.lineage())
                 if self.swap(t) > inside:
                     found.add(("guarantee", t, ""))
         return found
+
+    def serves(self, victim: Allocation, need: tuple[str, int, str]) -> bool:
+        """Whether *victim* may go for the sake of *need*; without a guarantee of it only beyond a declared share."""
+        _, t, _ = need
+        common = self.common(victim)
+        below = [queue for queue in victim.queue.lineage() if queue.depth > common.depth]
+        return t in self.entitled or any(t in queue.guaranteed for queue in below)
+
+    def justified(self, node: Node, victims: Iterable[Allocation]) -> bool:
+        """Whether each of *victims* is needed for something that it may go for."""
+        listed = list(victims)
+        return all(
+            any(self.serves(v, need) for need in self.unmet(node, [other for other in listed if other is not v]))
+            for v in listed
+        )
 
     def lowers(self, victim: Allocation, need: tuple[str, int, str]) -> bool:
         kind, t, _ = need
@@ -206,16 +241,18 @@ class Oracle:
         if not self.unmet(node, []):
             return []
         for level in range(4):
-            part = [v for v in pool if 2 * (not v.spec.allow_preempt_self) + v.spec.originator <= level]
+            part = [v for v in pool if 2 * v.spec.originator + (not v.spec.allow_preempt_self) <= level]
             taken: list[Allocation] = []
             for victim in part:
                 unmet = self.unmet(node, taken)
-                if any(self.lowers(victim, need) for need in unmet) and self.lawful([*taken, victim]):
+                useful = any(self.lowers(victim, need) and self.serves(victim, need) for need in unmet)
+                if useful and self.lawful([*taken, victim]):
                     taken.append(victim)
-            if self.unmet(node, taken):
-                taken = self.exact(node, part)
-            if taken:
-                return self.pruned(node, taken)
+            kept = [] if self.unmet(node, taken) else self.pruned(node, taken)
+            if not kept or not self.justified(node, kept):
+                kept = self.exact(node, part)
+            if kept:
+                return kept
         return []
 
     def exact(self, node: Node, pool: list[Allocation]) -> list[Allocation]:
@@ -227,7 +264,7 @@ class Oracle:
             list(victims)
             for count in range(1, len(pool) + 1)
             for victims in combinations(pool, count)
-            if not self.unmet(node, list(victims)) and self.lawful(victims)
+            if not self.unmet(node, list(victims)) and self.lawful(victims) and self.justified(node, victims)
         ]
         return min(solutions, key=self.key, default=[])
 

@@ -41,6 +41,7 @@ from core.partition.books import audit
 from core.partition.engine import Engine
 from core.partition.gangs import replacement
 from core.partition.state import PartitionState
+from tests.properties.held_room import has_room
 
 RM: Final = "rm"
 PARTITION: Final = "[rm]default"
@@ -486,7 +487,9 @@ def check_nothing_left(shim: Shim) -> None:
         required = ask.spec.required_node
         if required:
             node = state.nodes.get(required)
-            assert node is None or not node.fits(pairs) or node.reservations, f"{ask} fits the node it requires"
+            refused = node is None or required in (ask.refused or {})
+            assert refused or not has_room(state, node, ask), f"{ask} fits the node it requires"
         else:
-            room = [n for n in state.nodes.values() if n.schedulable and not n.reservations and n.fits(pairs)]
+            room = [n for n in state.nodes.values() if n.schedulable and has_room(state, n, ask)]
+            room = [n for n in room if n.node_id not in (ask.refused or {})]  # Where it failed to start, it pauses.
             assert not room, f"{ask} fits {room}"

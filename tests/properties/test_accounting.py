@@ -8,6 +8,8 @@ from typing import Final
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from core.model.allocations import Allocation
+from tests.properties.held_room import holders, lacking
 from tests.properties.shim import WIDTH, Operation, Shim, check_books, check_nothing_left, random_history
 
 HISTORIES = st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), min_size=15, max_size=100)
@@ -22,17 +24,21 @@ def _amounts(shim: Shim) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
     )
 
 
-def _check_only_forced_excess(shim: Shim, before: tuple[dict[str, list[int]], dict[str, list[int]]]) -> None:
-    """A cycle leaves no node and no queue further above what it has than it found them."""
+def _check_only_forced_excess(
+    shim: Shim, before: tuple[dict[str, list[int]], dict[str, list[int]]], swaps: dict[str, list[int]]
+) -> None:
+    """A cycle leaves no node and no queue further above what it has than it found them, but for swaps."""
     state = shim.state
     free_before, used_before = before
     for node_id, node in state.nodes.items():
         for was, now in zip(free_before[node_id], node.free, strict=True):
             assert now >= 0 or now == was, f"{node} is filled beyond its capacity"
     for path, queue in state.queues.items():
+        if queue.parent is None:
+            continue  # The size of the cluster: that is for the nodes to keep.
         for t, most in queue.max.items():
-            now = queue.used[t]
-            assert now <= most or now == used_before[path][t], f"{queue} is filled beyond its max"
+            now, swapped = queue.used[t], swaps[path][t] if path in swaps else 0
+            assert now <= most or now <= used_before[path][t] + swapped, f"{queue} is filled beyond its max"
 
 
 def _held(shim: Shim) -> dict[str, set[str]]:
@@ -40,13 +46,41 @@ def _held(shim: Shim) -> dict[str, set[str]]:
     return {node_id: set(node.allocations) for node_id, node in shim.state.nodes.items()}
 
 
-def _check_reserved_nodes(shim: Shim, reserved: dict[str, str], held: dict[str, set[str]]) -> None:
-    """Nothing was placed on a node still kept for an ask, but what must run there (preemption.md A.1 no. 15, H)."""
-    for holder, node_id in reserved.items():
-        node = shim.state.nodes[node_id]
-        if holder in node.reservations:
-            placed = [node.allocations[key] for key in sorted(node.allocations.keys() - held[node_id])]
-            assert all(p.spec.required_node for p in placed), f"{node} is kept for {holder}"
+def _swaps(shim: Shim) -> dict[str, list[int]]:
+    """By queue above its max, what asks that preempted there are about to take over from their victims."""
+    found: dict[str, list[int]] = {}
+    for ask in shim.state.requests.values():
+        for queue in ask.swaps_in:
+            amounts = found.setdefault(queue.path, [0] * len(queue.used))
+            for t, amount in ask.shape.pairs:
+                amounts[t] += amount
+    return found
+
+
+Claims = dict[str, tuple[list[Allocation], list[int]]]
+"""By node: who holds room there, and how much more than there is."""
+
+
+def _claims(shim: Shim) -> Claims:
+    state = shim.state
+    found: Claims = {}
+    for node_id, node in state.nodes.items():
+        asks = holders(state, node)
+        found[node_id] = (asks, lacking(state, node, asks))
+    return found
+
+
+def _check_held_room(shim: Shim, claims: Claims, held: dict[str, set[str]]) -> None:
+    """Nothing was placed on room still held for an ask, but what must run there (preemption.md A.1 no. 15, H)."""
+    state = shim.state
+    for node_id, (before, lacked) in claims.items():
+        node = state.nodes[node_id]
+        placed = [node.allocations[key] for key in sorted(node.allocations.keys() - held[node_id])]
+        if any(p.spec.required_node for p in placed):
+            continue
+        still = [ask for ask in holders(state, node) if ask in before]
+        for lacks, did in zip(lacking(state, node, still), lacked, strict=True):
+            assert lacks <= did, f"{placed} took room on {node} that is held for {still}"
 
 
 def _play(variant: int, history: list[Operation], *, gangs: bool = False) -> None:
@@ -55,12 +89,12 @@ def _play(variant: int, history: list[Operation], *, gangs: bool = False) -> Non
         shim.perform(operation)
         check_books(shim)
         before = _amounts(shim)
-        reserved = {key: r.node.node_id for key, r in shim.state.reservations.items()}
+        claims, swaps = _claims(shim), _swaps(shim)
         held = _held(shim)
         shim.settle()
         check_books(shim)
-        _check_reserved_nodes(shim, reserved, held)
-        _check_only_forced_excess(shim, before)
+        _check_held_room(shim, claims, held)
+        _check_only_forced_excess(shim, before, swaps)
         check_nothing_left(shim)
 
 

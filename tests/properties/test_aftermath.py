@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -58,17 +58,16 @@ def test_long_histories(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(judge.judged[kind] > 10 for kind in ("guarantee", "required-node", "quota")), judge.judged
 
 
-def nobody_is_marked(_victim: Allocation, _preemptor: Allocation | None) -> None:
+def nobody_is_marked(_state: PartitionState, _leaving: Mapping[Allocation, Allocation | None]) -> None:
     """In place of :func:`ledger.mark`."""
 
 
-def one_more_is_marked(victim: Allocation, preemptor: Allocation | None) -> None:
-    for allocation in list(victim.application.allocations.values()):
-        if not allocation.preempted:
-            MARK(allocation, preemptor)
+def one_more_is_marked(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
+    for victim, preemptor in leaving.items():
+        MARK(state, dict.fromkeys(victim.application.allocations.values(), preemptor))
 
 
-def nothing_is_claimed(ask: Allocation) -> None:
+def nothing_is_claimed(_state: PartitionState, ask: Allocation) -> None:
     ask.triggered = True
 
 

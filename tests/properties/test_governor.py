@@ -43,6 +43,34 @@ wishes = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(wishes, st.integers(1, 6), st.integers(0, 12), st.integers(0, 5), st.integers(0, 2))
+def test_victims_of_an_application_put_together_are_judged_as_one_by_one(
+    asked: list[Wish], victims: int, lost: int, cooldown: int, returns: int
+) -> None:
+    """The same answer in the same words, with the same time to try again."""
+    budget = Allowance(victims, {0: lost} if lost else {})
+    bounds = Limits(WINDOW, dict.fromkeys(("cluster", "queue", "application"), budget), cooldown, WINDOW, returns, "f")
+    each_books, sum_books = GovernorBooks(), GovernorBooks()
+    now = 0
+    for wish in asked:
+        now += wish.wait
+        each = [Loss(q, f"{q}{app}", ((0, n),)) for q, app, n in wish.victims]
+        together: dict[tuple[str, str], Loss] = {}
+        for one in each:
+            before = together.get(one[:2], Loss(one.queue, one.application, ((0, 0),), 0))
+            amount = before.lost[0][1] + one.lost[0][1]
+            together[one[:2]] = Loss(one.queue, one.application, ((0, amount),), before.victims + 1)
+        sums = list(together.values())
+        for books in (each_books, sum_books):
+            books.forget(bounds, now)
+        answer = judge(bounds, each_books, each, wish.preemptor, now)
+        assert judge(bounds, sum_books, sums, wish.preemptor, now) == answer
+        if answer is None:
+            each_books.charge(bounds, each, wish.preemptor, now)
+            sum_books.charge(bounds, sums, wish.preemptor, now)
+
+
+@settings(max_examples=200, deadline=None)
+@given(wishes, st.integers(1, 6), st.integers(0, 12), st.integers(0, 5), st.integers(0, 2))
 def test_no_window_holds_more_than_its_budget(
     asked: list[Wish], victims: int, lost: int, cooldown: int, returns: int
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from core.model.allocations import Allocation
 from core.policies import user_limits
 from tests.oracles import plain_limits
+from tests.properties.held_room import has_room
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import WIDTH, Operation, check_books, random_history
 
@@ -91,8 +92,10 @@ def _has_room(shim: LimitedShim, ask: Allocation) -> bool:
         return False
     if ask.spec.required_node:
         node = shim.state.nodes.get(ask.spec.required_node)
-        return node is not None and node.fits(pairs) and not node.reservations
-    return any(n.schedulable and not n.reservations and n.fits(pairs) for n in shim.state.nodes.values())
+        refused = node is None or node.node_id in (ask.refused or {})
+        return node is not None and has_room(shim.state, node, ask) and not refused
+    nodes = [node for node in shim.state.nodes.values() if node.node_id not in (ask.refused or {})]
+    return any(n.schedulable and has_room(shim.state, n, ask) for n in nodes)
 
 
 def play(variant: int, history: list[Operation]) -> LimitedShim:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,12 +53,17 @@ class Watcher:
         """Since when each key has been at risk."""
         self.leaving: list[tuple[str, str]] = []
         self.numbers: list[tuple[int, tuple[str, ...]]] = []
+        self.told: dict[int, int] = {}
+        """When each notice was sent, by number."""
+        self.offered: dict[str, list[int]] = {}
+        """By key, the notices that it was offered in exchange for."""
         self.kills = 0
 
     def see(self, effects: list[Effect], now_ns: int) -> None:
         for effect in effects:
             if isinstance(effect, PreemptionNotice):
                 self.numbers.append((effect.notice, (*effect.strict, *effect.at_risk)))
+                self.told[effect.notice] = now_ns
                 assert effect.deadline_ns - now_ns >= self.max_wait_ns
                 for key in (*effect.strict, *effect.at_risk):
                     self.notified[key] = now_ns
@@ -65,8 +71,10 @@ class Watcher:
                 for key in effect.keys:
                     self.notified.pop(key, None)
             elif isinstance(effect, Released) and effect.message.startswith("preempted by the monitor"):
-                since = self.notified.pop(effect.key)
-                assert now_ns - since >= self.max_wait_ns
+                since = [self.notified.pop(effect.key)] if effect.key in self.notified else []
+                # What was offered in exchange goes on the terms of the notice.
+                since += [self.told[number] for number in self.offered.get(effect.key, ())]
+                assert now_ns - min(since) >= self.max_wait_ns
                 victim = self.stage.state.requests[effect.key]
                 assert victim.queue.properties.preemption_policy != "disabled"
                 self.kills += 1
@@ -143,11 +151,10 @@ def test_nobody_goes_unheard_and_no_round_takes_too_much(seed: int) -> None:
             offered = tuple(rng.sample(list(sizes), min(3, len(sizes))))
             before = set(watcher.notified)
             answer = PreemptionNoticeAnswer(notice, True, offered, tuple((key, 1) for key in keys))
-            since = {watcher.notified[key] for key in keys if key in watcher.notified}
+            for key in offered:
+                watcher.offered.setdefault(key, []).append(notice)
             watcher.see(stage.apply(AnswerCallbacks("rm", notices=(answer,))), now_ns())
-            for key in stage.state.notices.entries:
-                if key not in before and since:
-                    watcher.notified[key] = max(since)  # Taken over in exchange, on the same terms.
+            assert set(watcher.notified) == before
 
     for _ in range(12):
         submit()
@@ -162,7 +169,7 @@ def test_nobody_goes_unheard_and_no_round_takes_too_much(seed: int) -> None:
             if rng.random() < 0.5:
                 something()
         if stage.state.notices.rounds != rounds:
-            assert set(stage.state.notices.entries) <= set(watcher.notified)
+            assert set(stage.state.notices.entries) <= set(watcher.notified) | set(watcher.offered)
         assert audit.check(stage.state) == []
         assert stage.state.law_violations == 0
 
@@ -196,10 +203,13 @@ def test_no_round_selects_more_than_its_part(seed: int) -> None:
         killed_now = [e.key for e in effects if isinstance(e, Released)]
         assert len(killed_now) == watcher.kills - taken
         assert set(killed_now) <= set(before)
-        assert watcher.at_risk() + sum(sizes[key] for key in killed_now) <= watcher.limit
+        selected = watcher.at_risk() + sum(sizes[key] for key in killed_now)
+        # One place is always allowed: of an ask of at most 3, by tasks that free less than that before the last.
+        assert selected <= max(watcher.limit, 5)
         stage.confirm(effects)
 
 
+@pytest.mark.timeout(180)
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32))
 def test_comes_to_rest(seed: int) -> None:

@@ -48,23 +48,26 @@ def small_case(rng: random.Random) -> Case:
     return replace(random_case(rng), nodes=nodes, running=tuple(islice(random_tasks(rng, nodes), MOST_TASKS)))
 
 
-def smallest(world: World, ask: Allocation) -> int:
-    """The least number of victims that lawfully make room for *ask* on some node; 0: there are none."""
+def smallest(world: World, ask: Allocation) -> int | None:
+    """The least number of victims that lawfully make room for *ask* on some node; ``None``: no number does."""
     oracle = Oracle(world, ask, NOW_NS)
     outcome = oracle.plan()
     if isinstance(outcome, str) and outcome in UNENTITLED:
+        return None
+    if any(oracle.room_is_leaving(node) for node in world.nodes.values()):
         return 0
     candidates = [a for a in world.allocations.values() if a.node is not None and oracle.candidate(a)]
     for count in range(1, len(candidates) + 1):
         for node in world.nodes.values():
             if not oracle.usable(node) or not oracle.unmet(node, []):
                 continue
-            roomy = node.fits(ask.shape.pairs)
+            roomy = all(oracle.available(node, t) >= amount for t, amount in ask.shape.pairs)
             pool = [a for a in candidates if roomy or a.node is node]
             for victims in combinations(pool, count):
-                if not oracle.unmet(node, list(victims)) and oracle.lawful(victims):
+                enough = not oracle.unmet(node, list(victims)) and oracle.lawful(victims)
+                if enough and oracle.justified(node, victims):
                     return count
-    return 0
+    return None
 
 
 @settings(max_examples=300, deadline=None)
@@ -75,8 +78,8 @@ def test_a_plan_is_found_whenever_there_is_one(case: Case) -> None:
         ask = world.ask(step.ask)
         least = smallest(world, ask)
         plan = guarantee.plan(world, ask, known=known, now_ns=NOW_NS)
-        assert isinstance(plan, PreemptionPlan) == bool(least)
-        if isinstance(plan, PreemptionPlan):
+        assert isinstance(plan, PreemptionPlan) == (least is not None)
+        if isinstance(plan, PreemptionPlan) and least is not None:
             assert len(plan.victims) >= least
             assert laws.check_exhaustive(world, plan) == ()
             assert nobody_to_spare(world, plan)
@@ -116,12 +119,14 @@ def test_required_node_finds_a_plan_whenever_there_is_one(seed: int) -> None:
     )
     ask = world.ask(task)
     node = world.nodes[node_id]
-    if node.fits(ask.shape.pairs) or not node.could_hold(ask.shape.pairs):
+    if required_node.room_is_coming(node, ask) or not node.could_hold(ask.shape.pairs):
         return
-    candidates = [a for a in node.allocations.values() if not a.spec.required_node and a.priority <= ask.priority]
+    here = list(node.allocations.values())
+    candidates = [a for a in here if not (a.spec.required_node or a.preempted) and a.priority <= ask.priority]
 
     def enough(victims: list[Allocation]) -> bool:
-        freed = [sum(dict(v.shape.pairs).get(t, 0) for v in victims) for t, _ in ask.shape.pairs]
+        going = [*victims, *(a for a in here if a.preempted)]
+        freed = [sum(dict(v.shape.pairs).get(t, 0) for v in going) for t, _ in ask.shape.pairs]
         return all(node.free[t] + more >= amount for (t, amount), more in zip(ask.shape.pairs, freed, strict=True))
 
     plan = required_node.plan(world, ask, node)

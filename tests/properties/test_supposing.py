@@ -23,6 +23,7 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Allocated, PreemptionDecided
+from core.domain.reasons import Outcome
 from core.domain.resources import Resources
 from core.domain.supposition import (
     Forecast,
@@ -196,7 +197,7 @@ def test_what_is_foretold_of_a_gang_comes_true(seed: int) -> None:
         for effect in cluster.cycle(at_ns):
             if isinstance(effect, Allocated):
                 placed.append((effect.spec.key, effect.node_id))
-            elif isinstance(effect, PreemptionDecided) and effect.victims:
+            elif isinstance(effect, PreemptionDecided) and effect.outcome is Outcome.TRIGGERED:
                 victims.append((effect.key, effect.node_id, [victim.key for victim in effect.victims]))
         at_ns += SECOND // 2
     assert [(found.key, found.node_id) for found in forecast.placed] == placed

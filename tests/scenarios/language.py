@@ -20,7 +20,7 @@ starts with ``+`` belongs to the same request as the line before.
     ask K app=A [RES] p=N created=T required=N self=no other=yes originator group=G placeholder legacy
                                       instance=N: which of its key; maxallocations=N on legacy asks
     run K node=N ...                  as ask, already running on N
-    resize-ask K ...                  as ask, for a key that is known
+    resize-ask K [RES] node=N         what is known of K again, with another size
     foreign F node=N [RES] kind=static                                release-foreign F
     release K app=A type=TIMEOUT      withdraw K app=A                K may be *, or - with id=ID
     cycle budget=N                    until nothing is left to do; ``once``: a single slice
@@ -92,7 +92,7 @@ from core.domain.effects import (
 )
 from core.domain.events import EventChange, EventDetail, EventType
 from core.domain.partition_names import full_partition_name
-from core.domain.priorities import PRIORITY_MIN
+from core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
 from core.model.allocations import Allocation, identity
@@ -102,6 +102,7 @@ from core.model.shapes import Vector
 from core.partition import status
 from core.partition.books import audit
 from core.partition.engine import Engine
+from core.partition.preemption import quota_standing
 from core.partition.state import PartitionState
 from core.policies import user_limits
 
@@ -533,7 +534,7 @@ class Stage:
         options = line.options
         created = options.get("created")
         foreign = line.directive == "foreign"
-        return AllocationSpec(
+        spec = AllocationSpec(
             key="" if line.name == "-" else line.name,
             application_id="" if foreign else self._application_of(line),
             partition=_partition(line),
@@ -552,6 +553,15 @@ class Stage:
             max_allocations=int(options.get("maxallocations", "1")),
             instance=int(options.get("instance", "0")),
         )
+        if line.directive != "resize-ask":
+            return spec
+        known = self._state(line).requests[identity(spec.key, spec.instance)].spec
+        return known._replace(resources=spec.resources, node_id=spec.node_id)
+
+    def _state(self, line: Line) -> PartitionState:
+        state = self.engine.partition(_partition(line))
+        assert state is not None, line
+        return state
 
     def _release(self, line: Line) -> ReleaseSpec:
         foreign = line.directive == "release-foreign"
@@ -693,6 +703,8 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             return f"scale up for {key}"
         case EventRecorded():
             return _event(effect)
+        case PreemptionDecided(kind="quota", queue=queue, outcome=Outcome.VICTIM_STUCK, victims=victims):
+            return f"stuck {queue} {','.join(victim.key for victim in victims)}"
         case PreemptionDecided(kind="quota", queue=queue, outcome=outcome, detail=detail):
             return f"enforce {queue} {outcome}: {detail}"
         case PreemptionDecided(
@@ -728,6 +740,10 @@ def _token(reason: str) -> str:
     return reason.split(":", 1)[0]
 
 
+def _rank(priority: int) -> str:
+    return {NOTHING_WAITS: "none", PRIORITY_MIN: "MIN"}.get(priority, str(priority))
+
+
 def _fields(known: dict[str, Callable[[], object]], asked: list[str], default: str) -> str:
     return " ".join(f"{name}={known[name]()}" for name in asked or default.split())
 
@@ -749,7 +765,7 @@ def _show_queue(state: PartitionState, path: str, fields: list[str]) -> str:
         "max": vector(queue.max),
         "guaranteed": vector(queue.guaranteed),
         "fair": vector(dict(queue.fair_terms)),
-        "priority": lambda: "MIN" if queue.priority == PRIORITY_MIN else queue.priority,
+        "priority": lambda: _rank(queue.priority),
         "draining": lambda: "yes" if queue.draining else "no",
         "apps": lambda: len(queue.applications),
         "kind": lambda: ("managed" if queue.managed else "dynamic") + (" leaf" if queue.leaf else " parent"),
@@ -759,8 +775,19 @@ def _show_queue(state: PartitionState, path: str, fields: list[str]) -> str:
         "sort": lambda: queue.properties.sort_policy,
         "due": lambda: f"{due_ns / 10**9:g}s" if (due_ns := state.enforcement.armed.get(queue)) is not None else "-",
         "victims": lambda: queue.properties.preemption_policy,
+        "above": lambda: _above(state, queue),
     }
     return f"queue {path} {_fields(known, fields, 'used pending')}"
+
+
+def _above(state: PartitionState, queue: Queue) -> str:
+    """How much the queue holds above its max, since when, what is done about it and what protects it."""
+    found = quota_standing.describe(state, queue)
+    if found is None:
+        return "-"
+    leaving = f" leaving={shown(found.leaving)}" if found.leaving else ""
+    why = "".join(f" | {reason}" for reason in found.protected)
+    return f"{shown(found.above)} since={found.since_ns / 10**9:g}s{leaving} | {found.course}{why}"
 
 
 def _show_node(state: PartitionState, node_id: str, fields: list[str]) -> str:
@@ -797,7 +824,7 @@ def _show_app(state: PartitionState, application_id: str, fields: list[str]) -> 
         "pending": lambda: shown(state.types.resources(application.pending)),
         "real": lambda: shown(state.types.resources(application.real)),
         "placeholder": lambda: shown(state.types.resources(application.placeholder)),
-        "priority": lambda: "MIN" if application.priority == PRIORITY_MIN else application.priority,
+        "priority": lambda: _rank(application.priority),
         "groups": lambda: (
             ",".join(f"{g.name}:{g.replaced}+{g.timed_out}/{g.count}" for g in application.task_groups.values()) or "-"
         ),

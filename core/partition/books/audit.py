@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from core.domain.application_states import AppState
-from core.domain.priorities import PRIORITY_MIN, exposed
+from core.domain.priorities import NOTHING_WAITS, exposed
 from core.domain.settings import PriorityPolicy
 from core.model.allocations import Allocation
 from core.model.applications import Application
+from core.model.keyed_heap import KeyedHeap
+from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Vector
-from core.model.users import WILDCARD, AccountKind, Limit
+from core.model.users import WILDCARD, Account, AccountKind, Limit
 from core.partition.books.findings import Broken
 from core.partition.gangs import audit as gangs_audit
-from core.partition.scheduling.waiting import Gate, refused_asks
+from core.partition.scheduling.waiting import UNSERVED, Gate, refused_asks
 from core.partition.state import PartitionState
+from core.policies.application_order import application_key
 
 
 def check(state: PartitionState) -> list[Broken]:
@@ -64,13 +67,29 @@ def _check_nodes(state: PartitionState) -> list[Broken]:
         broken += _differs("I4", node.node_id, "occupied", node.occupied, occupied)
         free = [c - a - o for c, a, o in zip(node.capacity, node.allocated, node.occupied, strict=True)]
         broken += _differs("I4", node.node_id, "free", node.free, free)
-        open_to_all = node.schedulable and not node.reservations
-        if open_to_all != (node in state.node_order):
+        broken += _check_claims(state, node)
+        if node.schedulable != (node in state.node_order):
             broken.append(Broken("I7", node.node_id, "open nodes and node order differ"))
         total = [sum_ + c for sum_, c in zip(total, node.capacity, strict=True)]
     booked = [state.root.max.get(t, 0) for t in range(len(total))]
     broken += _differs("I5", "root", "max", booked, total)
     return broken
+
+
+def _check_claims(state: PartitionState, node: Node) -> list[Broken]:
+    """What nobody holds on *node*, from those who hold something and from those who are leaving."""
+    holders = [reservation.ask for reservation in node.reservations.values() if reservation.ask.held_on is not node]
+    leaving = [a for a in node.allocations.values() if a.preempted and a not in state.stuck]
+    needed = [0] * len(node.free)
+    owned: set[str] = set()
+    for ask in holders:
+        own = [a for a in leaving if a.preemptor is ask and not (ask.reservation and ask.reservation.comes_last)]
+        owned.update(a.key for a in own)
+        missing = zip(_sum(state, [ask]), _sum(state, own), strict=True)
+        needed = [sum_ + max(0, amount - comes) for sum_, (amount, comes) in zip(needed, missing, strict=True)]
+    coming = _sum(state, [a for a in leaving if a.key not in owned])
+    left = [min(f, f + comes - needs) for f, comes, needs in zip(node.free, coming, needed, strict=True)]
+    return _differs("I7", node.node_id, "open room", node.open, left)
 
 
 def _check_applications(state: PartitionState) -> list[Broken]:
@@ -90,9 +109,12 @@ def _check_applications(state: PartitionState) -> list[Broken]:
             broken.append(Broken("I1", name, f"counts {application.placeholder_count} placeholders, has {count}"))
         if len(vetted) != application.held_count:
             broken.append(Broken("I9", name, f"counts {application.held_count} held asks, has {len(vetted)}"))
-        highest = max((ask.priority for ask in pending.values()), default=PRIORITY_MIN)
-        if highest != application.priority:
+        highest = max((ask.priority for ask in pending.values() if _lends(state, ask)), default=NOTHING_WAITS)
+        if highest != application.priority and application.state not in UNSERVED:
             broken.append(Broken("I9", name, f"priority is {application.priority}, asks give {highest}"))
+        resting = application.held_at is not None or application.backoff_until_ns or application.state in UNSERVED
+        if application.set_back is not bool(resting):
+            broken.append(Broken("I9", name, f"lends its queue {'nothing' if application.set_back else 'a priority'}"))
         waiting = [ask.key for group in application.groups.values() for ask in group.asks()]
         waiting += [ask.key for task_group in application.task_groups.values() for ask in task_group.asks]
         waiting += [a.key for a in refused_asks(state) if a.application is application and a.reservation is None]
@@ -101,6 +123,18 @@ def _check_applications(state: PartitionState) -> list[Broken]:
             odd = sorted(set(waiting) ^ set(unreserved))
             broken.append(Broken("I9", name, f"asks {odd} wait nowhere, or some wait twice"))
     return broken
+
+
+def _lends(state: PartitionState, ask: Allocation) -> bool:
+    """Whether a pending *ask* waits for its turn, for its gang, or for nothing but room (preemption.md G)."""
+    group = ask.group
+    if group is None:
+        return ask.pool is not None
+    at = group.parked_at
+    if at is None or at is group.application.held_groups or at is group.application.backoff_room:
+        return True
+    waits_for_room = at is state.no_room.get(group.shape) or at is state.root.parked.get(group.shape)
+    return waits_for_room and any(n.schedulable and n.could_hold(group.shape.pairs) for n in state.nodes.values())
 
 
 def _below(queue: Queue) -> Iterable[Queue]:
@@ -130,7 +164,7 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
         broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(waiting)}"))
     below = queue.applications.values() if queue.leaf else queue.children.values()
     priority = exposed(
-        max((member.priority for member in below), default=PRIORITY_MIN),
+        max((member.priority for member in below if not getattr(member, "set_back", False)), default=NOTHING_WAITS),
         queue.properties.priority_offset,
         fenced=queue.properties.priority_policy is PriorityPolicy.FENCE,
     )
@@ -151,6 +185,9 @@ def _check_reservations(state: PartitionState) -> list[Broken]:
         broken.append(Broken("I7", state.name, f"counts {state.kept_by_age} nodes kept by age, has {by_age}"))
     for key, reservation in state.reservations.items():
         ask = reservation.ask
+        held = () if ask.held_on is reservation.node else ask.shape.pairs
+        if reservation.pairs != held or reservation.node.reservations.get(key) is not reservation:
+            broken.append(Broken("I7", key, "what is held for an ask is not what it asks for, or held elsewhere"))
         if ask.reservation is not reservation or not ask.pending or state.requests.get(key) is not ask:
             broken.append(Broken("I7", key, "a reservation without its pending ask"))
     return broken
@@ -175,6 +212,9 @@ def _check_requests(state: PartitionState) -> list[Broken]:
     }
     if shared != actual:
         broken.append(Broken("I8", state.name, f"shared keys {sorted(shared.keys() ^ actual.keys())} differ"))
+    sharing = sum(request.spec.instance > 0 for request in state.requests.values())
+    if sharing != state.sharing_count:
+        broken.append(Broken("I8", state.name, f"counts {state.sharing_count} sharing a key, has {sharing}"))
     for key, request in state.requests.items():
         if request.node is not None and state.nodes.get(request.node.node_id) is not request.node:
             broken.append(Broken("I8", key, "an allocation on a node that is gone"))
@@ -258,7 +298,9 @@ def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
         for gate in gates:
             for leaf, waiting in gate.held_back.items():
                 offered = any(a.offered_by is gate and a.order for a in leaf.applications.values())
-                if gate.open() and not offered:
+                if gate is leaf and leaf.newcomers is not None:
+                    broken += _check_newcomers(leaf, waiting)
+                elif gate.open() and not offered:
                     broken.append(Broken("W", repr(gate), f"holds back {list(waiting)} without need"))
                 held.update(dict.fromkeys(waiting, gate))
     for application in state.applications.values():
@@ -268,6 +310,24 @@ def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
     if held:
         broken.append(Broken("W", state.name, f"{list(held)} left and are still held back"))
     return broken
+
+
+def _check_newcomers(leaf: Queue, held: KeyedHeap[Application]) -> list[Broken]:
+    """Of those that *leaf* holds back, none is the one that may start (``stateaware``)."""
+    if leaf.allocating or not leaf.open():
+        return []
+    first = min((a for a in leaf.applications.values() if _could_start(a)), key=application_key, default=None)
+    waits = first is not None and first in held
+    return [Broken("W", repr(leaf), f"holds back {first}, whose turn it is")] if waits else []
+
+
+def _could_start(application: Application) -> bool:
+    return (
+        application.state is AppState.ACCEPTED
+        and application.priority != NOTHING_WAITS
+        and not application.backoff_until_ns
+        and not isinstance(application.held_at, Account)
+    )
 
 
 def _check_notices(state: PartitionState) -> list[Broken]:
@@ -281,6 +341,6 @@ def _check_notices(state: PartitionState) -> list[Broken]:
     if any(not notice.entries for notice in notices.open.values()):
         broken.append(Broken("E.6", state.name, "an open notice that concerns nobody"))
     listed = {number for theirs in notices.of_application.values() for number in theirs}
-    if listed != notices.open.keys() or notices.released.keys() - notices.of_application.keys():
+    if listed != notices.open.keys() or notices.held.keys() != notices.of_application.keys():
         broken.append(Broken("E.6", state.name, "open notices and those of the applications differ"))
     return broken

@@ -6,11 +6,13 @@ waiting rooms that depend on those amounts in step.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.model.shapes import Pairs, Shape, Vector
+from core.model.shapes import Pairs, Shape, Vector, book, unbook
 from core.partition.books import user_accounting
 from core.partition.history.queue_events import settings_of
 from core.partition.scheduling.waiting import (
@@ -60,19 +62,17 @@ def _wait(ask: Allocation) -> None:
         queue.waiting += 1
         if queue.parent is not None:
             queue.parent.order.mark(queue)
-    application.ask_appears(ask.spec.priority)
 
 
 def _wait_no_more(ask: Allocation) -> None:
     application = ask.application
     pairs = ask.shape.pairs
-    _unbook(application.pending, pairs)
+    unbook(application.pending, pairs)
     for queue in application.queue.lineage():
-        _unbook(queue.pending, pairs)
+        unbook(queue.pending, pairs)
         queue.waiting -= 1
         if queue.parent is not None:
             queue.parent.order.mark(queue)
-    application.ask_leaves(ask.priority)
 
 
 def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
@@ -83,12 +83,14 @@ def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
     dequeue(state, ask)
     ask.held_on = node
     node.held[ask.key] = ask
+    if ask.reservation is not None and ask.reservation.node is node:
+        node.resize_claim(ask.reservation, ())  # It is charged instead.
     state.held_count += 1
     ask.application.held_count += 1
     node.charge(ask.shape.pairs)
     state.node_order.refresh(node)
     if not ask.spec.placeholder:
-        _book(ask.application.real, ask.shape.pairs)
+        book(ask.application.real, ask.shape.pairs)
     _use_instead_of_waiting(ask)
 
 
@@ -96,17 +98,22 @@ def unhold(state: PartitionState, ask: Allocation) -> None:
     """*ask* does not run there after all: it is pending again, but waits nowhere yet."""
     node = _end_hold(state, ask)
     node.refund(ask.shape.pairs)
+    if ask.reservation is not None and ask.reservation.node is node:
+        node.resize_claim(ask.reservation, ask.shape.pairs)
     state.node_order.refresh(node)
     if not ask.spec.placeholder:
-        _unbook(ask.application.real, ask.shape.pairs)
+        unbook(ask.application.real, ask.shape.pairs)
     _use_no_more(state, ask)
     _wait(ask)
+    state.changes += 1
+    state.moved[ask.queue] = None
     node_gained(state, node)
 
 
 def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     """*ask* runs where it was held. Returns the node."""
     node = _end_hold(state, ask)
+    state.changes += 1
     application = ask.application
     del application.asks[ask.key]
     ask.node = node
@@ -137,7 +144,7 @@ def _use(allocation: Allocation) -> None:
     if application.accounts:
         user_accounting.charge(application, allocation.shape.pairs)
     for queue in application.queue.lineage():
-        _book(queue.used, allocation.shape.pairs)
+        book(queue.used, allocation.shape.pairs)
         if queue.parent is not None:
             queue.parent.order.mark(queue)
 
@@ -161,7 +168,6 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
         queue.waiting -= 1
         if queue.parent is not None:
             queue.parent.order.mark(queue)
-    application.ask_leaves(ask.spec.priority)
 
 
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
@@ -170,7 +176,7 @@ def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
     if application.accounts:
         user_accounting.refund(state, application, allocation.shape.pairs)
     for queue in application.queue.lineage():
-        _unbook(queue.used, allocation.shape.pairs)
+        unbook(queue.used, allocation.shape.pairs)
         if queue.parent is not None:
             queue.parent.order.mark(queue)
         queue_gained(state, queue)
@@ -200,6 +206,7 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
         for t, amount in pairs:
             real[t] += amount
     state.allocation_count += 1
+    state.changes += 1
 
 
 def refund(state: PartitionState, allocation: Allocation) -> None:
@@ -211,6 +218,8 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     allocation.node = None
     allocation.view = None
     del node.allocations[allocation.key]
+    if allocation.preempted:
+        node.expect_no_exit(allocation)
     node.refund(pairs)
     state.node_order.refresh(node)
     del application.allocations[allocation.key]
@@ -222,24 +231,63 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
         unmark(allocation)
     _use_no_more(state, allocation)
     state.allocation_count -= 1
+    state.changes += 1
+    state.moved[application.queue] = None
     node_gained(state, node)
 
 
-def mark(victim: Allocation, preemptor: Allocation | None) -> None:
-    """*victim* was told to leave: its amount counts as preempting until it is gone (preemption.md B.7).
+def mark(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
+    """Those *leaving* were told to: what they hold counts as preempting until they are gone (preemption.md B.7).
 
-    No *preemptor*: it leaves because its queue holds more than it may.
+    Each comes with the ask it makes room for, its preemptor; ``None``: its queue holds more than it may. Hundreds
+    leave at once, so nodes and queues are booked once for all of their victims.
     """
-    victim.preempted = True
-    victim.view = None
-    if victim.spec.placeholder:
-        keep_placeholder_from_use(victim)
-    victim.preemptor = preemptor
-    victim.application.preempted_count += 1
-    for queue in victim.queue.lineage():
-        _book(queue.preempting, victim.shape.pairs)
-        _book(queue.preempted_total, victim.shape.pairs)
-        queue.preempted_count += 1
+    of_node: dict[Node, list[Allocation]] = {}
+    counts: dict[tuple[Queue, Shape], int] = {}
+    for victim, preemptor in leaving.items():
+        node, application, shape = victim.node, victim.application, victim.shape
+        assert node is not None, "only a placed allocation can be a victim"
+        victim.preempted = True
+        victim.view = None
+        victim.preemptor = preemptor
+        if victim.spec.placeholder:
+            keep_placeholder_from_use(victim)
+        application.preempted_count += 1
+        if node in of_node:
+            of_node[node].append(victim)
+        else:
+            of_node[node] = [victim]
+        at = (application.queue, shape)
+        counts[at] = counts.get(at, 0) + 1
+    state.changes += 1
+    for node, victims in of_node.items():
+        if node.expect_exits(victims):
+            state.node_order.room_changed(node)
+        if node.reservations:
+            # Holders may count on what leaves: less of what is free now is theirs.
+            node_gained(state, node)
+    gaining: dict[Queue, None] = {}
+    for (leaf, shape), count in counts.items():
+        state.moved[leaf] = None
+        for queue in leaf.lineage():
+            preempting, total = queue.preempting, queue.preempted_total
+            for t, amount in shape.pairs:
+                preempting[t] += amount * count
+                total[t] += amount * count
+            queue.preempted_count += count
+            if queue.claims:
+                gaining[queue] = None
+    for queue in gaining:
+        queue_gained(state, queue)
+
+
+def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
+    """*victim* has not left in time: nobody counts on its room any more."""
+    node = victim.node
+    state.changes += 1
+    if node is not None:
+        node.expect_no_exit(victim)
+        state.node_order.refresh(node)
 
 
 def unmark(victim: Allocation) -> None:
@@ -247,40 +295,70 @@ def unmark(victim: Allocation) -> None:
     victim.preempted = False
     victim.view = None
     for queue in victim.queue.lineage():
-        _unbook(queue.preempting, victim.shape.pairs)
+        unbook(queue.preempting, victim.shape.pairs)
 
 
-def claim(ask: Allocation) -> None:
-    """*ask* preempted: what it is about to use is spoken for on its path (preemption.md 0.1)."""
+def claim(state: PartitionState, ask: Allocation) -> None:
+    """*ask* preempted: what it is about to use is spoken for on its path (preemption.md 0.1).
+
+    To be called when its victims are marked. Where a queue is above its max all the same, the ask takes their place.
+    """
     ask.triggered = True
+    pairs = ask.shape.pairs
+    swaps_in: list[Queue] = []
     for queue in ask.queue.lineage():
-        _book(queue.claimed, ask.shape.pairs)
+        claimed = queue.claimed
+        for t, amount in pairs:
+            claimed[t] += amount
+        queue.claims += 1
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+        if queue.ceilings and _over_max(queue, pairs):
+            swaps_in.append(queue)
+    if swaps_in:
+        ask.swaps_in = tuple(swaps_in)
+    state.changes += 1
+    state.moved[ask.queue] = None
 
 
-def unclaim(ask: Allocation) -> None:
+def unclaim(state: PartitionState, ask: Allocation) -> None:
     """*ask* was placed, withdrawn or re-armed."""
     if not ask.triggered:
         return
     ask.triggered = False
+    ask.swaps_in = ()
     for queue in ask.queue.lineage():
-        _unbook(queue.claimed, ask.shape.pairs)
+        unbook(queue.claimed, ask.shape.pairs)
+        queue.claims -= 1
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+        queue_gained(state, queue)
+    state.changes += 1
+    state.moved[ask.queue] = None
+
+
+def _over_max(queue: Queue, pairs: Pairs) -> bool:
+    """Whether *queue* will hold more than its max of a type in *pairs* once all claims are served."""
+    return any(
+        t in queue.max and queue.used[t] - queue.preempting[t] + queue.claimed[t] > queue.max[t] for t, _ in pairs
+    )
 
 
 def promise(ask: Allocation) -> None:
     """*ask* gets a node kept free because it waited: no more is promised than the quotas could ever grant."""
     for queue in ask.queue.lineage():
-        _book(queue.promised, ask.shape.pairs)
+        book(queue.promised, ask.shape.pairs)
 
 
 def unpromise(ask: Allocation) -> None:
     """The node of *ask* is given back, or used."""
     for queue in ask.queue.lineage():
-        _unbook(queue.promised, ask.shape.pairs)
+        unbook(queue.promised, ask.shape.pairs)
 
 
 def promise_is_sound(ask: Allocation) -> bool:
     """Whether *ask* would still fit under every max on its path if everything claimed and promised were placed."""
-    for queue in ask.queue.lineage():
+    for queue in ask.queue.lineage()[:-1]:
         used, claimed, promised, most = queue.used, queue.claimed, queue.promised, queue.max
         for t, amount in ask.shape.pairs:
             if t in most and used[t] + claimed[t] + promised[t] + amount > most[t]:
@@ -293,6 +371,8 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
     before = request.shape
     if before is shape:
         return
+    state.changes += 1
+    state.moved[request.queue] = None
     if request.node is None:
         waits, reserved = request.group is not None or request.pool is not None, request.reservation
         dequeue(state, request)
@@ -308,6 +388,12 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
             if queue.parent is not None:
                 queue.parent.order.mark(queue)
         request.shape = shape
+        if request.swaps_in and _grows(before, shape):
+            request.swaps_in = ()  # Its victims made room for less.
+        if reserved is not None:
+            reserved.node.resize_claim(reserved, shape.pairs)
+            state.node_order.refresh(reserved.node)
+            node_gained(state, reserved.node)
         if request.dialogue is not None:  # It was about victims for another size.
             request.dialogue = None
             request.attempt_due = True
@@ -338,9 +424,18 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
         if queue.parent is not None:
             queue.parent.order.mark(queue)
         queue_gained(state, queue)
+    if request.preempted and request not in state.stuck:
+        node.expect_no_exit(request)
+        node.expect_exits((request,))
     _exchange_on(state, node, before, shape)
     if state.recording:
         state.events.resized(request, before)
+
+
+def _grows(before: Shape, after: Shape) -> bool:
+    """Whether *after* is more than *before* of some type."""
+    had = dict(before.pairs)
+    return any(amount > had.get(t, 0) for t, amount in after.pairs)
 
 
 def _exchange_on(state: PartitionState, node: Node, before: Shape, after: Shape) -> None:
@@ -386,6 +481,7 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     assert node is not None, "a replacement under way has a node"
     ask.replaces = placeholder.replaced_by = ask.node = None
     ask.view = None
+    state.changes += 1
     if node is not placeholder.node:
         del node.allocations[ask.key]
         node.refund(ask.shape.pairs)
@@ -417,7 +513,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     del application.allocations[placeholder.key]
     application.allocations[ask.key] = ask
     _drop_placeholder(placeholder)
-    _book(application.real, after)
+    book(application.real, after)
     application.queue.order.mark(application)
     if application.accounts:
         user_accounting.exchange(state, application, before, after)
@@ -426,6 +522,10 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
         if queue.parent is not None:
             queue.parent.order.mark(queue)
         queue_gained(state, queue)
+    state.changes += 1
+    state.moved[application.queue] = None
+    assert ask.node is not None, "whoever takes a place has a node"
+    ask.node.version += 1  # From now on it may be a victim there.
     node_gained(state, old_node)
     if state.recording:
         state.events.placeholder_replaced(placeholder, ask, old_node)
@@ -434,7 +534,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
 
 def _hold_placeholder(state: PartitionState, placeholder: Allocation) -> None:
     application = placeholder.application
-    _book(application.placeholder, placeholder.shape.pairs)
+    book(application.placeholder, placeholder.shape.pairs)
     application.placeholder_count += 1
     task_group = application.task_groups[placeholder.spec.task_group]
     task_group.free.add(placeholder)
@@ -443,7 +543,7 @@ def _hold_placeholder(state: PartitionState, placeholder: Allocation) -> None:
 
 def _drop_placeholder(placeholder: Allocation) -> None:
     application = placeholder.application
-    _unbook(application.placeholder, placeholder.shape.pairs)
+    unbook(application.placeholder, placeholder.shape.pairs)
     application.placeholder_count -= 1
     keep_placeholder_from_use(placeholder)
 
@@ -453,6 +553,7 @@ def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None
 
     Fair shares are reckoned from the root's max; they are refreshed once, by the next cycle.
     """
+    state.changes += 1
     root = state.root
     settings = settings_of(root) if state.recording else None
     maximum = dict(root.max)
@@ -496,6 +597,18 @@ def _refresh(queue: Queue, above: dict[int, int]) -> None:
         _refresh(child, inherited)
 
 
+def queue_path_admits_swap(ask: Allocation) -> Queue | None:
+    """As :func:`queue_path_admits` for an ask that has preempted, and so has a claim to what it needs.
+
+    In a queue that was above its max already it takes the place of its victims, once they have left.
+    """
+    for queue in ask.queue.lineage():
+        over = bool(queue.ceilings) and not queue.has_room(ask.shape.pairs)
+        if over and (ask.victims or queue not in ask.swaps_in):
+            return queue
+    return None
+
+
 def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
     """The lowest queue on the path whose max does not admit *pairs*; ``None`` when all do."""
     for ancestor in queue.lineage():
@@ -508,7 +621,7 @@ def _give_back(application: Application, pairs: Pairs) -> None:
     """*application* holds *pairs* less: the most it ever held may be what it held until now."""
     if application.held_count:
         _note_peak(application, pairs)
-        _unbook(application.real, pairs)
+        unbook(application.real, pairs)
         return
     real, peak = application.real, application.peak
     for t, amount in pairs:
@@ -528,16 +641,6 @@ def _note_peak(application: Application, pairs: Pairs) -> None:
             peak[t] = real[t]
 
 
-def _book(vector: Vector, pairs: Pairs) -> None:
-    for t, amount in pairs:
-        vector[t] += amount
-
-
-def _unbook(vector: Vector, pairs: Pairs) -> None:
-    for t, amount in pairs:
-        vector[t] -= amount
-
-
 def _exchange(vector: Vector, before: Pairs, after: Pairs) -> None:
-    _unbook(vector, before)
-    _book(vector, after)
+    unbook(vector, before)
+    book(vector, after)

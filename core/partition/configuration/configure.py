@@ -14,13 +14,14 @@ from core.config.sharing import own_settings
 from core.domain.effects import Effect
 from core.model.callbacks import Callbacks
 from core.model.queues import DynamicTerms, Queue
+from core.model.shapes import TooManyTypes
 from core.model.users import NO_LIMITS
-from core.partition.books import ledger, user_accounting
+from core.partition.books import ledger, offered_types, user_accounting
 from core.partition.configuration import dynamic_queues
 from core.partition.history.queue_events import settings_of
 from core.partition.preemption import preempting, quota_timers
 from core.partition.scheduling import admission
-from core.partition.scheduling.waiting import activate, queue_gained
+from core.partition.scheduling.waiting import activate, filter_newcomers, queue_gained
 from core.partition.state import PartitionState
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import compile_rules
@@ -59,6 +60,10 @@ def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
             kept = {f"{path}.{name}" for name in queue.children if not _empties(queue.children[name])}
             if kept:
                 found.append(f"queue {path} still has {', '.join(sorted(kept))} and cannot become a leaf")
+    try:
+        state.types.check(offered_types.named_by(config, state.config))
+    except TooManyTypes as error:
+        found.append(f"partition {config.name}: {error}")
     return found
 
 
@@ -71,6 +76,7 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     before, state.config = state.config, config
     if before is config:
         return
+    offered_types.offer(state, offered_types.named_by(config, before))
     queues_before = {path: settings_of(queue) for path, queue in state.queues.items()} if state.recording else {}
     state.resolver = config.resolver
     if before is None or config.placement_rules != before.placement_rules:
@@ -79,6 +85,7 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     if before is None or config.node_sort != before.node_sort:
         weights = {state.types.index(name): weight for name, weight in config.node_sort.weights.items()}
         state.node_order.rebuild(NodeScore(config.node_sort.policy, weights), list(state.node_order))
+    state.rules_changed()
     change = _Change()
     _follow(state, "root", config.root, before.root if before is not None else None, change)
     if change.templates:
@@ -152,6 +159,7 @@ def _settle(state: PartitionState, change: _Change) -> None:
     for queue in touched:
         queue.order.rekey()
         queue.refresh_priority()
+        filter_newcomers(queue)
         queue_gained(state, queue)
     for queue in change.delayed:
         for application in queue.applications.values():
@@ -170,7 +178,8 @@ def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: 
         queue = state.new_queue(name, state.queues[parent_path], leaf=not config.parent, properties=config.effective)
         change.quotas[queue] = quota_timers.NO_TERMS
     change.queues[queue] = None
-    change.quotas.setdefault(queue, terms_of(queue) if queue.managed else quota_timers.NO_TERMS)
+    listed = queue.managed and not queue.draining
+    change.quotas.setdefault(queue, terms_of(queue) if listed else quota_timers.NO_TERMS)
     if queue.leaf and queue.properties.preemption_delay_ns != config.effective.preemption_delay_ns:
         change.delayed[queue] = None
     queue.properties = config.effective
@@ -200,6 +209,7 @@ def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:
 def _watch_again(state: PartitionState) -> None:
     """The switches changed: whoever was due while nobody could preempt, or is not due any more, starts afresh."""
     state.attempts_due.clear()
+    state.refusals.clear()
     for application in state.applications.values():
         for group in application.groups.values():
             group.no_attempt_is_due()
@@ -235,8 +245,8 @@ def _clean(state: PartitionState) -> None:
     leaves = {queue for queue in state.queues.values() if queue.applications}
     state.victim_index.keep_only(leaves)
     state.prospects.keep_only(leaves)
-    for queue in [queue for queue in state.unentitled if queue not in leaves]:
-        del state.unentitled[queue]
+    state.refusals.keep_only({queue for queue in state.queues.values() if queue.leaf and queue.waiting})
+    offered_types.forget_demands(state)
 
 
 def _clean_below(state: PartitionState, queue: Queue) -> None:
@@ -256,3 +266,4 @@ def _drop(state: PartitionState, queue: Queue) -> None:
     queue.parent.order.discard(queue)
     del queue.parent.children[queue.name]
     del state.queues[queue.path]
+    queue.dissolve()

@@ -6,19 +6,23 @@ Cost of one queue: that of its path, whatever else the partition holds. Rules: c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from core.domain.names import RECOVERY_PATH, RECOVERY_QUEUE
-from core.domain.resources import Resources
+from core.domain.resources import MAX_TYPES, Resources
 from core.domain.settings import QueueProperties
 from core.model.queues import DynamicTerms, Queue
-from core.model.shapes import MAX_TYPES
+from core.model.shapes import TooManyTypes
+from core.partition.books import offered_types
 from core.partition.history.queue_events import settings_of
 from core.partition.scheduling.waiting import queue_gained
 from core.partition.state import PartitionState
 from core.policies.placement.decide import Placed
 from core.policies.placement.namespace_limits import NamespaceLimits
 from core.policies.queue_order import fair_terms
+
+TYPES_LEFT_BY_TAGS: Final = MAX_TYPES // 2
+"""Whoever submits an application writes its tags: so many types are kept for nodes and configurations."""
 
 
 class Prospect(NamedTuple):
@@ -104,9 +108,11 @@ def _with_limit(
         return now
     if not wanted:
         return template
-    # Looked at beforehand: a limit that is not used must not use up what there is of types either.
-    new_types = sum(state.types.known(name) is None for name in wanted)
-    return now if len(state.types.names) + new_types > MAX_TYPES else state.types.sparse(wanted)
+    try:
+        offered_types.offer(state, wanted, leaving=TYPES_LEFT_BY_TAGS)
+    except TooManyTypes:
+        return now
+    return state.types.sparse(wanted)
 
 
 def _create(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
@@ -136,6 +142,7 @@ def _limit(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
     if leaf.guaranteed == guaranteed and leaf.max == wanted.max:
         return
     leaf.set_limits(guaranteed, dict(wanted.max))
+    state.rules_changed()
     leaf.fair_terms = fair_terms(leaf)
     if leaf.parent is not None:
         leaf.parent.order.mark(leaf)

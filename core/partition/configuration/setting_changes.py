@@ -36,6 +36,8 @@ _PREEMPTION: Final[Mapping[str, str]] = {
     "victim_timeout": "victim.timeout",
 }
 """Keys as they are written, where that is not the name of the field."""
+_NESTED: Final[Mapping[str, str]] = {"required_node": "required-node"}
+"""The same for what stands below one of them."""
 
 
 class Terms(NamedTuple):
@@ -155,7 +157,7 @@ def _fields(label: str, was: Any, now: Any, keys: Mapping[str, str]) -> Iterator
         if before == after:
             continue
         if is_dataclass(after):
-            yield from _fields(path, before, after, {})
+            yield from _fields(path, before, after, _NESTED)
         elif name != item.name:
             yield SettingChange(path, _seconds(before), _seconds(after))
         else:

@@ -11,16 +11,19 @@ from collections.abc import Iterator
 
 from core.domain.application_states import AppState
 from core.domain.explanation import Blocker, BlockerKind, Level, Shortage
-from core.model.allocations import Allocation
+from core.model.allocations import Allocation, Reservation
+from core.model.applications import Application
+from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs
 from core.model.users import Account, AccountKind
-from core.partition.explain.nodes import node_blockers, shortages_on
-from core.partition.scheduling import placement
+from core.partition.explain.nodes import fits_on, node_blockers, shortages_on
+from core.partition.preemption import quota_standing
 from core.partition.scheduling.reserving import missing_share
 from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
 from core.policies import user_limits
+from core.policies.application_order import application_key
 
 _LEVELS = {level: at for at, level in enumerate(Level)}
 
@@ -36,7 +39,7 @@ def blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker, ...
         else:
             on_node, fitting = node_blockers(state, ask)
         # With room on one node, the others are in nobody's way.
-        found += [] if fitting else on_node
+        found += [] if fitting else [*on_node, *_cluster(state, ask)]
     return tuple(sorted(found, key=_rank)), int(fitting)
 
 
@@ -81,6 +84,7 @@ def _gates(ask: Allocation) -> Iterator[Blocker]:
                 yield Blocker(
                     BlockerKind.QUEUE_APPLICATIONS, Level.APPLICATION, queue.path, detail, (numbers,), distance=1.0
                 )  # fmt: skip
+    yield from _turn(application)
     for account in application.accounts:
         if not account.open() and application not in account.holders:
             count, most = len(account.holders), account.max_applications
@@ -90,6 +94,17 @@ def _gates(ask: Allocation) -> Iterator[Blocker]:
             detail = f"{count} applications hold something, {most} may"
             numbers = Shortage("applications", most, count, 1, count + 1 - most)
             yield Blocker(kind, Level.USER, _account_name(account), detail, (numbers,), distance=1.0)
+
+
+def _turn(application: Application) -> Iterator[Blocker]:
+    """A leaf sorted ``stateaware`` lets one application at a time start (preemption.md G)."""
+    leaf = application.queue
+    if leaf.newcomers is None or application.held_at is not leaf or not leaf.open():
+        return
+    first = next(iter(leaf.allocating), None) or min(leaf.newcomers, key=application_key)
+    detail = f"one new application at a time may start here (stateaware), and it is the turn of {first.application_id}"
+    numbers = Shortage("new applications", 1, 1, 1, 1)
+    yield Blocker(BlockerKind.QUEUE_APPLICATIONS, Level.APPLICATION, leaf.path, detail, (numbers,), distance=1.0)
 
 
 def _users(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
@@ -110,11 +125,23 @@ def _account_name(account: Account) -> str:
 
 
 def _queues(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
-    for queue in ask.queue.lineage():
-        short = queue_shortages(state, queue, ask.shape.pairs)
+    swaps = () if ask.victims else ask.swaps_in
+    for queue in ask.queue.lineage()[:-1]:  # The root's max is the size of the cluster: the nodes tell of it.
+        short = queue_shortages(state, queue, ask.shape.pairs) if queue not in swaps else ()
         if short:
-            kind = BlockerKind.QUEUE_QUOTA if queue.parent is not None else BlockerKind.CLUSTER_SIZE
-            yield _quota(kind, Level.QUEUE, queue.path, short)
+            blocker = _quota(BlockerKind.QUEUE_QUOTA, Level.QUEUE, queue.path, short)
+            above = quota_standing.describe(state, queue)
+            if above is not None:
+                why = "; ".join((above.course, *above.protected))
+                blocker = blocker._replace(detail=f"{blocker.detail}; the queue is above its max: {why}")
+            yield blocker
+
+
+def _cluster(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+    """All nodes together have too little: that is room, no quota, and more nodes would help."""
+    short = queue_shortages(state, state.root, ask.shape.pairs)
+    if short:
+        yield _quota(BlockerKind.CLUSTER_SIZE, Level.NODE, state.root.path, short)
 
 
 def queue_shortages(state: PartitionState, queue: Queue, pairs: Pairs) -> tuple[Shortage, ...]:
@@ -129,7 +156,8 @@ def queue_shortages(state: PartitionState, queue: Queue, pairs: Pairs) -> tuple[
 
 def _quota(kind: BlockerKind, level: Level, name: str, short: tuple[Shortage, ...]) -> Blocker:
     never = any(shortage.asked > shortage.limit for shortage in short)
-    detail = "asks for more than the limit ever allows" if never else "not enough left of the limit"
+    limit = "cluster" if kind is BlockerKind.CLUSTER_SIZE else "limit"
+    detail = f"asks for more than the {limit} ever allows" if never else f"not enough left of the {limit}"
     distance = sum(min(1.0, shortage.short / shortage.asked) for shortage in short)
     return Blocker(kind, level, name, detail, short, distance=distance, permanent=never)
 
@@ -139,18 +167,16 @@ def _reservation(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
     if reservation is None or ask.spec.required_node:
         return
     node, pairs = reservation.node, ask.shape.pairs
+    fits = node.fits_holder(reservation)
     if ask.triggered:
         kind = BlockerKind.WAITING_FOR_VICTIMS
         detail = f"{len(ask.victims)} of its victims are still there" if ask.victims else "its victims are gone"
     else:
         kind = BlockerKind.RESERVED_NODE_FULL
-        detail = "kept for this ask, not enough room there yet"
-    if ask.triggered or not node.fits(pairs):
+        detail = "what leaves there is held for this ask, not enough room yet"
+    if ask.triggered or not fits:
         short = shortages_on(state, node, pairs)
-        until_ns = None if ask.triggered else reservation.made_ns + placement.RESERVATION_TIMEOUT_NS
-        yield Blocker(
-            kind, Level.RESERVATION, node.node_id, detail, short, 1, missing_share(node, pairs), until_ns=until_ns
-        )
+        yield Blocker(kind, Level.RESERVATION, node.node_id, detail, short, 1, missing_share(node, pairs))
 
 
 def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
@@ -167,14 +193,19 @@ def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
         distance = sum(min(1.0, shortage.short / shortage.asked) for shortage in short)
         yield Blocker(BlockerKind.NODE_TOO_SMALL, Level.NODE, name, detail, short, 1, distance, permanent=True)
         return
-    if placement.held_for_another_required(node, ask):
-        first = next(r.ask for r in node.reservations.values() if r.ask is not ask and r.ask.spec.required_node)
-        detail = f"kept for {first.spec.key}, which must run there too"
-        yield Blocker(BlockerKind.REQUIRED_NODE_TAKEN, Level.NODE, name, detail, (), 1)
-    if not node.fits(pairs):
+    if not fits_on(node, ask):
+        first = next((r.ask for r in _claims_of(node) if r.ask is not ask and r.ask.spec.required_node), None)
+        if first is not None:
+            detail = f"room is held for {first.spec.key}, which must run there too"
+            yield Blocker(BlockerKind.REQUIRED_NODE_TAKEN, Level.NODE, name, detail, (), 1)
         detail = "the node it must run on has not enough room"
         short = shortages_on(state, node, pairs)
         yield Blocker(BlockerKind.NODE_FULL, Level.NODE, name, detail, short, 1, missing_share(node, pairs))
     elif ask.refused is not None and name in ask.refused:
         detail = f"refused by the shim: {ask.refused[name]}"
         yield Blocker(BlockerKind.NODE_REFUSED, Level.NODE, name, detail, (), 1, until_ns=ask.pause_until_ns or None)
+
+
+def _claims_of(node: Node) -> list[Reservation]:
+    """Who holds room on *node*, the first to be served first."""
+    return [] if node.claims is None else node.claims.in_order()

@@ -61,13 +61,18 @@ def reason(node: Node, ask: Allocation) -> BlockerKind | None:
         return BlockerKind.NODE_TOO_SMALL
     if not node.schedulable:
         return BlockerKind.NODE_DRAINING
-    if node.reservations and ask.key not in node.reservations:
-        return BlockerKind.NODE_RESERVED
-    if not node.fits(pairs):
-        return BlockerKind.NODE_FULL
+    if not fits_on(node, ask):
+        free = node.free
+        return BlockerKind.NODE_RESERVED if all(free[t] >= n for t, n in pairs) else BlockerKind.NODE_FULL
     if ask.refused is not None and node.node_id in ask.refused:
         return BlockerKind.NODE_REFUSED
     return None
+
+
+def fits_on(node: Node, ask: Allocation) -> bool:
+    """Whether *node* has room for *ask* now, beside what is held for others and comes before it."""
+    own = ask.reservation
+    return node.fits_holder(own) if own is not None and own.node is node else node.fits(ask.shape.pairs)
 
 
 def shortages_on(state: PartitionState, node: Node, pairs: Pairs, *, empty: bool = False) -> tuple[Shortage, ...]:
@@ -106,11 +111,15 @@ def _detail(kind: BlockerKind, node: Node, ask: Allocation) -> str:
         case BlockerKind.NODE_TOO_SMALL:
             return "smaller than the ask even when empty"
         case BlockerKind.NODE_DRAINING:
-            return "draining: nothing new is placed there"
+            drain = node.operator_drain
+            if drain is None:
+                return "draining: nothing new is placed there"
+            also = ", and its shim drains it too" if node.drained_by_shim else ""
+            return f"draining: nothing new is placed there; drained by {drain.by} until it is undrained{also}"
         case BlockerKind.NODE_RESERVED:
             first, *others = node.reservations.values()
             more = f" and {len(others)} more" if others else ""
-            return f"kept for {first.ask.spec.key}{more}"
+            return f"its room is held for {first.ask.spec.key}{more}"
         case BlockerKind.NODE_REFUSED:
             return f"refused by the shim: {(ask.refused or {})[node.node_id]}"
         case _:

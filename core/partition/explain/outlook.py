@@ -14,10 +14,10 @@ from core.domain.explanation import PreemptionOutlook, PreemptionVerdict
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
+from core.partition.explain.nodes import fits_on
 from core.partition.explain.periodic import by_monitor, left_to_monitor
 from core.partition.explain.protection import protection
-from core.partition.preemption import governing, preempting
-from core.partition.scheduling import placement
+from core.partition.preemption import governing, pacing, preempting
 from core.partition.scheduling.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee, required_node
@@ -43,10 +43,13 @@ BOUNDS: Final[Mapping[Outcome, str]] = MappingProxyType(
         Outcome.BUDGET_SPENT: "budget spent",
         Outcome.COOLING_DOWN: "pause of the queue that would lose",
         Outcome.LOOP: "two queues take from each other in turns",
+        Outcome.VICTIM_LIMIT: "victims for one ask",
     }
 )
 """What the governor has against a lawful plan."""
 
+_UNLISTED: Final = "preemption.policies"
+_LIMITED: Final = "limit of one interval of the preemption cycle"
 _NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_VICTIM_REQUIRED_NODE})
 
 
@@ -95,11 +98,13 @@ def outlook(
     if ask.pool is not None:
         return PreemptionOutlook(verdict.FORBIDDEN, "it waits for a placeholder", "", "placeholders preempt, not this")
     if ask.spec.required_node:
-        return _on_required_node(state, ask, limited)
+        return _on_required_node(state, ask, limited, now_ns)
     if left_to_monitor(state, ask):
         return by_monitor(state, ask)
     if not state.preemption.enabled:
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption.enabled is off", "", "the partition does not preempt")
+    if not state.guarantee_preemption:
+        return PreemptionOutlook(verdict.FORBIDDEN, _UNLISTED, Outcome.POLICY_OFF, pacing.why_off(state))
     if not ask.spec.allow_preempt_other:
         detail = "its preemption policy lets it preempt nobody"
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, detail)
@@ -110,6 +115,12 @@ def outlook(
         if isinstance(governed, PreemptionOutlook):
             return governed
         result = governed
+        held = pacing.foresee(state, ask, now_ns)
+        if held is not None:
+            return PreemptionOutlook(
+                verdict.FORBIDDEN, _LIMITED, held.outcome, held.detail, held.retry_ns, result.node.node_id,
+                records(result),
+            )  # fmt: skip
         detail = f"needs {result.needs}, fence {result.fence.path}"
         return PreemptionOutlook(
             verdict.WOULD_HELP, blocked_by, Outcome.TRIGGERED, detail, not_before_ns, result.node.node_id,
@@ -159,15 +170,15 @@ def records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
 
 def _waits(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[str, int | None]:
     """What delays the next attempt, and until when; nothing: it may be made at once."""
-    last_ns = ask.last_attempt_ns
-    retry_ns = 0 if last_ns is None else last_ns + preempting.RETRY_NS
+    refused = state.refusals.waiting(ask)
+    retry_ns = 0 if refused is None else refused.not_before_ns
     old_enough_ns = ask.created_ns + ask.queue.properties.preemption_delay_ns
     backoff_ns = ask.application.backoff_until_ns
     not_before_ns = max(retry_ns, old_enough_ns, backoff_ns)
     if not_before_ns > now_ns:
         reasons = {
             old_enough_ns: "preemption.delay of its queue",
-            retry_ns: "15 s between two attempts of an ask",
+            retry_ns: "pause between two searches of equal asks",
             backoff_ns: "back-off of its application",
         }
         return reasons[not_before_ns], not_before_ns
@@ -178,24 +189,34 @@ def _waits(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[str, in
     return "", None
 
 
-def _on_required_node(state: PartitionState, ask: Allocation, limited: NotPlaced | None) -> PreemptionOutlook:
+def _on_required_node(
+    state: PartitionState, ask: Allocation, limited: NotPlaced | None, now_ns: int
+) -> PreemptionOutlook:
     verdict = PreemptionVerdict
     node = state.nodes.get(ask.spec.required_node)
     if node is None or not node.could_hold(ask.shape.pairs):
         detail = "the node it must run on is unknown or smaller than the ask"
         return PreemptionOutlook(verdict.FORBIDDEN, "required node", Outcome.REQUIRED_NODE, detail)
-    quota = placement.beyond_cluster_size(state, ask, limited)
-    if quota is not None:
+    if limited is not None:
         detail = "on a required node victims are looked for only once the quotas admit the ask"
-        return PreemptionOutlook(verdict.FORBIDDEN, str(quota.reason), Outcome.REQUIRED_NODE, detail)
-    if node.fits(ask.shape.pairs):
-        detail = "its node has room"
-        if placement.held_for_another_required(node, ask):
-            return PreemptionOutlook(verdict.FORBIDDEN, "another ask must run there first", "", detail)
+        return PreemptionOutlook(verdict.FORBIDDEN, str(limited.reason), Outcome.REQUIRED_NODE, detail)
+    if required_node.room_is_coming(node, ask):
+        detail = "its node has room" if fits_on(node, ask) else "room on its node is leaving already"
         return PreemptionOutlook(verdict.NOT_NEEDED, "", "", detail)
+    held = pacing.foresee_required(state, now_ns)
+    if held is not None and held.outcome is Outcome.POLICY_OFF:
+        return PreemptionOutlook(verdict.FORBIDDEN, _UNLISTED, held.outcome, held.detail)
     result = required_node.plan(state, ask, node)
     if isinstance(result, Refusal):
         return PreemptionOutlook(verdict.NO_VICTIMS, LAWS.get(result.outcome, ""), result.outcome, result.detail)
+    too_many = governing.too_many(state, result)
+    if too_many is not None:
+        held = Refusal(too_many.outcome, too_many.detail)
+    if held is not None:
+        blocked_by = _LIMITED if held.outcome is Outcome.ROUND_LIMIT else f"governor: {BOUNDS[held.outcome]}"
+        return PreemptionOutlook(
+            verdict.FORBIDDEN, blocked_by, held.outcome, held.detail, held.retry_ns, node.node_id, records(result)
+        )
     if governing.shadowed(state, required_node.KIND):
         detail = "preemption.governor.shadow: preemption on required nodes only watches"
         return PreemptionOutlook(

@@ -7,6 +7,7 @@ from fractions import Fraction
 from core.domain.status import Bound, LimitLevel, QueueExplanation, QueueLevel, UserExplanation
 from core.model.queues import Queue
 from core.model.users import AccountKind, Limit
+from core.partition.preemption import quota_standing
 from core.partition.state import PartitionState
 
 
@@ -39,6 +40,7 @@ def explain(state: PartitionState, queue: Queue) -> QueueExplanation:
         resources({t: bound.left for t, bound in bounds.items()}),
         tuple(sorted(bounds.values())),
         min(bounds.values(), key=_part_left, default=None),
+        tuple(above for level in queue.lineage() if (above := quota_standing.describe(state, level)) is not None),
     )
 
 

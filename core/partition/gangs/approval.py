@@ -32,15 +32,15 @@ def seek(state: PartitionState, pair: Pair, now_ns: int) -> None:
     ask.courts, placeholder.courted_by = placeholder, ask
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
-        if ask.inquiry is inquiry:
+        if inquiries.is_open(ask, number):
             _decide(state, ask, node_ids, refused, at_ns, own=own)
 
     def drop() -> None:
-        if ask.inquiry is inquiry:
+        if inquiries.is_open(ask, number):
             withdraw(state, ask)
 
-    inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=not own)
-    ask.inquiry = inquiry
+    ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=not own)
+    number = ask.inquiry.number
 
 
 def withdraw(state: PartitionState, ask: Allocation) -> None:

@@ -34,6 +34,7 @@ OVER_USER_QUOTA: Final = "Request does not fit in the quota of its user or group
 IN_USER_QUOTA: Final = "Request fits in the quota of its user or group again"
 OVER_QUEUE_QUOTA: Final = "Request does not fit in the headroom of its queue"
 IN_QUEUE_QUOTA: Final = "Request fits in the headroom of its queue again"
+BOUNDED: Final = "Preemption is held back"
 NO_VICTIM: Final = "No victim makes room on the required node"
 NODE_ADDED: Final = "Node was registered"
 NODE_REMOVED: Final = "Node was removed"
@@ -111,6 +112,15 @@ class Recorder:
             return
         told.no_victim_ns = now_ns
         self._about(ask, NO_VICTIM)
+
+    def preemption_bounded(self, ask: Allocation, detail: str) -> None:
+        """A bound on victims, or on what one interval may take, keeps preemption from making room for *ask*."""
+        told = ask.told = ask.told or Told()
+        now_ns = self._log.now_ns
+        if told.bounded_ns is not None and now_ns - told.bounded_ns < PAUSE_NS:
+            return
+        told.bounded_ns = now_ns
+        self._about(ask, f"{BOUNDED}: {detail}")
 
     def preempted(self, victims: Iterable[Allocation], ask: Allocation) -> None:
         """*victims* were told to leave so that *ask* can run."""
@@ -263,6 +273,16 @@ class Recorder:
     def schedulable_set(self, node: Node) -> None:
         """The shim opened or closed *node*, whether it was so already or not."""
         message = SCHEDULABLE if node.schedulable else NOT_SCHEDULABLE
+        if node.operator_drain is not None:
+            message = f"{message}, drained by {node.operator_drain.by}"
+        self._say(_NODE, node.node_id, _SET, EventDetail.NODE_SCHEDULABLE, message=message)
+
+    def operator_drain_set(self, node: Node, by: str) -> None:
+        """An operator, *by*, took *node* out of scheduling, or ended that."""
+        what = "undrained" if node.operator_drain is None else "drained"
+        message = f"{SCHEDULABLE if node.schedulable else NOT_SCHEDULABLE}, {what} by {by}"
+        if node.operator_drain is None and node.drained_by_shim:
+            message = f"{message}, still drained by its manager"
         self._say(_NODE, node.node_id, _SET, EventDetail.NODE_SCHEDULABLE, message=message)
 
     def capacity_changed(self, node: Node) -> None:

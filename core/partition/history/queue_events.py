@@ -19,6 +19,8 @@ IS_PARENT: Final = "leaf queue: false"
 TIMER_ARMED: Final = "quota preemption timer armed"
 TIMER_MOVED: Final = "quota preemption timer moved"
 TIMER_CLEARED: Final = "quota preemption timer cleared"
+ABOVE_MAX: Final = "above its max"
+WITHIN_MAX: Final = "not above its max any more"
 
 
 class QueueSettings(NamedTuple):
@@ -91,6 +93,14 @@ class QueueRecorder:
             self._about_quota(queue, TIMER_CLEARED)
         else:
             self._about_quota(queue, TIMER_ARMED if before_ns is None else TIMER_MOVED)
+
+    def came_above_max(self, queue: Queue, over: Mapping[int, int]) -> None:
+        """*queue* holds *over* more than its max from now on."""
+        self._about_quota(queue, f"{ABOVE_MAX}: {dict(self._types.resources(over))}")
+
+    def is_within_max(self, queue: Queue) -> None:
+        """*queue* holds no more than its max, or has none any more."""
+        self._about_quota(queue, WITHIN_MAX)
 
     def _about_quota(self, queue: Queue, message: str) -> None:
         amounts = self._types.resources(queue.max)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count, islice
 
-from core.domain.allocation_ids import MOST_INSTANCES
+from core.domain.allocation_ids import MOST_INSTANCES, MOST_SHARING
 from core.domain.application_states import AppState
 from core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
 from core.domain.effects import AllocationRejected
+from core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw, shown
 from core.domain.reasons import Ignored, Rejection
 from core.domain.resources import NOTHING
-from core.model.allocations import SEPARATOR, Allocation, identity
+from core.model.allocations import SEPARATOR, Allocation, identity, standing_of
 from core.model.applications import Application
 from core.model.nodes import ForeignLoad, Node
 from core.model.shapes import Shape, TooManyTypes
 from core.partition import lifecycle
-from core.partition.books import ledger
+from core.partition.books import ledger, offered_types
 from core.partition.gangs import handshake, pools
 from core.partition.intake import instances, removal
 from core.partition.preemption import preempting, quota_timers, required_node
@@ -34,14 +35,26 @@ def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> Allocati
     Returns the rejection instead of answering it: rejections leave after the request's last entry.
     """
     refused = _refuse(state, spec)
+    known = spec.key in state.requests or spec.key in state.instances
+    if known and refused is None:
+        refused = _refuse_change(state, spec)
     if refused is not None:
         return reject(spec, refused)
+    amounts = NOTHING if spec.resources is None else spec.resources
     try:
-        shape = state.types.shape(NOTHING if spec.resources is None else spec.resources)
+        if spec.node_id or (known and _is_placed(state, spec)):
+            offered_types.offer(state, amounts)
+        shape = state.types.shape(amounts)
     except TooManyTypes as error:
-        return reject(spec, _too_many_types(error))
+        return reject(spec, f"{Rejection.INVALID_RESOURCE}: {spec.key}: {error}")
     _take(state, spec, shape, now_ns)
     return None
+
+
+def _is_placed(state: PartitionState, spec: AllocationSpec) -> bool:
+    """Whether *spec* speaks of something that runs: what it names is there."""
+    request = state.requests.get(identity(spec.key, spec.instance) if spec.instance else spec.key)
+    return request is not None and not request.pending
 
 
 def reject(spec: AllocationSpec, reason: str) -> AllocationRejected:
@@ -57,33 +70,34 @@ def recover_with_node(state: PartitionState, node: Node, existing: Iterable[Allo
     specs = [spec._replace(node_id=node.node_id) for spec in existing]
     owners: dict[str, str] = {}
     for spec in specs:
-        refused = _refuse(state, spec) or _refuse_shape(state, spec)
+        refused = _refuse(state, spec)
         if refused is None and not spec.foreign:
             owner = owners.setdefault(spec.key, spec.application_id)
             if owner != spec.application_id:
                 refused = f"{Rejection.KEY_IN_USE}: key {spec.key} belongs to application {owner}"
         if refused is not None:
             return refused
-    for spec in specs:
-        handle(state, spec, now_ns)
-    return None
-
-
-def _refuse_shape(state: PartitionState, spec: AllocationSpec) -> str | None:
     try:
-        state.types.shape(NOTHING if spec.resources is None else spec.resources)
+        offered_types.offer(state, (name for spec in specs if spec.resources is not None for name in spec.resources))
     except TooManyTypes as error:
-        return _too_many_types(error)
+        return f"{Rejection.INVALID_RESOURCE}: what runs on {node.node_id}: {error}"
+    for spec in specs:
+        # What a known one cannot become is left out: that is no reason to refuse the node.
+        _take(state, spec, state.types.shape(NOTHING if spec.resources is None else spec.resources), now_ns)
     return None
-
-
-def _too_many_types(error: TooManyTypes) -> str:
-    return f"{Rejection.INVALID_RESOURCE}: {error}"
 
 
 def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
     """What a single entry can do wrong, in the order of 8.1 with the rows that DB-5, DB-6 and DB-15 add."""
     key, amounts = spec.key, spec.resources
+    if len(key) > LONGEST_NAME:
+        return _too_long("the key", len(key), LONGEST_NAME)
+    if spec.task_group and len(spec.task_group) > LONGEST_NAME:
+        return _too_long("the task group", len(spec.task_group), LONGEST_NAME)
+    if spec.tags:
+        refused = _refuse_tags(spec)
+        if refused is not None:
+            return refused
     if spec.placeholder and not spec.task_group:
         return f"{Rejection.PLACEHOLDER_WITHOUT_GROUP}: placeholder {key} names no task group"
     if not key:
@@ -94,9 +108,9 @@ def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
         return _refuse_foreign(state, spec)
     application = state.applications.get(spec.application_id)
     if application is None:
-        return f"{Rejection.APPLICATION_NOT_FOUND}: no application {spec.application_id!r}"
+        return f"{Rejection.APPLICATION_NOT_FOUND}: no application {shown(spec.application_id)}"
     if spec.node_id and spec.node_id not in state.nodes:
-        return f"{Rejection.NODE_NOT_FOUND}: no node {spec.node_id!r}"
+        return f"{Rejection.NODE_NOT_FOUND}: no node {shown(spec.node_id)}"
     if not 1 <= spec.max_allocations <= MOST_INSTANCES:
         return f"{Rejection.MAX_ALLOCATIONS}: maxAllocations is {spec.max_allocations}, not 1 to {MOST_INSTANCES:,}"
     if amounts is None or amounts.is_zero():
@@ -107,9 +121,27 @@ def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
     if known is not None and known.application is not application:
         holder = known.application.application_id
         return f"{Rejection.KEY_IN_USE}: key {key} belongs to application {holder}"
+    if spec.max_allocations > 1 and _shares_too_many(state, spec):
+        return f"{Rejection.MAX_ALLOCATIONS}: more than {MOST_SHARING:,} allocations of a partition would share a key"
     if application.state in _CLOSED and not spec.node_id and (known is None or _wants_more(state, spec)):
         return f"{Rejection.APPLICATION_STATE}: application {spec.application_id} is {application.state}"
     return None
+
+
+def _refuse_tags(spec: AllocationSpec) -> str | None:
+    length = items_length(spec.tags)
+    if length > LONGEST_TAGS:
+        return _too_long("the list of tags", length, LONGEST_TAGS)
+    if len(spec.required_node) > LONGEST_NAME:
+        return _too_long("the required node", len(spec.required_node), LONGEST_NAME)
+    for key, _ in spec.tags:
+        if len(key) > LONGEST_NAME:
+            return _too_long("a tag's key", len(key), LONGEST_NAME)
+    return None
+
+
+def _too_long(what: str, length: int, most: int) -> str:
+    return f"{Rejection.NAME_TOO_LONG}: {length_flaw(what, length, most)}"
 
 
 def _wants_more(state: PartitionState, spec: AllocationSpec) -> bool:
@@ -117,11 +149,47 @@ def _wants_more(state: PartitionState, spec: AllocationSpec) -> bool:
     return spec.legacy and len(instances.of_key(state, spec.key)) < spec.max_allocations
 
 
+def _shares_too_many(state: PartitionState, spec: AllocationSpec) -> bool:
+    """Whether an ask for several allocations under one key means more of these than a partition keeps."""
+    more = spec.max_allocations - max(1, len(instances.of_key(state, spec.key)))
+    return more > 0 and state.sharing_count + more > MOST_SHARING
+
+
+def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
+    """What an entry for a known key says that cannot come true any more; what it leaves out stays as it is.
+
+    An older ask whose key has pending allocations too, or is to have more, takes effect on those.
+    """
+    if spec.foreign:
+        return None
+    if spec.legacy:
+        known = instances.of_key(state, spec.key)
+        if any(request.pending for request in known) or len(known) < spec.max_allocations:
+            return None
+    else:
+        request = state.requests.get(identity(spec.key, spec.instance))
+        known = [] if request is None or request.pending else [request]
+    for request in known:
+        before = request.spec
+        if spec.placeholder and not before.placeholder:
+            return f"{Rejection.UNCHANGEABLE}: {spec.key} is allocated and cannot become a placeholder"
+        if spec.task_group not in ("", before.task_group):
+            return f"{Rejection.UNCHANGEABLE}: {spec.key} is allocated, its task group stays {before.task_group!r}"
+        if spec.required_node not in ("", before.required_node, _node_id(request)):
+            return f"{Rejection.UNCHANGEABLE}: {spec.key} is allocated, not on its new required node"
+    return None
+
+
+def _node_id(request: Allocation) -> str:
+    """Where *request* runs; empty while it only is to take the place of a placeholder, which the shim may not know."""
+    return "" if request.node is None or request.replaces is not None else request.node.node_id
+
+
 def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
     if not spec.node_id:
         return f"{Rejection.FOREIGN_WITHOUT_NODE}: foreign allocation {spec.key} names no node"
     if spec.node_id not in state.nodes:
-        return f"{Rejection.NODE_NOT_FOUND}: no node {spec.node_id!r}"
+        return f"{Rejection.NODE_NOT_FOUND}: no node {shown(spec.node_id)}"
     if spec.resources is not None and spec.resources.has_negative():
         return f"{Rejection.NEGATIVE_RESOURCES}: foreign allocation {spec.key} holds a negative amount"
     return None
@@ -146,17 +214,22 @@ def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int
         else:
             _add_ask(state, application, spec, shape, now_ns)
         return
-    if request.pending and (request.shape is not shape or spec.node_id):
-        vetting.cancel(state, request)
-    resized = request.shape is not shape
-    if resized:
-        ledger.reshape(state, request, shape)
     placed = bool(spec.node_id) and request.pending
+    resized = request.shape is not shape
+    if request.pending:
+        if placed:
+            vetting.cancel(state, request)
+        changed = _replace(state, request, spec, shape, now_ns)
+        request = state.requests[request.key]
+    else:
+        if resized:
+            ledger.reshape(state, request, shape)
+        changed = _amend(state, request, spec)
     if placed:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
     if resized or placed:
         _unchecked(state, request, now_ns)
-    else:
+    elif not changed:
         elsewhere = spec.node_id and request.node is not state.nodes[spec.node_id]
         state.ignore(Ignored.OTHER_NODE if elsewhere else Ignored.NO_CHANGE, spec.key)
 
@@ -197,13 +270,14 @@ def _add_ask(state: PartitionState, application: Application, spec: AllocationSp
 def _take_older(
     state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int
 ) -> None:
-    """A G2 ask: what is allocated under its key stays as it is, what is pending becomes what the ask says (3.4)."""
+    """A G2 ask: what is pending under its key becomes what the ask says, what is allocated as far as it can (3.4)."""
     known = instances.of_key(state, spec.key)
     pending = [request for request in known if request.pending]
     wanted = max(0, spec.max_allocations - (len(known) - len(pending)))
     for ask in pending[wanted:]:
         removal.withdraw_ask(state, ask)
-    replaced = [ask for ask in pending[:wanted] if _replace(state, ask, spec, shape)]
+    replaced = [ask for ask in pending[:wanted] if _replace(state, ask, spec, shape, now_ns)]
+    replaced += [request for request in known if not request.pending and _amend(state, request, spec)]
     if wanted == len(pending) and not replaced:
         state.ignore(Ignored.NO_CHANGE, spec.key)
     elif wanted > len(pending):
@@ -213,18 +287,23 @@ def _take_older(
             _add_ask(state, application, spec._replace(instance=number), shape, now_ns)
 
 
-def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape) -> bool:
+def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape, now_ns: int) -> bool:
     """Make a pending *ask* what *spec* says. It keeps its age; with a new size alone also what is held for it.
 
-    False: it is that already.
+    False: it is that already. Else the request is another one under the same key, unless only its size changed.
     """
     resized = ask.shape is not shape
     if resized:
         vetting.cancel(state, ask)
+        state.refusals.forget(ask)  # With another size it asks another question.
         ledger.reshape(state, ask, shape)
+        preempting.watch(state, ask)
+        if ask.reservation is not None:
+            preempting.leave_too_small(state, ask.reservation.node, now_ns)
     before = ask.spec
-    spec = spec._replace(instance=before.instance)
-    if before == spec._replace(resources=before.resources, max_allocations=before.max_allocations):
+    spec = spec._replace(instance=before.instance, node_id="")
+    if before == _as_known(before, spec):
+        ask.spec = before._replace(legacy=spec.legacy)  # It is answered in the generation that spoke last.
         return resized
     removal.withdraw_ask(state, ask)
     changed = _record(state, ask.application, spec, shape, _created_ns(spec, ask.created_ns))
@@ -233,6 +312,40 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
     ledger.ask_appears(state, changed)
     preempting.watch(state, changed)
     return True
+
+
+def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec) -> bool:
+    """Give *allocation* the priority, tags and preemption policy of *spec*: they count from now on.
+
+    False: it has these already. Its age stays, and so does its size, which changes by itself.
+    """
+    before = allocation.spec
+    after = _as_known(before, spec)._replace(
+        placeholder=before.placeholder, task_group=before.task_group, created_s=before.created_s
+    )
+    if after.required_node != _node_id(allocation):
+        after = after._replace(required_node=before.required_node)
+    if after == before:
+        return False
+    allocation.spec = after
+    allocation.standing = standing_of(after)
+    allocation.view = None
+    state.rules_changed()
+    if allocation.node is not None:
+        allocation.node.version += 1
+    state.victim_index.forget(allocation.queue)
+    return True
+
+
+def _as_known(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
+    """*spec* without what says nothing about the request itself: that is as in *before*."""
+    return spec._replace(
+        resources=before.resources,
+        max_allocations=before.max_allocations,
+        node_id=before.node_id,
+        instance=before.instance,
+        legacy=before.legacy,
+    )
 
 
 def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
@@ -252,6 +365,7 @@ def _vacate(state: PartitionState, key: str) -> bool:
     if node is None:
         return False
     node.vacate(key)
+    state.changes += 1
     state.node_order.refresh(node)
     node_gained(state, node)
     return True

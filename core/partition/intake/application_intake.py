@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from core.domain.commands import ApplicationRef, ApplicationSpec
 from core.domain.effects import ApplicationAccepted, ApplicationRejected
-from core.domain.names import USER_NAME, is_user_name
+from core.domain.names import (
+    LONGEST_GROUPS,
+    LONGEST_NAME,
+    LONGEST_OWNER,
+    LONGEST_PATH,
+    LONGEST_TAGS,
+    USER_NAME,
+    is_user_name,
+    items_length,
+    length_flaw,
+    shown,
+)
 from core.domain.reasons import Ignored, Rejection
 from core.domain.settings import SortPolicy
 from core.model.applications import Application
-from core.model.shapes import TooManyTypes
 from core.partition import lifecycle
 from core.partition.books import user_accounting
 from core.partition.configuration import dynamic_queues
@@ -18,11 +28,14 @@ from core.partition.state import PartitionState
 from core.policies.placement.applicant import Applicant, applicant_of
 from core.policies.placement.decide import Unplaced, place
 from core.policies.placement.namespace_limits import namespace_limits
-from core.policies.placement.paths import shown
 
 
 def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
     """Checks in the order of 6.1; the first that fails rejects, and nothing changes."""
+    too_long = _refuse_lengths(spec)
+    if too_long is not None:
+        state.effects.append(ApplicationRejected(spec.application_id, too_long, state.name))
+        return
     applicant = applicant_of(spec)
     refused = _refuse_identity(state, spec, applicant)
     if refused is not None:
@@ -66,6 +79,24 @@ def _reject(state: PartitionState, spec: ApplicationSpec, reason: str, now_ns: i
         lifecycle.reject(state, spec, applicant_of(spec).user, reason, now_ns)
 
 
+def _refuse_lengths(spec: ApplicationSpec) -> str | None:
+    """Names longer than the core keeps, before anything else looks at them."""
+    lengths = (
+        ("the application's ID", len(spec.application_id), LONGEST_NAME),
+        ("the queue's path", len(spec.queue), LONGEST_PATH),
+        ("the user's name", len(spec.user), LONGEST_OWNER),
+        ("a group", max(map(len, spec.groups), default=0), LONGEST_NAME),
+        ("the list of groups", sum(map(len, spec.groups)), LONGEST_GROUPS),
+        ("the style of gang scheduling", len(spec.gang_style), LONGEST_NAME),
+        ("a tag's key", max([len(key) for key, _ in spec.tags], default=0), LONGEST_NAME),
+        ("the list of tags", items_length(spec.tags), LONGEST_TAGS),
+    )
+    for what, length, most in lengths:
+        if length > most:
+            return f"{Rejection.NAME_TOO_LONG}: {length_flaw(what, length, most)}"
+    return None
+
+
 def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Applicant) -> str | None:
     """What comes before placement: rows 2 to 4 of 6.1."""
     if not spec.application_id:
@@ -86,17 +117,16 @@ def _refuse_gang(state: PartitionState, spec: ApplicationSpec, prospect: Prospec
         return None
     if gang.has_negative():
         return f"{Rejection.INVALID_RESOURCE}: placeholderAsk has a negative quantity"
-    if prospect.properties.sort_policy is not SortPolicy.FIFO:
+    if prospect.properties.sort_policy is SortPolicy.FAIR:
         return f"{Rejection.GANG_NEEDS_FIFO}: queue {prospect.path} does not sort fifo"
-    try:
-        pairs = state.types.shape(gang).pairs
-    except TooManyTypes as error:
-        return f"{Rejection.INVALID_RESOURCE}: {error}"
+    longest = max(map(len, gang))
+    if longest > LONGEST_NAME:
+        return f"{Rejection.INVALID_RESOURCE}: {length_flaw('a resource type', longest, LONGEST_NAME)}"
     above = [(queue.path, queue.max) for queue in prospect.parents[:-1]]
     for path, ceilings in [(prospect.path, prospect.max), *above]:
-        for t, amount in pairs:
-            most = ceilings.get(t)
+        for name, amount in sorted(gang.items(), key=lambda entry: state.types.known(entry[0]) or 0):
+            t = state.types.known(name)
+            most = ceilings.get(t) if t is not None else None
             if most is not None and amount > most:
-                name = state.types.names[t]
                 return f"{Rejection.GANG_TOO_LARGE}: {name} {amount} is above the max {most} of {path}"
     return None

@@ -35,6 +35,7 @@ def remember(state: PartitionState, request: Allocation) -> None:
         first = state.requests.get(spec.key)
         siblings = state.instances[spec.key] = {} if first is None else {0: first}
     siblings[spec.instance] = request
+    state.sharing_count += spec.instance > 0
 
 
 def forget(state: PartitionState, request: Allocation) -> None:
@@ -44,6 +45,7 @@ def forget(state: PartitionState, request: Allocation) -> None:
     siblings = state.instances.get(spec.key)
     if siblings is not None:
         del siblings[spec.instance]
+        state.sharing_count -= spec.instance > 0
         if not siblings:
             del state.instances[spec.key]
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from core.domain.commands import NodeAction, NodeSpec, TerminationType
+from core.domain.drains import OperatorDrain
 from core.domain.effects import NodeAccepted, NodeRejected, Released
+from core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw
 from core.domain.reasons import Ignored, Rejection
 from core.domain.resources import Resources
 from core.model.allocations import Allocation
@@ -13,12 +16,12 @@ from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import TooManyTypes
 from core.partition import lifecycle
-from core.partition.books import ledger
+from core.partition.books import ledger, offered_types
 from core.partition.gangs import handshake
 from core.partition.intake import allocation_intake, removal
 from core.partition.preemption import preempting
-from core.partition.scheduling import placement, vetting
-from core.partition.scheduling.waiting import node_gained
+from core.partition.scheduling import pausing, placement, vetting
+from core.partition.scheduling.waiting import capacity_came, capacity_went, node_gained
 from core.partition.state import PartitionState
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
@@ -36,7 +39,7 @@ def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
     elif node is None:
         state.ignore(Ignored.UNKNOWN_NODE, spec.node_id)
     elif action == NodeAction.UPDATE:
-        _update(state, node, spec)
+        _update(state, node, spec, now_ns)
     elif action == NodeAction.DECOMISSION:
         _decommission(state, node, now_ns)
     else:
@@ -49,14 +52,17 @@ def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: boo
         state.effects.append(NodeRejected(spec.node_id, refused))
         return
     try:
-        capacity = state.types.vector(spec.capacity)
-        occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
-        node = Node(spec.node_id, spec.attributes, capacity)
-        node.widen(len(state.types.names))
+        offered_types.offer(state, _named_by(spec))
     except TooManyTypes as error:
-        state.effects.append(NodeRejected(spec.node_id, f"{Rejection.INVALID_RESOURCE}: {error}"))
+        state.effects.append(NodeRejected(spec.node_id, f"{Rejection.INVALID_RESOURCE}: node {spec.node_id}: {error}"))
         return
-    node.schedulable = not draining
+    capacity = state.types.vector(spec.capacity)
+    occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
+    node = Node(spec.node_id, spec.attributes, capacity)
+    node.widen(len(state.types.names))
+    node.drained_by_shim = draining
+    node.operator_drain = state.operator_drains.get(spec.node_id)
+    node.schedulable = _takes_work(node)
     before = len(state.effects)
     if state.recording:
         state.events.node_added(node)
@@ -81,21 +87,61 @@ def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: boo
         node_gained(state, node)
 
 
+def set_operator_drain(state: PartitionState, node_id: str, drain: OperatorDrain | None, by: str) -> None:
+    """Have *node_id* kept out of scheduling for the reason of *drain*, or no more, as *by* wants it."""
+    if drain is None:
+        state.operator_drains.pop(node_id, None)
+    else:
+        state.operator_drains[node_id] = drain
+    node = state.nodes.get(node_id)
+    if node is None:
+        return
+    was, node.operator_drain = node.schedulable, drain
+    node.schedulable = _takes_work(node)
+    if state.recording:
+        state.events.operator_drain_set(node, by)
+    _follow_schedulable(state, node, was=was)
+
+
+def _takes_work(node: Node) -> bool:
+    """The manager and the operators each have a say of their own; either keeps a node out."""
+    return not node.drained_by_shim and node.operator_drain is None
+
+
 def _set_schedulable(state: PartitionState, node: Node, *, schedulable: bool) -> None:
-    changed, node.schedulable = node.schedulable is not schedulable, schedulable
+    changed, node.drained_by_shim = node.drained_by_shim is schedulable, not schedulable
+    was, node.schedulable = node.schedulable, _takes_work(node)
     if state.recording:
         state.events.schedulable_set(node)
     if not changed:
         state.ignore(Ignored.NO_CHANGE, node.node_id)
-    elif schedulable:
+        return
+    _follow_schedulable(state, node, was=was)
+
+
+def _follow_schedulable(state: PartitionState, node: Node, *, was: bool) -> None:
+    if node.schedulable is was:
+        return
+    node.version += 1
+    pausing.node_changed(state, node.node_id)
+    if node.schedulable:
         _open(state, node)
     else:
         state.node_order.discard(node)
+        capacity_went(state, node)
+    state.changes += 1
 
 
 def _refuse_creation(state: PartitionState, spec: NodeSpec) -> str | None:
     if not spec.node_id:
         return f"{Rejection.INVALID_ID}: a node needs an ID"
+    for what, length, most in (
+        ("the node's ID", len(spec.node_id), LONGEST_NAME),
+        ("an attribute's key", max([len(key) for key, _ in spec.attributes], default=0), LONGEST_NAME),
+        ("the list of attributes", items_length(spec.attributes), LONGEST_TAGS),
+    ):
+        if length > most:
+            return f"{Rejection.NAME_TOO_LONG}: {length_flaw(what, length, most)}"
     if spec.node_id in state.nodes:
         return f"{Rejection.NODE_EXISTS}: node {spec.node_id} is registered already"
     for what, amounts in (("capacity", spec.capacity), ("occupied", spec.occupied)):
@@ -104,11 +150,18 @@ def _refuse_creation(state: PartitionState, spec: NodeSpec) -> str | None:
     return None
 
 
+def _named_by(spec: NodeSpec) -> Iterator[str]:
+    """The resource types of the node and of what others run there."""
+    for amounts in (spec.capacity, spec.occupied):
+        if amounts is not None:
+            yield from amounts
+
+
 def _negatives(amounts: Resources) -> str:
     return ", ".join(f"{name}={amount}" for name, amount in sorted(amounts.items()) if amount < 0)
 
 
-def _update(state: PartitionState, node: Node, spec: NodeSpec) -> None:
+def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> None:
     """New capacity, all or nothing; attributes are fixed at creation (protocol.md 4.2)."""
     if spec.capacity is None and spec.occupied is None:
         state.ignore(Ignored.NO_CHANGE, spec.node_id)
@@ -117,11 +170,12 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec) -> None:
         state.ignore(Ignored.INVALID_RESOURCE, spec.node_id)
         return
     try:
-        capacity = state.types.vector(spec.capacity)
-        occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
+        offered_types.offer(state, _named_by(spec))
     except TooManyTypes:
         state.ignore(Ignored.INVALID_RESOURCE, spec.node_id)
         return
+    capacity = state.types.vector(spec.capacity)
+    occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
     if spec.capacity is not None:
         before = node.capacity
         node.resize(capacity)
@@ -131,13 +185,19 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec) -> None:
     if occupied is not None:
         node.occupy(_whole_node_key(node), occupied.pairs)
         state.foreign[_whole_node_key(node)] = node
+    state.changes += 1
     state.node_order.refresh(node)
+    pausing.node_changed(state, node.node_id)
+    if spec.capacity is not None:
+        capacity_came(state, node)
+        capacity_went(state, node)
+        preempting.leave_too_small(state, node, now_ns)
     node_gained(state, node)
 
 
 def _open(state: PartitionState, node: Node) -> None:
-    if not node.reservations:
-        state.node_order.add(node)
+    state.node_order.add(node)
+    capacity_came(state, node)
     node_gained(state, node)
 
 
@@ -151,11 +211,13 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
         ask = reservation.ask
         placement.unreserve(state, reservation, requeue=True)
         if ask.triggered:
-            ledger.unclaim(ask)
+            ledger.unclaim(state, ask)
             preempting.watch(state, ask)
     arriving = [a for a in node.allocations.values() if a.replaces is not None]
     gone = [a for a in node.allocations.values() if a.replaces is None]
     del state.nodes[node.node_id]
+    capacity_went(state, node)
+    pausing.node_changed(state, node.node_id)
     state.nodes_removed += 1
     vetting.forget_node(state, node)
     for real in arriving:

@@ -12,7 +12,7 @@ from core.partition.books import ledger, spent
 from core.partition.gangs import handshake, pools
 from core.partition.intake import instances
 from core.partition.preemption import preempting
-from core.partition.scheduling import vetting
+from core.partition.scheduling import pausing, vetting
 from core.partition.scheduling.waiting import stop_offering
 from core.partition.state import PartitionState
 
@@ -23,6 +23,7 @@ def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = Fa
     So does the placeholder that it was to replace (protocol.md DB-10).
     """
     vetting.cancel(state, ask)
+    pausing.forget_failures(state, ask)
     if ask.replaces is not None:
         handshake.undo(state, ask)
     preempting.forget(state, ask)
@@ -45,10 +46,11 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     node = allocation.node
     spent.note_end(allocation, now_ns)
     ledger.refund(state, allocation)
+    pausing.forget_failures(state, allocation)
     instances.forget(state, allocation)
     if allocation.spec.placeholder:
         pools.placeholder_gone(state, allocation)
-    if state.notices.open:
+    if state.notices.open or state.notices.checkpoints:
         state.notices.allocation_left(allocation, by_us=was_victim)
     if was_victim:
         preempting.victim_left(state, allocation, now_ns)
@@ -65,18 +67,20 @@ def release_allocation(state: PartitionState, allocation: Allocation, terminatio
 def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int) -> bool:
     """The shim could not start *allocation*: it is an ask again with its priority and age (protocol.md 3.6).
 
+    Other nodes are tried first: for a while, longer each time, its node is left out for it.
     Refused, without any change, unless its application is Accepted or Running and it is not on its way out.
     """
-    application = allocation.application
+    application, node = allocation.application, allocation.node
     if application.state not in (AppState.ACCEPTED, AppState.RUNNING) or allocation.preempted or allocation.released:
         return False
-    if state.recording and allocation.node is not None:
-        state.events.allocation_returned(allocation, allocation.node)
+    assert node is not None, "what the shim was to start has a node"
+    if state.recording:
+        state.events.allocation_returned(allocation, node)
     ledger.refund(state, allocation)
-    if state.notices.open:
+    pausing.avoid_node(state, allocation, node, now_ns)
+    if state.notices.open or state.notices.checkpoints:
         state.notices.allocation_left(allocation, by_us=False)
     allocation.outcome = None
-    allocation.last_attempt_ns = None
     allocation.rearms = 0
     allocation.scale_up = False
     ledger.ask_appears(state, allocation)

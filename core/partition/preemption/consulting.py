@@ -14,7 +14,7 @@ from core.model.allocations import Allocation
 from core.model.callbacks import Inquiry
 from core.model.nodes import Node
 from core.partition.scheduling import inquiries
-from core.partition.scheduling.waiting import activate, look_again
+from core.partition.scheduling.waiting import offer_attempt
 from core.partition.state import PartitionState
 from core.policies.preemption.plan import AnswerPending
 
@@ -88,13 +88,5 @@ class Dialogue:
 
     def _resume(self) -> None:
         ask = self._ask
-        if ask.dialogue is not self:
-            return
-        if ask.group is not None:
-            ask.group.attempt_is_due(ask)
-            activate(ask.group)
-        elif ask.reservation is not None:
-            ask.attempt_due = True
-            look_again(self._state, ask.reservation)
-        else:  # Held meanwhile on a node with room; should that come to nothing, the attempt goes on.
-            ask.attempt_due = True
+        if ask.dialogue is self:
+            offer_attempt(self._state, ask)

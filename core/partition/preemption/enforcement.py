@@ -6,22 +6,39 @@ from collections.abc import Mapping
 from typing import Final
 
 from core.domain.effects import VictimRecord
+from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.policies.preemption.plan import QuotaPlan, Refusal
+from core.policies.preemption.plan import Protection, QuotaPlan, Refusal
 from core.policies.preemption.quota import Steps
 from core.policies.preemption.quota_timer import Terms
+
+Numbers = list[object]
+"""What decides how far a queue can be enforced, to be compared with later."""
 
 
 class QuotaRun:
     """One queue that is being brought below its max, in steps that other work goes on between."""
 
-    __slots__ = ("at", "changed", "freed", "grew", "miss", "plan", "queue", "records", "steps", "stopped")
+    __slots__ = (
+        "again", "at", "changed", "freed", "grew", "miss", "numbers", "plan", "queue", "records", "replaces", "staying",
+        "steps", "stopped",
+    )  # fmt: skip
 
-    def __init__(self, queue: Queue, miss: int, steps: Steps) -> None:
+    def __init__(
+        self, queue: Queue, miss: int, steps: Steps, numbers: Numbers, staying: Mapping[int, int], *, again: bool
+    ) -> None:
         self.queue: Final = queue
         self.miss: Final = miss
         self.steps: Final = steps
+        self.numbers: Final = numbers
+        """As they were when the run began."""
+        self.staying = staying
+        """What earlier victims hold that do not leave: others go instead of them."""
+        self.replaces: Final = bool(staying)
+        """They are what this run began for, or a part of it."""
+        self.again: Final = again
+        """An earlier run left something, and what kept it there may have changed."""
         self.plan: QuotaPlan | None = None
         """Who is to go, once that is worked out."""
         self.at = 0
@@ -41,12 +58,63 @@ class QuotaRun:
         return self.plan.target if self.plan is not None else {}
 
 
-class Enforcement:
-    """Which queues are to be enforced, and when."""
+class Remainder:
+    """What the last run left above a max, and when to look at it again.
 
-    __slots__ = ("armed", "deferred", "due", "postponed", "run", "served", "ticking")
+    numbers    of the queue when that run looked, or of the last look since
+    pause_ns   from that look to the next
+    look_ns    not before then
+    unmet      by type index
+    protected  what kept it there
+    ending     tasks on their way out: when one of them is gone there is more to choose from
+    """
+
+    __slots__ = ("ending", "look_ns", "numbers", "pause_ns", "protected", "unmet")
+
+    def __init__(
+        self,
+        numbers: Numbers,
+        pause_ns: int,
+        look_ns: int,
+        unmet: Mapping[int, int],
+        protected: tuple[Protection, ...],
+        ending: tuple[Allocation, ...],
+    ) -> None:
+        self.numbers = numbers
+        self.pause_ns: Final = pause_ns
+        self.look_ns: Final = look_ns
+        self.unmet: Final = unmet
+        self.protected: Final = protected
+        self.ending: Final = ending
+
+
+class Standing:
+    """A queue above its max, since *since_ns*."""
+
+    __slots__ = ("reached", "rest", "since_ns")
+
+    def __init__(self, since_ns: int) -> None:
+        self.since_ns: Final = since_ns
+        self.reached: Outcome | None = None
+        """What its last run came to; ``None``: there was none, or another one is to come."""
+        self.rest: Remainder | None = None
+        """What that run left, if it is to be looked at again."""
+
+    def forget_run(self) -> None:
+        """What the last run came to says nothing any more."""
+        self.reached = self.rest = None
+
+
+class Enforcement:
+    """Which queues hold more than their max, which of them are to be enforced, and when."""
+
+    __slots__ = ("above", "armed", "deferred", "due", "postponed", "replacing", "run", "served", "ticking")
 
     def __init__(self) -> None:
+        self.above: dict[Queue, Standing] = {}
+        """Every configured queue above its max, whether it is to be enforced or not."""
+        self.replacing: dict[Allocation, None] = {}
+        """Victims that go instead of others who do not: they are not replaced in turn."""
         self.armed: dict[Queue, int] = {}
         """When each becomes due, in nanoseconds."""
         self.postponed: dict[Queue, tuple[int, int]] = {}

@@ -6,15 +6,18 @@ here what they took. Preemption on required nodes does neither: the system canno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from core.domain.effects import PreemptionDecided
+from core.domain.reasons import Outcome
 from core.domain.settings import Budget
 from core.model.allocations import Allocation
+from core.model.applications import Application
 from core.partition.preemption.governor_state import AsOf
 from core.partition.state import PartitionState
+from core.policies.preemption import guarantee
 from core.policies.preemption.governor import (
     CLUSTER,
     SECOND_NS,
@@ -22,6 +25,7 @@ from core.policies.preemption.governor import (
     Denial,
     Limits,
     Loss,
+    Scope,
     judge,
 )
 from core.policies.preemption.plan import PreemptionPlan, Refusal, Spared
@@ -49,7 +53,7 @@ def govern(
     If there is none: why the first one may not be applied, and when to try again. *supposed*: it is only a question.
     """
     deny_ = foresee if supposed else deny
-    denied = deny_(state, plan.victims, plan.ask.queue.path, now_ns)
+    denied = too_many(state, plan) or deny_(state, plan.victims, plan.ask.queue.path, now_ns)
     if denied is None:
         return plan
     refusal = Refusal(denied.outcome, denied.detail, retry_ns=denied.retry_ns if denied.scope == CLUSTER else None)
@@ -62,14 +66,43 @@ def govern(
         detour = without(spared)
         if not isinstance(detour, PreemptionPlan):
             break
-        again = deny_(state, detour.victims, detour.ask.queue.path, now_ns)
+        again = too_many(state, detour) or deny_(state, detour.victims, detour.ask.queue.path, now_ns)
         if again is None:
             return detour
         denied = again
+    if refusal.outcome is Outcome.VICTIM_LIMIT and not supposed:
+        _say_too_many(state, plan.ask, refusal.detail)
     return refusal
 
 
+def refuse_too_many(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
+    """Why *plan* would tell too many to leave for one ask; ``None``: it would not."""
+    denied = too_many(state, plan)
+    if denied is None:
+        return None
+    _say_too_many(state, plan.ask, denied.detail)
+    return Refusal(denied.outcome, denied.detail)
+
+
+def too_many(state: PartitionState, plan: PreemptionPlan) -> Denial | None:
+    """Why *plan* would tell more to leave than may for one ask; ``None``: it would not."""
+    bounds = state.preemption.governor.victims
+    most = (bounds.guarantee if plan.kind == guarantee.KIND else bounds.required_node).ask
+    if not most or len(plan.victims) <= most:
+        return None
+    detail = f"{len(plan.victims)} victims on {plan.node.node_id}, {most} may go for one ask"
+    return Denial(Outcome.VICTIM_LIMIT, Scope("node", plan.node.node_id), detail, None)
+
+
+def _say_too_many(state: PartitionState, ask: Allocation, detail: str) -> None:
+    state.governor.denied += 1
+    if state.recording:
+        state.events.preemption_bounded(ask, detail)
+
+
 def _sparing(spared: Spared, denied: Denial) -> Spared:
+    if denied.scope.kind == "node":
+        return replace(spared, nodes=spared.nodes | {denied.scope.name})
     if denied.scope.kind == "queue":
         return replace(spared, queues=spared.queues | {denied.scope.name})
     return replace(spared, applications=spared.applications | {denied.scope.name})
@@ -84,7 +117,7 @@ def deny(
     if preemptor:
         for queue in dict.fromkeys(victim.queue.path for victim in victims):
             books.forget_turns(limits, preemptor, queue, now_ns)
-    denial = judge(limits, books, losses(victims, now_ns), preemptor, now_ns, decision)
+    denial = judge(limits, books, summed_losses(victims, now_ns), preemptor, now_ns, decision)
     if denial is not None:
         books.denied += 1
         _say(state, denial, now_ns)
@@ -94,7 +127,7 @@ def deny(
 def foresee(state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int) -> Denial | None:
     """As :func:`deny`, for a question: nothing is said, counted or forgotten."""
     limits = limits_for_reading(state)
-    return judge(limits, AsOf(state.governor, limits, now_ns), losses(victims, now_ns), preemptor, now_ns)
+    return judge(limits, AsOf(state.governor, limits, now_ns), summed_losses(victims, now_ns), preemptor, now_ns)
 
 
 def allowed(
@@ -122,29 +155,78 @@ def charge(
     """*victims* are told to leave: put down what that costs. Before their books are changed."""
     books, limits = state.governor, _limits(state)
     books.forget(limits, now_ns)
-    books.charge(limits, losses(victims, now_ns), preemptor, now_ns, decision)
+    books.charge(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)
+
+
+def charge_together(
+    state: PartitionState, victims: Mapping[str, Sequence[Allocation]], now_ns: int, decision: object = None
+) -> bool:
+    """Charge *victims*, by the queue that each leave for, if all of them may leave at once. Whether they may.
+
+    Said to nobody if not: each group has to be asked about by itself then.
+    """
+    books, limits = state.governor, _limits(state)
+    books.forget(limits, now_ns)
+    pairs = dict.fromkeys((preemptor, one.queue.path) for preemptor, theirs in victims.items() for one in theirs)
+    for preemptor, queue in pairs if limits.loop_window_ns else ():
+        if books.turns(preemptor, queue):
+            return False
+    costs = summed_losses([victim for theirs in victims.values() for victim in theirs], now_ns)
+    if judge(limits, books, costs, "", now_ns, decision) is not None:
+        return False
+    books.charge(limits, costs, "", now_ns, decision)
+    for preemptor, queue in pairs if limits.loop_window_ns else ():
+        books.note_turn(preemptor, queue, now_ns)
+    return True
 
 
 def losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
     """What each of *victims* costs: size times age. An originator takes its whole application with it (K7)."""
     found: list[Loss] = []
-    wasted: set[str] = set()
-    """Applications whose loss is counted in full with their originator."""
+    for victim, gone in _with_what_goes(victims):
+        lost: dict[int, int] = {}
+        _add_lost_work(lost, gone, now_ns)
+        found.append(Loss(victim.queue.path, victim.application.application_id, tuple(lost.items())))
+    return found
+
+
+def summed_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
+    """What *victims* cost, as :func:`losses` has it, with one sum for each application."""
+    counts: dict[Application, int] = {}
+    sums: dict[Application, dict[int, int]] = {}
+    for victim, gone in _with_what_goes(victims):
+        application = victim.application
+        if application not in counts:
+            counts[application], sums[application] = 0, {}
+        counts[application] += 1
+        _add_lost_work(sums[application], gone, now_ns)
+    return [
+        Loss(application.queue.path, application.application_id, tuple(sums[application].items()), count)
+        for application, count in counts.items()
+    ]
+
+
+def _with_what_goes(victims: Sequence[Allocation]) -> Iterator[tuple[Allocation, Sequence[Allocation]]]:
+    """Each of *victims* with the allocations whose work is lost by it, originators first."""
+    wasted: set[Application] = set()
+    """Those whose loss is counted in full with their originator."""
     for victim in sorted(victims, key=lambda victim: not victim.spec.originator):
         application = victim.application
-        name = application.application_id
-        gone: Sequence[Allocation] = () if name in wasted else (victim,)
-        if victim.spec.originator and gone:
-            wasted.add(name)
-            gone = [allocation for allocation in application.allocations.values() if not allocation.preempted]
-        lost: dict[int, int] = {}
-        for allocation in gone:
-            seconds = max(0, now_ns - allocation.bound_ns) // SECOND_NS
-            if seconds and not allocation.spec.placeholder:
-                for t, amount in allocation.shape.pairs:
-                    lost[t] = lost.get(t, 0) + amount * seconds
-        found.append(Loss(victim.queue.path, name, tuple(lost.items())))
-    return found
+        if application in wasted:
+            yield victim, ()
+        elif victim.spec.originator:
+            wasted.add(application)
+            yield victim, [allocation for allocation in application.allocations.values() if not allocation.preempted]
+        else:
+            yield victim, (victim,)
+
+
+def _add_lost_work(lost: dict[int, int], gone: Sequence[Allocation], now_ns: int) -> None:
+    for allocation in gone:
+        seconds = (now_ns - allocation.bound_ns) // SECOND_NS
+        if seconds > 0 and not allocation.spec.placeholder:
+            for t, amount in allocation.shape.pairs:
+                lost[t] = lost.get(t, 0) + amount * seconds
 
 
 def _say(state: PartitionState, denial: Denial, now_ns: int) -> None:

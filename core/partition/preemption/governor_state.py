@@ -57,7 +57,7 @@ class GovernorBooks:
             self.taken.append(Taken(now_ns, loss))
             queues[loss.queue] = None
             for scope in scopes_of(loss):
-                self._victims[scope] = self._victims.get(scope, 0) + 1
+                self._victims[scope] = self._victims.get(scope, 0) + loss.victims
                 if loss.lost:
                     amounts = self._lost.setdefault(scope, {})
                     for t, amount in loss.lost:
@@ -67,9 +67,10 @@ class GovernorBooks:
                 self._preempted.pop(queue, None)
                 self._preempted[queue] = (now_ns, decision)
             if preemptor and limits.loop_window_ns:
-                self._turn(preemptor, queue, now_ns)
+                self.note_turn(preemptor, queue, now_ns)
 
-    def _turn(self, preemptor: str, queue: str, now_ns: int) -> None:
+    def note_turn(self, preemptor: str, queue: str, now_ns: int) -> None:
+        """Something was taken from *queue* for queue *preemptor*: the last turn between the two."""
         pair = _pair(preemptor, queue)
         turns = self._turns.pop(pair, None) or deque()
         self._turns[pair] = turns
@@ -105,7 +106,7 @@ class GovernorBooks:
 
     def _uncount(self, loss: Loss) -> None:
         for scope in scopes_of(loss):
-            left = self._victims[scope] - 1
+            left = self._victims[scope] - loss.victims
             if not left:
                 del self._victims[scope]
                 self._lost.pop(scope, None)
@@ -131,7 +132,7 @@ class AsOf:
         self._lost: dict[tuple[Scope, int], int] = {}
         for taken in gone:
             for scope in scopes_of(taken.loss):
-                self._victims[scope] = self._victims.get(scope, 0) + 1
+                self._victims[scope] = self._victims.get(scope, 0) + taken.loss.victims
                 for t, amount in taken.loss.lost:
                     self._lost[scope, t] = self._lost.get((scope, t), 0) + amount
 

@@ -7,7 +7,7 @@ one begins an interval after it has ended, so that a notice is never younger tha
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,15 +15,17 @@ from core.domain.commands import TerminationType
 from core.domain.effects import PreemptionDecided, Released, VictimRecord
 from core.domain.reasons import Outcome
 from core.laws import monitor as monitor_laws
-from core.model.allocations import Allocation
+from core.model.allocations import NO_VICTIMS, Allocation
 from core.model.applications import Application
+from core.model.nodes import Node
 from core.model.notices import Taken
 from core.model.queues import Queue
 from core.partition.books import ledger
-from core.partition.preemption import governing, noticing
+from core.partition.preemption import governing, noticing, preempting
 from core.partition.scheduling import placement
 from core.partition.state import PartitionState
-from core.policies.preemption.monitor.plan import KIND, Doomed, MonitorPlan, Selection
+from core.policies.preemption.monitor.plan import KIND, Doomed, DuePlace, MonitorPlan, Selection
+from core.policies.preemption.monitor.round import Memory
 from core.policies.preemption.monitor.selection import select
 from core.policies.preemption.monitor.settings import MonitorSettings, settings_of
 from core.policies.preemption.priorities import adjustment
@@ -36,6 +38,8 @@ NOTICES_A_PIECE: Final = 256
 LONGEST_PAUSE_NS: Final = 600 * 10**9
 """Between two times of taking from a leaf what it gets back."""
 LOOKS_A_PIECE: Final = 1_000
+_TRIGGERED: Final = Outcome.TRIGGERED
+"""Named once: reading a member from its class costs as much as a call, and every place asks."""
 
 
 def start(state: PartitionState, now_ns: int) -> None:
@@ -53,6 +57,7 @@ def start(state: PartitionState, now_ns: int) -> None:
     notices.observed = {}
     notices.lacking = {}
     notices.taken.clear()
+    notices.places = ()
     if settings is None or settings.observe_only:
         _withdraw(state, list(notices.entries), now_ns)
     if settings is not None:
@@ -92,17 +97,22 @@ def _round(state: PartitionState, settings: MonitorSettings) -> Generator[int, N
     spared = noticing.settle_credits(state)
     _record_each(state, (entry.allocation for entry in spared), Outcome.WITHDRAWN, notices.rounds + 1)
     state.enforcement.round_begins()
-    selection = yield from select(state, settings, notices.now_ns, offered=notices.offered, spared=state.enforcement)
+    accepted = {key for notice in notices.open.values() if notice.accepted for key in notice.entries}
+    memory = Memory(notices.entries, accepted, notices.offered, notices.checkpoints, notices.places)
+    selection = yield from select(state, settings, notices.now_ns, memory=memory, spared=state.enforcement)
+    yield len(selection.places) // 4  # All that the search remembered has just been freed, which takes its time.
     notices.rounds += 1
     notices.lacking = selection.lacking
     if settings.observe_only:
         _observe(state, selection)
         return
+    notices.places = tuple(selection.places)
     for reservation in selection.reservations:
         if state.reservations.get(reservation.ask.key) is reservation:
             placement.unreserve(state, reservation, requeue=True)
     yield from _carry_out(state, settings, selection, began)
     _withdraw(state, [key for key in notices.entries if key not in selection.waits], notices.now_ns)
+    notices.offered.clear()
 
 
 def _carry_out(
@@ -112,132 +122,302 @@ def _carry_out(
     notices = state.notices
     number = notices.rounds
     new: dict[Application, list[tuple[Allocation, int]]] = {}
-    doomed: dict[Queue, list[Doomed]] = {}
-    for at, allocation in enumerate(selection.allocations, 1):
-        if at % LOOKS_A_PIECE == 0:
-            yield 2 * LOOKS_A_PIECE
-        if not _still_there(state, allocation):
-            continue
-        wait_ns = selection.waits[allocation.key]
-        entry = notices.entries.get(allocation.key)
-        now_ns = notices.now_ns
-        if entry is not None and (
-            entry.allocation is not allocation
-            or entry.first_round + entry.times != number
-            or entry.deadline_ns > now_ns + wait_ns
-        ):
-            # Not selected in every round since, or told a later time than there is now: told anew.
-            notices.drop(entry)
-            entry = None
-        if entry is None:
-            new.setdefault(allocation.application, []).append((allocation, wait_ns))
-            continue
-        entry.times += 1
-        if now_ns >= max(entry.deadline_ns, entry.notified_ns + settings.max_wait_ns):
-            due = Doomed(allocation, entry.notified_ns, entry.first_round, entry.times)
-            doomed.setdefault(allocation.queue, []).append(due)
+    due: list[DuePlace] = []
+    looked_at = 0
+    law = monitor_laws.RoundLimit(state.types.names, selection.limits)
+    for place in selection.places:
+        law.count(place)
+        looked_at += 1 + len(place.victims)
+        if looked_at >= LOOKS_A_PIECE:
+            yield 3 * looked_at
+            looked_at = 0
+        there: list[Doomed] = []
+        for victim in place.victims:
+            doomed = _entered(state, settings, selection, victim, new)
+            if doomed is not None:
+                there.append(doomed)
+        if len(there) == len(place.victims):
+            due.append(DuePlace(place.ask, place.node, tuple(there)))
     for application, risks in new.items():
         for start_ in range(0, len(risks), NOTICES_A_PIECE):
             risk = [entry for entry in risks[start_ : start_ + NOTICES_A_PIECE] if _still_there(state, entry[0])]
             noticing.notify(state, application, risk, notices.now_ns)
             _record_each(state, (allocation for allocation, _ in risk), Outcome.NOTIFIED, number)
             yield len(risk) * 4
-    for leaf, victims in doomed.items():
-        if leaf in state.enforcement or _paused(state, selection, victims[0]):
+    if law.broken:
+        state.law_violations += len(law.broken)
+        _record(state, state.root, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in law.broken))
+        return
+    yield from _take_due(state, settings, selection, due, began)
+
+
+def _entered(
+    state: PartitionState,
+    settings: MonitorSettings,
+    selection: Selection,
+    victim: Allocation,
+    new: dict[Application, list[tuple[Allocation, int]]],
+) -> Doomed | None:
+    """*victim* if its time is up; else it is noted as selected once more, or is among those to be told."""
+    notices = state.notices
+    if not _still_there(state, victim):
+        return None
+    wait_ns, now_ns = selection.waits[victim.key], notices.now_ns
+    entry = notices.entries.get(victim.key)
+    if entry is not None and (
+        entry.allocation is not victim
+        or entry.first_round + entry.times != notices.rounds
+        or entry.deadline_ns > now_ns + wait_ns
+    ):
+        # Not selected in every round since, or told a later time than there is now: told anew.
+        notices.drop(entry)
+        entry = None
+    if entry is None:
+        entry = noticing.exchange(state, victim)
+    if entry is None:
+        new.setdefault(victim.application, []).append((victim, wait_ns))
+        return None
+    entry.times += 1
+    if now_ns < max(entry.deadline_ns, entry.notified_ns + settings.max_wait_ns):
+        return None
+    return Doomed(victim, entry.notified_ns, entry.first_round, entry.times)
+
+
+def _take_due(
+    state: PartitionState, settings: MonitorSettings, selection: Selection, due: Sequence[DuePlace], began: int
+) -> Generator[int, None, None]:
+    """Take the victims of places that are due, in bounded pieces, unless their leaves are left alone just now."""
+    notices = state.notices
+    freed: set[Node | None] = set()
+    """Where somebody may leave now: an ask that is served by what else is left over there belongs to the same plan."""
+    for start_ in range(0, len(due), LOOKS_A_PIECE):
+        looked_at = due[start_ : start_ + LOOKS_A_PIECE]
+        freed.update([doomed.allocation.node for place in looked_at for doomed in place.victims])
+        yield LOOKS_A_PIECE // 4
+    in_order = yield from _by_node(due)
+    paused: dict[Queue, bool] = {}
+    taken: dict[Queue, Taken] = {}
+    piece: list[DuePlace] = []
+    cost = 0
+    for place in in_order:
+        if not place.victims:
+            if place.node in freed:
+                piece.append(place)
+                cost += 1
             continue
-        if not _worth_taking(state, settings, selection, leaf):
+        stays = False
+        for doomed in place.victims:
+            leaf = doomed.allocation.application.queue
+            if leaf not in paused:
+                noted = None if leaf in state.enforcement else _worth_taking(state, settings, selection, leaf)
+                paused[leaf] = noted is None
+                if noted is not None:
+                    taken[leaf] = noted
+            stays = stays or paused[leaf]
+        if stays:
             continue
-        for start_ in range(0, len(victims), KILLS_A_PIECE):
-            piece = victims[start_ : start_ + KILLS_A_PIECE]
-            _take(state, settings, selection, piece, stale=notices.slices != began)
-            yield len(piece) * LOOKS_PER_DECISION
+        piece.append(place)
+        cost += 1 + len(place.victims)
+        if cost >= KILLS_A_PIECE:
+            _take(state, settings, selection, piece, taken, stale=notices.slices != began)
+            yield cost * LOOKS_PER_DECISION
+            piece, cost = [], 0
+    _take(state, settings, selection, piece, taken, stale=notices.slices != began)
+    for leaf, noted in taken.items():
+        if noted.served:
+            notices.taken[leaf.path] = noted
+    yield cost * LOOKS_PER_DECISION
 
 
-def _paused(state: PartitionState, selection: Selection, doomed: Doomed) -> bool:
-    """Whether the governor lets nobody go from the leaf of *doomed* now. Its notice stands: it goes when it may."""
-    notices, victim = state.notices, doomed.allocation
-    gains = _gains(selection, victim.queue)
-    return governing.deny(state, (victim,), gains, notices.now_ns, notices.decision) is not None
+def _by_node(due: Sequence[DuePlace]) -> Generator[int, None, Sequence[DuePlace]]:
+    """Returns *due* with the places of a node together, in their order: what is held there is worked out less often.
+
+    As they are where victims of one node make room on another, or an ask gives up what it has reserved elsewhere.
+    """
+    by_node: dict[Node, list[DuePlace]] = {}
+    for looked_at, place in enumerate(due, 1):
+        if looked_at % LOOKS_A_PIECE == 0:
+            yield LOOKS_A_PIECE // 2
+        node = place.node
+        if place.ask.reservation is not None:
+            return due
+        for doomed in place.victims:
+            if doomed.allocation.node is not node:
+                return due
+        if node in by_node:
+            by_node[node].append(place)
+        else:
+            by_node[node] = [place]
+    return [place for places in by_node.values() for place in places]
 
 
-def _gains(selection: Selection, leaf: Queue) -> str:
-    """For whom *leaf* gives up something, as far as loops are concerned: the leaf that is most short of it."""
-    for t, amount in selection.targets.get(leaf, {}).items():
-        if amount > 0 and t in selection.neediest:
-            return selection.neediest[t].path
-    return ""
+def _worth_taking(state: PartitionState, settings: MonitorSettings, selection: Selection, leaf: Queue) -> Taken | None:
+    """What is to be noted when something is taken from *leaf*; ``None``: it is left alone, as it has served nobody.
 
-
-def _worth_taking(state: PartitionState, settings: MonitorSettings, selection: Selection, leaf: Queue) -> bool:
-    """Whether *leaf* is to give up something now, which is noted.
-
-    Where the order of queues hands what was taken back to the same leaf, taking it again would go on for ever (K13):
-    each time it has everything back, the next try has to wait twice as long.
+    Where what was taken comes back to the same leaf while an ask that it was taken for still waits, taking it again
+    would go on for ever (K13): each time in a row the next try waits twice as long, which time without one wears off.
     """
     notices = state.notices
+    now_ns = notices.now_ns
     held = {t: leaf.used[t] - leaf.preempting[t] for t in selection.targets.get(leaf, {})}
     last = notices.taken.get(leaf.path)
     futile = 0
-    if last is not None and all(amount >= last.held.get(t, amount + 1) for t, amount in held.items()):
-        futile = last.futile + 1
-        pause_ns = max(settings.max_wait_ns, settings.interval_ns) << min(futile, 16)
-        if notices.now_ns < last.at_ns + min(pause_ns, LONGEST_PAUSE_NS):
-            return False
-    notices.taken[leaf.path] = Taken(notices.now_ns, held, futile)
-    return True
+    if last is not None:
+        back = all(amount >= last.held.get(t, amount + 1) for t, amount in held.items())
+        waiting = any(ask.pending and state.requests.get(ask.key) is ask for ask in last.served)
+        shortest_ns = max(settings.max_wait_ns, settings.interval_ns)
+        if back and waiting:
+            futile = last.futile + 1
+            pause_ns = min(shortest_ns << min(futile, 16), LONGEST_PAUSE_NS)
+            if now_ns < last.at_ns + pause_ns:
+                return None
+            while futile and now_ns >= last.at_ns + 2 * pause_ns:
+                futile -= 1
+                pause_ns *= 2
+    return Taken(now_ns, held, futile, {})
 
 
 def _take(
-    state: PartitionState, settings: MonitorSettings, selection: Selection, piece: Sequence[Doomed], *, stale: bool
+    state: PartitionState,
+    settings: MonitorSettings,
+    selection: Selection,
+    piece: Sequence[DuePlace],
+    taken: Mapping[Queue, Taken],
+    *,
+    stale: bool,
 ) -> None:
-    """Have *piece*, victims of one leaf, leave (B.7). *stale*: other things happened since they were selected."""
+    """Have the victims of *piece* leave for its asks (B.7). *stale*: other things happened since they were selected."""
     notices = state.notices
-    piece = [doomed for doomed in piece if _still_there(state, doomed.allocation)]
-    if not piece:
+    piece = [place for place in piece if all(_still_there(state, doomed.allocation) for doomed in place.victims)]
+    if not any(place.victims for place in piece):
         return
     number, now_ns = notices.rounds, notices.now_ns
-    plan = MonitorPlan(number, now_ns, settings.max_wait_ns, tuple(piece), selection.limits, selection.selected)
+    plan = MonitorPlan(number, now_ns, settings.max_wait_ns, tuple(piece), settings.balance)
     state.law_checks += 1
     violations = monitor_laws.check(state, plan)
     if violations and stale:
         # Guarantees and demand may have moved on: those that may still go are found by halves.
         half = len(piece) // 2
         if half:
-            _take(state, settings, selection, piece[:half], stale=True)
-            _take(state, settings, selection, piece[half:], stale=True)
+            _take(state, settings, selection, piece[:half], taken, stale=True)
+            _take(state, settings, selection, piece[half:], taken, stale=True)
         return
-    allocations = [doomed.allocation for doomed in piece]
-    leaf = allocations[0].queue
     if violations:
         state.law_violations += len(violations)
+        leaf = piece[0].ask.queue
         _record(state, leaf, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in violations))
         return
-    gains = _gains(selection, leaf)
-    most, _ = governing.allowed(state, allocations, gains, now_ns, notices.decision)
-    if not most:
-        return
-    allocations = allocations[:most]
-    governing.charge(state, allocations, gains, now_ns, notices.decision)
-    message = f"preempted by the monitor in round {number}: queue {leaf.path} holds more than its share"
-    for victim in allocations:
-        entry = notices.entries[victim.key]
-        notices.drop(entry)
-        ledger.mark(victim, None)
-        state.effects.append(
-            Released(
-                state.name,
-                victim.application.application_id,
-                victim.spec.key,
-                TerminationType.PREEMPTED_BY_SCHEDULER,
-                message,
-                victim.spec.instance,
-            )
-        )
-    if state.recording:
-        state.events.preempted_for_share(allocations, leaf)
-    state.preemptions += 1
-    target = state.types.resources(selection.targets.get(leaf, {}))
-    _record(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")
+    gone: dict[Queue, list[Allocation]] = {}
+    served: list[tuple[Allocation, Mapping[str, Allocation], int]] = []
+    allowed = _allowed(state, piece)
+    _evict(state, {doomed.allocation: place.ask for place in allowed for doomed in place.victims})
+    for place in allowed:  # Only now: whoever is marked where somebody holds room already has all of these looked at.
+        ask = place.ask
+        victims = {doomed.allocation.key: doomed.allocation for doomed in place.victims}
+        _hold_place(state, ask, place.node, victims)
+        served.append((ask, victims, ask.rearms))
+        for victim in victims.values():
+            leaf = victim.application.queue
+            taken[leaf].served[ask] = None
+            if leaf in gone:
+                gone[leaf].append(victim)
+            else:
+                gone[leaf] = [victim]
+    _watch_exits(state, served, now_ns)
+    for leaf, allocations in gone.items():
+        if state.recording:
+            state.events.preempted_for_share(allocations, leaf)
+        state.preemptions += 1
+        target = state.types.resources(selection.targets.get(leaf, {}))
+        _record(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")
+
+
+def _allowed(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]:
+    """Those of *piece* that the governor lets pass, which is told. The notices of the others stand: they go when they
+    may."""
+    notices = state.notices
+    now_ns, decision = notices.now_ns, notices.decision
+    by_preemptor: dict[str, list[Allocation]] = {}
+    for place in piece:
+        theirs = by_preemptor.setdefault(place.ask.application.queue.path, [])
+        for doomed in place.victims:
+            theirs.append(doomed.allocation)
+    if governing.charge_together(state, by_preemptor, now_ns, decision):
+        return list(piece)
+    denied: set[int] = set()
+    for place in piece:
+        victims = [doomed.allocation for doomed in place.victims]
+        preemptor = place.ask.queue.path
+        if victims and governing.deny(state, victims, preemptor, now_ns, decision) is not None:
+            denied.add(id(place))
+        elif victims:
+            governing.charge(state, victims, preemptor, now_ns, decision)
+    kept = {place.node for place in piece if id(place) in denied}
+    return [place for place in piece if id(place) not in denied and (place.victims or place.node not in kept)]
+
+
+def _evict(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
+    """Tell those *leaving* to, each for the ask it comes with."""
+    notices, effects, name = state.notices, state.effects, state.name
+    ledger.mark(state, leaving)
+    termination = TerminationType.PREEMPTED_BY_SCHEDULER
+    texts: dict[Queue, str] = {}
+    for victim in leaving:
+        notices.drop(notices.entries[victim.key])
+        spec, application = victim.spec, victim.application
+        leaf = application.queue
+        told = texts.get(leaf)
+        if told is None:
+            why = f"queue {leaf.path} holds more than its share"
+            told = texts[leaf] = f"preempted by the monitor in round {notices.rounds}: {why}"
+        effects.append(Released(name, application.application_id, spec.key, termination, told, spec.instance))
+
+
+def _hold_place(state: PartitionState, ask: Allocation, node: Node, victims: Mapping[str, Allocation]) -> None:
+    """*ask* is to have on *node* what *victims*, by key, leave, or what others leave over (B.7)."""
+    if victims:
+        ask.victims = {**ask.victims, **victims}
+    ledger.claim(state, ask)
+    ask.outcome = _TRIGGERED
+    # With victims there is no room for it yet, here or elsewhere: to look for some would cost as much as all the rest.
+    placement.reserve(state, ask, node, state.notices.now_ns, at_once=not victims)
+
+
+def _watch_exits(
+    state: PartitionState, served: Sequence[tuple[Allocation, Mapping[str, Allocation], int]], now_ns: int
+) -> None:
+    """Look after a while whether the victims of each ask have left (K14), and whether one without had what others
+    left over. Asks come with how often they had been re-armed."""
+
+    def look(at_ns: int) -> None:
+        for ask, victims, rearms in served:
+            there = ask.pending and state.requests.get(ask.key) is ask
+            if not ask.triggered or ask.rearms != rearms or not there:
+                continue
+            stuck = [victim for victim in victims.values() if victim.preempted and victim.preemptor is ask]
+            if stuck:
+                _give_up_victims(state, ask, stuck, at_ns)
+            elif not victims:
+                preempting.rearm(state, ask, at_ns)
+
+    state.at(now_ns + state.preemption.victim_timeout_ns, look)
+
+
+def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[Allocation], now_ns: int) -> None:
+    """*stuck* do not leave: *ask* is planned for on other nodes, they stay marked (K14)."""
+    ask.stuck = {**ask.stuck, **{victim.key: victim.node.node_id for victim in stuck if victim.node is not None}}
+    for victim in stuck:
+        victim.preemptor = None
+        state.stuck[victim] = ask
+        ledger.expect_no_exit(state, victim)
+    ask.victims = NO_VICTIMS
+    by_leaf: dict[Queue, list[Allocation]] = {}
+    for victim in stuck:
+        by_leaf.setdefault(victim.queue, []).append(victim)
+    waited_s = state.preemption.victim_timeout_ns / 10**9
+    for leaf, theirs in by_leaf.items():
+        _record(state, leaf, theirs, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s")
+    preempting.rearm(state, ask, now_ns)
 
 
 def _observe(state: PartitionState, selection: Selection) -> None:

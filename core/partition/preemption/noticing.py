@@ -29,6 +29,8 @@ def notify(
     for allocation, wait_ns in risks:
         waits.setdefault(wait_ns, []).append(allocation)
     notices = state.notices
+    if risks:
+        notices.held.setdefault(application, _held(application))
     for wait_ns, allocations in waits.items():
         for start in range(0, len(allocations), KEYS_A_NOTICE):
             number = state.callbacks.next_number()
@@ -63,20 +65,35 @@ def tell_again(state: PartitionState) -> None:
 def settle_credits(state: PartitionState) -> list[Entry]:
     """Spare what applications made up for by releasing other allocations; nothing under the strict contract.
 
-    The last selected are spared first. Returns what was spared.
+    Only what an application holds less than before counts: what it let go and got back is no credit. The last selected
+    are spared first. Returns what was spared.
     """
     notices = state.notices
     spared: list[Entry] = []
     if _negotiable(state):
-        for application, released in notices.released.items():
+        for application, held in notices.held.items():
+            now = _held(application)
+            credit = {t: amount - now.get(t, 0) for t, amount in held.items()}
             for notice in notices.of_application[application].values():
-                spared += _covered(notice, released)
+                for entry in _covered(notice, credit):
+                    _use(held, entry.allocation.shape.pairs)
+                    spared.append(entry)
     withdraw(state, spared)
     return spared
 
 
+def _held(application: Application) -> dict[int, int]:
+    """What *application* holds by type, victims that have not left yet included."""
+    real, placeholder = application.confirmed(), application.placeholder
+    return {t: amount + placeholder[t] for t, amount in enumerate(real)}
+
+
 def answered(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
-    """What an application says to one of its notices; ``False``: the notice is none of this partition, or closed."""
+    """What an application says to one of its notices; ``False``: the notice is none of this partition, or closed.
+
+    What it would rather lose is only noted: the next round looks at it first, and takes it in exchange if its leaving
+    makes the same room. Until then the listed ones stay at risk.
+    """
     notices = state.notices
     notice = notices.open.get(answer.notice)
     if notice is None:
@@ -84,40 +101,31 @@ def answered(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
     notice.accepted = answer.accepted
     for key, saved_ns in answer.checkpoints:
         for request in _requests(state, key):
-            entry = notices.entries.get(request.key)
-            if entry is not None and request.application is notice.application:
-                entry.checkpoint_ns = saved_ns
+            if request.application is notice.application and request.key in request.application.allocations:
+                # Nobody saves work that is still to be done.
+                notices.checkpoints[request.key] = min(saved_ns, state.callbacks.now_ns)
     if answer.instead and _negotiable(state):
-        withdraw(state, _exchange(state, notice, answer.instead))
+        for key in answer.instead:
+            for offer in _requests(state, key):
+                if _may_be_offered(state, notice, offer):
+                    notices.offered[offer.key] = notice
     return True
 
 
-def _exchange(state: PartitionState, notice: Notice, keys: Iterable[str]) -> list[Entry]:
-    """Put *keys* in the place of as many entries as they make up for, on the same terms. Returns those replaced."""
+def exchange(state: PartitionState, allocation: Allocation) -> Entry | None:
+    """The entry of *allocation*, newly selected, if its application offered it: on the terms of the notice it answered.
+
+    ``None``: it has to be told first.
+    """
     notices = state.notices
-    replaced: list[Entry] = []
-    waiting: list[Allocation] = []
-    credit: dict[int, int] = {}
+    notice = notices.offered.get(allocation.key)
+    if notice is None or notices.open.get(notice.number) is not notice:
+        return None
     model = next(iter(notice.entries.values()))
-    listed = dict(notice.entries)
-    for key in keys:
-        for offer in _requests(state, key):
-            if not _may_be_offered(state, notice, offer):
-                continue
-            waiting.append(offer)
-            for t, amount in offer.shape.pairs:
-                credit[t] = credit.get(t, 0) + amount
-            while listed and _covers(credit, (last := listed[next(reversed(listed))]).allocation.shape.pairs):
-                del listed[last.allocation.key]
-                replaced.append(last)
-                _use(credit, last.allocation.shape.pairs)
-                for allocation in waiting:
-                    entry = Entry(allocation, notice, model.notified_ns, model.wait_ns, model.first_round)
-                    entry.times = model.times
-                    notice.entries[allocation.key] = notices.entries[allocation.key] = entry
-                    notices.offered[allocation.key] = None
-                waiting.clear()
-    return replaced
+    entry = Entry(allocation, notice, model.notified_ns, model.wait_ns, model.first_round)
+    entry.times = notices.rounds - model.first_round
+    notice.entries[allocation.key] = notices.entries[allocation.key] = entry
+    return entry
 
 
 def _may_be_offered(state: PartitionState, notice: Notice, offer: Allocation) -> bool:

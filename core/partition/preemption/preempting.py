@@ -1,13 +1,16 @@
 """Preemption as the partition does it: when an ask may try, what becomes of a plan, and when it may try again.
 
 Who goes is decided by :mod:`core.policies.preemption`; whether that is lawful by :mod:`core.laws`, before anything is
-touched. Rules: preemption.md B.1 (preconditions), B.7 (commit and handshake), F (cycle), K3 (re-arming).
+touched. What an ask preempts for is held for it; an attempt that was refused is repeated when something has changed
+(:mod:`core.partition.preemption.refusals`). Rules: preemption.md B.1 (preconditions), B.7 (commit and handshake), F
+(cycle), K3 (re-arming).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
@@ -19,13 +22,14 @@ from core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation, AskGroup
 from core.model.nodes import Node
 from core.model.users import Account
 from core.partition.books import ledger
-from core.partition.preemption import governing
+from core.partition.preemption import governing, pacing
+from core.partition.preemption.changes import Changes
 from core.partition.preemption.consulting import MOST_ROUNDS, Dialogue
 from core.partition.scheduling import failing, placement
-from core.partition.scheduling.waiting import UNSERVED, activate, look_again
+from core.partition.scheduling.waiting import UNSERVED, look_again, offer_attempt
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee
-from core.policies.preemption.entitlement import UNENTITLED, numbers
+from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal, Spared
 from core.policies.preemption.prospects import Unprepared
 
@@ -33,8 +37,15 @@ ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
 ATTEMPTS_PER_LEAF: Final = 10
 RETRY_NS: Final = 15 * 10**9
-"""Least time between two attempts of one ask, and from the last victim's exit to re-arming."""
+"""Time from the last victim's exit to re-arming, and to the next attempt where it hangs on more than the books."""
 REARM_MAX_NS: Final = 600 * 10**9
+_WAITS_FOR_CHANGE: Final = frozenset(
+    {
+        Outcome.NO_GUARANTEE, Outcome.ASK_EXCEEDS_GUARANTEE, Outcome.NOT_UNDER_GUARANTEE, Outcome.FENCED_AT_LEAF,
+        Outcome.NO_CANDIDATES, Outcome.NO_NODE,
+    }
+)  # fmt: skip
+"""Refusals that hang on the books of the partition alone: nothing comes of another attempt before they change."""
 PASS_NS: Final = 100 * 10**6
 """How long an exhausted attempt budget lasts: the idle tick of the scheduling loop."""
 
@@ -58,18 +69,52 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
     """Note every ask whose time has come, and offer its group again so that placement gets its turn first."""
     due = state.attempts_due
     while due and due[0][0] <= now_ns:
-        ask = heappop(due)[2]
-        known = ask.pending and state.requests.get(ask.key) is ask and ask.application.state not in UNSERVED
-        if not known or ask.triggered or ask.replaces is not None:
-            continue
-        if ask.group is not None:
-            ask.group.attempt_is_due(ask)
-            activate(ask.group)
-        elif ask.reservation is not None:
-            ask.attempt_due = True
-            look_again(state, ask.reservation)
-        else:  # The shim is being asked about it, or has just refused it: noted until it is back.
-            ask.attempt_due = True
+        _offer_attempt(state, heappop(due)[2])
+    changed, next_ns = state.refusals.due(state.changes, now_ns, partial(_look_for_changes, state), len(state.nodes))
+    for ask in changed:
+        _offer_attempt(state, ask)
+    if next_ns is not None:
+        _look_at_refusals(state, next_ns)
+
+
+def watch_for_changes(state: PartitionState, now_ns: int) -> None:
+    """A slice ends: what it changed may help asks that were refused before, or in it."""
+    if state.refusals.empty:
+        state.moved.clear()
+        state.change_watch.forget()
+        return
+    if not state.change_watch.watching:
+        # What these answers hang on is known from now on; what the slice did after them is not.
+        state.refusals.doubt(_look_for_changes(state), state.changes, now_ns)
+        if state.refusals.doubted:
+            _look_at_refusals(state, max(now_ns + 1, state.refusals.next_look_ns))
+    elif state.refusals.should_look(state.changes):
+        _look_at_refusals(state, max(now_ns + 1, state.refusals.next_look_ns))
+
+
+def _look_for_changes(state: PartitionState) -> Changes:
+    changes = state.change_watch.look(state.nodes, state.moved, state.rules)
+    state.moved.clear()
+    return changes
+
+
+def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
+    """See that a slice begins at *when_ns*, which looks at refused asks anyway."""
+    if state.refusals_looked_at_ns is None or when_ns < state.refusals_looked_at_ns:
+        state.refusals_looked_at_ns = when_ns
+
+        def look(_: int) -> None:
+            if state.refusals_looked_at_ns == when_ns:
+                state.refusals_looked_at_ns = None
+
+        state.at(when_ns, look)
+
+
+def _offer_attempt(state: PartitionState, ask: Allocation) -> None:
+    known = ask.pending and state.requests.get(ask.key) is ask and ask.application.state not in UNSERVED
+    if not known or ask.triggered or ask.replaces is not None:
+        return
+    offer_attempt(state, ask)
 
 
 def resume(state: PartitionState, now_ns: int) -> None:
@@ -94,7 +139,7 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
     Whether that one made room. The others stay due, so that a slice can end between two searches.
     """
     before = state.preemption_attempts
-    for ask in sorted(group.due, key=lambda waiting: waiting.order):
+    for ask in group.next_due():
         group.attempt_is_over(ask)
         if attempt(state, ask, now_ns):
             return True
@@ -120,7 +165,17 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         return False
     leaf = ask.queue
     ask.attempt_due = False
-    if ask.dialogue is None and _refused_before(state, ask, now_ns):
+    known = state.refusals.answer(ask, state.changes) if ask.dialogue is None else None
+    if known is None and ask.dialogue is None:
+        known = _refused_by_law_4(state, ask, now_ns)
+    if known is not None:
+        _tell_refusal(state, ask, known, now_ns)
+        return False
+    held = pacing.hold_back(state, ask, now_ns)
+    if held is not None:
+        pacing.note(state, guarantee.KIND, ask, held, now_ns)
+        if held.retry_ns is not None:
+            _due_at(state, ask, held.retry_ns)
         return False
     first_round = ask.dialogue is None
     try:
@@ -130,7 +185,6 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         return False
     if first_round:
         state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
-        ask.last_attempt_ns = now_ns
     state.preemption_attempts += 1
     if result is None:
         return False
@@ -145,31 +199,31 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
             state.attempts_left.pop(leaf, None)
             return True
         would_be, result = result, Refusal(Outcome.SHADOW)
-    if result.outcome in UNENTITLED:
-        numbers_now = numbers(ask, state.guarantee_mode)
-        state.unentitled.setdefault(leaf, {})[ask.shape] = (numbers_now, result)
-    _refused(state, ask, result, now_ns, would_be)
+    _tell_refusal(state, ask, result, now_ns, would_be)
+    if result.outcome in _WAITS_FOR_CHANGE and result.retry_ns is None:
+        state.refusals.note(ask, result, state.changes, now_ns)
+    else:
+        _due_at(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))
     return False
 
 
-def _refused(
+def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
+    """What law 4 has against *ask*: that takes no search, so it counts as no attempt (K17)."""
+    entitled = entitlement(ask, state.guarantee_mode, state.types.names)
+    if not isinstance(entitled, Refusal):
+        return None
+    state.refusals.note(ask, entitled, state.changes, now_ns)
+    return entitled
+
+
+def _tell_refusal(
     state: PartitionState, ask: Allocation, refusal: Refusal, now_ns: int, would_be: PreemptionPlan | None = None
 ) -> None:
-    """Nobody goes for *ask*: say so if that is news, and try again later."""
+    """Nobody goes for *ask*: say so if that is news."""
     failing.note_preemption(ask, refusal.outcome, now_ns)
     if ask.outcome is not refusal.outcome:
         ask.outcome = refusal.outcome
         record(state, guarantee.KIND, ask, now_ns, refusal.outcome, refusal.detail, would_be)
-    _due_at(state, ask, max(now_ns + RETRY_NS, refusal.retry_ns or 0))
-
-
-def _refused_before(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
-    """Whether law 4 refused an equal ask by the very numbers of now: that is no attempt, and costs none (K17)."""
-    known = state.unentitled.get(ask.queue, {}).get(ask.shape)
-    if known is None or known[0] != numbers(ask, state.guarantee_mode):
-        return False
-    _refused(state, ask, known[1], now_ns)
-    return True
 
 
 def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns: int) -> None:
@@ -239,9 +293,6 @@ def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcom
     if now_ns < old_enough:
         _due_at(state, ask, old_enough)
         return Outcome.TOO_YOUNG
-    if ask.last_attempt_ns is not None and now_ns < ask.last_attempt_ns + RETRY_NS:
-        _due_at(state, ask, ask.last_attempt_ns + RETRY_NS)
-        return Outcome.CHECKED_RECENTLY
     return None
 
 
@@ -263,9 +314,7 @@ def judge(state: PartitionState, plan: PreemptionPlan | QuotaPlan) -> Refusal | 
 
 
 def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """Have the victims leave, and hold the node (B.7)."""
-    for reservation in plan.cancelled:
-        placement.unreserve(state, reservation, requeue=True)
+    """Have the victims leave, and hold what the ask needs on the node (B.7)."""
     trigger(state, plan, now_ns)
     placement.reserve(state, plan.ask, plan.node, now_ns)
 
@@ -277,44 +326,86 @@ def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     ask.victims = {**ask.victims, **{victim.key: victim for victim in plan.victims}}
     if state.recording:
         state.events.preempted(plan.victims, ask)
-    ledger.claim(ask)
+    ledger.claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1
+    pacing.count(state, plan, now_ns)
     _watch_exits(state, plan, now_ns)
     record(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, plan=plan)
 
 
 def _watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """Look after a while whether the victims of *plan* have left (K14)."""
+    """Look after a while whether those have left whom *plan* relies on (K14).
+
+    Without victims of its own that is who was leaving the node already. Has their room gone to others, the ask looks
+    elsewhere. Victims whose ask needs them no more are given up as well: others may have claimed what they leave.
+    """
+    ask = plan.ask
+    rearms = ask.rearms
+    leaving = plan.victims or tuple([a for a in plan.node.allocations.values() if a.preempted and a not in state.stuck])
 
     def look(at_ns: int) -> None:
-        ask = plan.ask
-        stuck = tuple(victim for victim in plan.victims if victim.preempted and victim.preemptor is ask)
-        if stuck and ask.triggered:
-            _give_up_victims(state, replace(plan, victims=stuck, adjusted=()), at_ns)
+        waits = ask.triggered and ask.rearms == rearms
+        stuck = tuple(victim for victim in leaving if victim.preempted and victim not in state.stuck)
+        if stuck:
+            _give_up_victims(state, replace(plan, victims=stuck, adjusted=()), at_ns, waits=waits)
+        elif waits and not plan.victims:
+            rearm(state, ask, at_ns)
 
     state.at(now_ns + state.preemption.victim_timeout_ns, look)
+    if not plan.victims:
+        _watch_room(state, ask, leaving, now_ns)
 
 
-def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """The victims of *plan* do not leave: its ask looks for room on other nodes, they stay marked (K14)."""
+def _watch_room(state: PartitionState, ask: Allocation, leaving: Sequence[Allocation], now_ns: int) -> None:
+    """*ask* claimed what others were *leaving*: when they have been gone for a while in vain, it is re-armed (K3).
+
+    Who has victims of its own hears of the last one's exit.
+    """
+    _look_for_room(state, ask, leaving, ask.rearms, now_ns, gone=False)
+
+
+def _look_for_room(
+    state: PartitionState, ask: Allocation, leaving: Sequence[Allocation], rearms: int, now_ns: int, *, gone: bool
+) -> None:
+    """Look after :data:`RETRY_NS` whether those *leaving* have left; *gone*: they had at the look before."""
+
+    def look(at_ns: int) -> None:
+        if not ask.triggered or ask.rearms != rearms:
+            return
+        if gone:
+            rearm(state, ask, at_ns)
+            return
+        left = not any(victim.preempted for victim in leaving)
+        _look_for_room(state, ask, leaving, rearms, at_ns, gone=left)
+
+    state.at(now_ns + RETRY_NS, look)
+
+
+def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *, waits: bool) -> None:
+    """The victims of *plan* do not leave, and stay marked; its ask, if it *waits* for them, looks elsewhere (K14)."""
     ask = plan.ask
     waited_s = state.preemption.victim_timeout_ns / 10**9
-    ask.outcome = Outcome.VICTIM_STUCK
     record(state, plan.kind, ask, now_ns, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s", plan)
+    for victim in plan.victims:
+        preemptor, victim.preemptor = victim.preemptor, None
+        if preemptor is not None:
+            preemptor.victims.pop(victim.key, None)
+        state.stuck[victim] = ask
+        ledger.expect_no_exit(state, victim)
+    if not ask.pending:
+        return
     nodes = {victim.key: victim.node.node_id for victim in plan.victims if victim.node is not None}
     ask.stuck = {**ask.stuck, **nodes}
-    for victim in plan.victims:
-        victim.preemptor = None
-        state.stuck[victim] = ask
-    ask.victims = NO_VICTIMS
-    rearm(state, ask, now_ns)
+    if ask.triggered and (waits or not ask.victims):
+        ask.outcome = Outcome.VICTIM_STUCK
+        ask.victims = NO_VICTIMS
+        rearm(state, ask, now_ns)
 
 
 def evict(state: PartitionState, victims: Sequence[Allocation], preemptor: Allocation | None, message: str) -> None:
     """Mark *victims* and tell the shim to end them, for *preemptor* or, without one, for their queue's sake."""
-    for victim in victims:
-        ledger.mark(victim, preemptor)
+    ledger.mark(state, dict.fromkeys(victims, preemptor))
     state.effects.extend(
         Released(
             state.name,
@@ -331,7 +422,7 @@ def evict(state: PartitionState, victims: Sequence[Allocation], preemptor: Alloc
 def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
     """A marked victim is gone: once the last one of its preemptor is, the wait until re-arming begins (K3)."""
     waited_for = state.stuck.pop(victim, None)
-    if waited_for is not None:
+    if isinstance(waited_for, Allocation):
         waited_for.stuck = {key: node for key, node in waited_for.stuck.items() if key != victim.key} or NONE_STUCK
     ask = victim.preemptor
     victim.preemptor = None
@@ -340,6 +431,9 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
     ask.victims = NO_VICTIMS
     if not ask.triggered:
         return
+    if ask.reservation is not None:
+        # Its turn has come, also where a quota kept it back that its own victims make room in.
+        look_again(state, ask.reservation)
     ask.rearm_ns = now_ns + min(RETRY_NS << ask.rearms, REARM_MAX_NS)
     due_ns = ask.rearm_ns
 
@@ -355,7 +449,7 @@ def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
     The node that an ask must run on stays reserved for it.
     """
-    ledger.unclaim(ask)
+    ledger.unclaim(state, ask)
     ask.rearms += 1
     ask.rearm_ns = 0
     if ask.reservation is not None:
@@ -367,24 +461,34 @@ def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
         _due_at(state, ask, now_ns)
 
 
-def give_up_reservation(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """*ask* has had its node kept for too long in vain: back among its equals, free to try everything again."""
-    if ask.triggered:
-        rearm(state, ask, now_ns)
-    if ask.reservation is not None:
-        placement.unreserve(state, ask.reservation, requeue=True)
-
-
 def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
-    """An ask that requires *node* takes its room: whoever waits there for its victims is re-armed at once (H)."""
+    """More is claimed on *node* since an ask must run there: the youngest claims of others give way at once (H).
+
+    Those who preempt may do so again elsewhere. Those who have waited long come last anyway and stay.
+    """
+    while node.claims is not None and node.claims.exceed(node.free):
+        claims = [reservation for reservation in node.claims.in_order() if reservation.rank == 1]
+        if not claims:
+            return
+        rearm(state, claims[-1].ask, now_ns)
+
+
+def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
+    """*node* or a holder changed its size: who can never run there holds nothing there, and looks elsewhere."""
     for reservation in list(node.reservations.values()):
-        if reservation.ask.triggered and not reservation.ask.spec.required_node:
-            rearm(state, reservation.ask, now_ns)
+        ask = reservation.ask
+        if node.could_hold(ask.shape.pairs):
+            continue
+        if ask.triggered:
+            rearm(state, ask, now_ns)
+        if ask.reservation is reservation:
+            placement.unreserve(state, reservation, requeue=True)
 
 
 def forget(state: PartitionState, ask: Allocation) -> None:
     """*ask* is withdrawn: its claim and reservation go, its victims still leave (B.7)."""
-    ledger.unclaim(ask)
+    ledger.unclaim(state, ask)
+    state.refusals.forget(ask)
     ask.dialogue = None
     ask.attempt_due = False
     for victim in ask.victims.values():

@@ -12,17 +12,20 @@ from typing import Final
 from core.domain.effects import PreemptionDecided
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
-from core.partition.preemption import governing, preempting, quota_timers
+from core.model.queues import Queue
+from core.partition.preemption import governing, pacing, preempting, quota_standing, quota_timers
 from core.partition.preemption.enforcement import QuotaRun
 from core.partition.state import PartitionState
 from core.policies.preemption import quota
 from core.policies.preemption.plan import QuotaPlan, Refusal
-from core.policies.preemption.quota_shares import Amounts, net
+from core.policies.preemption.quota_shares import Amounts, excess
 
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be ranked or compared in the time of one placement."""
 BATCH: Final = 64
 """Victims told to leave in one step; each costs as much as a placement."""
+MOST_SAID: Final = 8
+"""Reasons why something stays above a max that a record names, those that keep most there."""
 
 
 def advance(state: PartitionState, now_ns: int, budget: int) -> int:
@@ -33,33 +36,47 @@ def advance(state: PartitionState, now_ns: int, budget: int) -> int:
         if enforcement.run is None:
             if not enforcement.due:
                 break
-            queue = enforcement.due.pop(0)
-            miss = queue.properties.quota_preemption_miss
-            enforcement.run = QuotaRun(queue, miss, quota.run(queue, miss))
-            enforcement.served[queue] = None
+            enforcement.run = _begin(state, enforcement.due.pop(0))
+            enforcement.served[enforcement.run.queue] = None
             state.preemption_attempts += 1
         spent += _step(state, enforcement.run, now_ns)
     return spent
 
 
+def _begin(state: PartitionState, queue: Queue) -> QuotaRun:
+    miss, stuck = queue.properties.quota_preemption_miss, quota_standing.staying(state, queue)
+    standing = state.enforcement.above.get(queue)
+    again = standing is not None and standing.rest is not None
+    numbers = quota_standing.numbers(queue)
+    return QuotaRun(queue, miss, quota.run(queue, miss, stuck), numbers, stuck, again=again)
+
+
 def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     """One step of *run*. Returns its cost in decisions, at least 1."""
+    if not quota_standing.is_enforceable(state, run.queue):
+        _abandon(state, run, now_ns)
+        return 1
     if run.plan is None:
         try:
             return max(1, next(run.steps) // LOOKS_PER_DECISION)
         except StopIteration as finished:
             run.plan = finished.value
             return 1
+    if run.staying:
+        # Whoever has left after all needs nobody to go instead.
+        now = quota_standing.staying(state, run.queue)
+        run.staying = {t: min(amount, now[t]) for t, amount in run.staying.items() if t in now}
     batch = run.plan.victims[run.at : run.at + BATCH]
     run.at += BATCH
     left = _left(run, run.plan)
     refused = ""
     if batch and left and governing.shadowed(state, quota.KIND):
-        would_be = quota.confirm(run.queue, run.plan.ceilings, left, batch)
+        would_be = quota.confirm(run.queue, run.plan.ceilings, left, batch, run.staying)
         _take_down(run, would_be.victims)
         run.stopped = Refusal(Outcome.SHADOW)
     elif batch and left:
-        refused = _evict(state, run, quota.confirm(run.queue, run.plan.ceilings, left, batch), now_ns)
+        part = quota.confirm(run.queue, run.plan.ceilings, left, batch, run.staying)
+        refused = _evict(state, run, part, now_ns)
     if refused or _is_denied(run) or run.at >= len(run.plan.victims) or not left:
         _finish(state, run, run.plan, refused, now_ns)
     return max(1, len(batch))
@@ -67,10 +84,19 @@ def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
 
 def _left(run: QuotaRun, plan: QuotaPlan) -> Amounts:
     """What of the target is still to be freed; what ended by itself since the run began counts as freed."""
-    left = {
-        t: min(amount - run.freed.get(t, 0), net(run.queue, t) - plan.ceilings[t]) for t, amount in plan.target.items()
-    }
+    over = excess(run.queue, plan.ceilings, run.staying)
+    left = {t: min(amount - run.freed.get(t, 0), over.get(t, 0)) for t, amount in plan.target.items()}
     return {t: amount for t, amount in left.items() if amount > 0}
+
+
+def _abandon(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
+    """The queue of *run* left the configuration: nobody else is told to leave, and what was done is recorded."""
+    if run.plan is not None and run.records:
+        run.stopped = Refusal(Outcome.PARTIAL, "the queue left the configuration")
+        _finish(state, run, run.plan, "", now_ns)
+    else:
+        state.enforcement.run = None
+        quota_timers.run_ended(state, run.queue, None, False, now_ns)
 
 
 def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -> str:
@@ -80,12 +106,15 @@ def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -
     refusal = preempting.judge(state, part)
     if refusal is not None:
         return refusal.detail
-    most, denial = governing.allowed(state, part.victims, "", now_ns, run)
+    most, denial = pacing.allow_enforcement(state, part.victims, now_ns, run)
     if denial is not None:
         run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
     victims = part.victims[:most]
     governing.charge(state, victims, "", now_ns, run)
     preempting.evict(state, victims, None, f"preempted because queue {run.queue.path} holds more than its max")
+    if run.replaces:
+        state.enforcement.replacing.update(dict.fromkeys(victims))
+    quota_timers.watch_exits(state, run.queue, victims, now_ns)
     if state.recording:
         state.events.preempted_for_quota(victims, run.queue)
     _take_down(run, victims)
@@ -93,7 +122,7 @@ def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -
 
 
 def _is_denied(run: QuotaRun) -> bool:
-    return run.stopped is not None and run.stopped.outcome is not Outcome.SHADOW
+    return run.stopped is not None and run.stopped.outcome not in (Outcome.SHADOW, Outcome.PARTIAL)
 
 
 def _take_down(run: QuotaRun, victims: Sequence[Allocation]) -> None:
@@ -104,38 +133,62 @@ def _take_down(run: QuotaRun, victims: Sequence[Allocation]) -> None:
 
 
 def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str, now_ns: int) -> None:
-    """Tell what came of *run*, whatever it was, and leave the queue alone from now on."""
-    unmet = _left(run, plan)
+    """Record what came of *run*, whatever it was; what it left is looked at again when that may change.
+
+    Nothing is recorded of another look that found nobody to go and the same amounts unmet.
+    """
+    enforcement = state.enforcement
+    unmet = _unmet(run, plan)
     outcome = quota.outcome(plan.target, unmet, run.miss, any_victims=bool(run.records))
-    freed = {t: run.freed.get(t, 0) for t in plan.target}
-    named = state.types.resources
-    told = "would be told to leave" if run.stopped and run.stopped.outcome is Outcome.SHADOW else "told to leave"
-    detail = (
-        f"target {dict(named(plan.target))}, freed {dict(named(freed))}, unmet {dict(named(unmet))}, "
-        f"chosen {len(plan.victims)}, {told} {len(run.records)}"
-    )
     stopped = run.stopped
     if stopped is not None:
         outcome = stopped.outcome
-        detail = f"{detail}; {stopped.detail}" if stopped.detail else detail
+    standing = enforcement.above.get(run.queue)
+    known = standing.rest.unmet if standing is not None and standing.rest is not None else None
+    is_news = refused or run.records or stopped is not None or known != unmet
+    if is_news and not (run.again and outcome is Outcome.NOTHING_TO_DO):
+        _record(state, run, plan, unmet, Outcome.LAW_BROKEN if refused else outcome, refused, now_ns)
+    enforcement.run = None
+    if standing is not None:
+        standing.reached = outcome
+        if outcome not in (Outcome.PARTIAL, Outcome.NONE):
+            standing.rest = None
+        elif stopped is None and not refused:
+            standing.rest = quota_standing.rest_of(standing.rest, run, plan, unmet, now_ns)
+    quota_timers.run_ended(state, run.queue, run.changed, run.grew, now_ns, again=run.again)
+    if _is_denied(run):
+        quota_timers.resume(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)
+
+
+def _unmet(run: QuotaRun, plan: QuotaPlan) -> Amounts:
+    """What *run* leaves. What was added meanwhile counts: nothing is said to be enforced in full that is not."""
+    if not plan.target:
+        return {}
+    over = excess(run.queue, plan.ceilings, run.staying)
+    if run.stopped is not None and run.stopped.outcome is Outcome.SHADOW:
+        over = {t: amount - run.freed.get(t, 0) for t, amount in over.items()}
+    return {t: amount for t, amount in over.items() if amount > 0}
+
+
+def _record(
+    state: PartitionState, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, outcome: Outcome, refused: str, now_ns: int
+) -> None:
+    freed = {t: run.freed.get(t, 0) for t in plan.target}
+    named, stopped = state.types.resources, run.stopped
+    told = "would be told to leave" if stopped is not None and stopped.outcome is Outcome.SHADOW else "told to leave"
+    amounts = f"target {dict(named(plan.target))}, freed {dict(named(freed))}, unmet {dict(named(unmet))}"
+    parts = [f"{amounts}, chosen {len(plan.victims)}, {told} {len(run.records)}"]
+    if stopped is not None and stopped.detail:
+        parts.append(stopped.detail)
+    if unmet and stopped is None:
+        parts += [quota_standing.say_protection(state, protection) for protection in plan.protected[:MOST_SAID]]
+    if refused:
+        parts.append(refused)
+    detail = "; ".join(parts)
     state.preemptions += bool(run.records) and outcome is not Outcome.SHADOW
+    victims = tuple(run.records)
     state.effects.append(
-        PreemptionDecided(
-            now_ns,
-            state.name,
-            quota.KIND,
-            "",
-            "",
-            run.queue.path,
-            Outcome.LAW_BROKEN if refused else outcome,
-            f"{detail}; {refused}" if refused else detail,
-            "",
-            tuple(run.records),
-        )
+        PreemptionDecided(now_ns, state.name, quota.KIND, "", "", run.queue.path, outcome, detail, "", victims)
     )
     if state.recording and outcome is not Outcome.NOTHING_TO_DO:
         state.events.queues.quota_enforced(run.queue, outcome, detail)
-    state.enforcement.run = None
-    quota_timers.run_ended(state, run.queue, run.changed, run.grew, now_ns)
-    if _is_denied(run):
-        quota_timers.resume(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)

@@ -5,15 +5,20 @@ They are kept in memory only: after a restart the full delay begins again with t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from core.domain.effects import PreemptionDecided
 from core.domain.reasons import Outcome
 from core.domain.settings import QuotaTimer
+from core.model.allocations import Allocation
 from core.model.queues import Queue
+from core.partition.books import ledger
+from core.partition.preemption import preempting, quota_standing
+from core.partition.preemption.quota_standing import is_enforceable
 from core.partition.state import PartitionState
 from core.policies.preemption import quota
+from core.policies.preemption.quota_shares import excess
 from core.policies.preemption.quota_timer import Terms, next_start, over_max
 
 TICK_NS: Final = 10**9
@@ -28,13 +33,22 @@ def reconfigured(state: PartitionState, enabled_before: bool, before: Mapping[Qu
     this change, enforcement concerns every queue.
     """
     enforcement = state.enforcement
+    quota_standing.note_changes(state, (*before, *enforcement.above), now_ns)
+    if enforcement.above:
+        _tick_soon(state, now_ns)
+    running = enforcement.run.queue if enforcement.run is not None else None
+    for queue in list(enforcement.armed):
+        stays = state.preemption.quota_enabled and is_enforceable(state, queue)
+        if not stays and queue is not running:
+            _set(state, queue, None, now_ns)
+    for queue, standing in enforcement.above.items():
+        limited_as_before = queue not in before or before[queue].max == queue.max
+        if not (state.preemption.quota_enabled and limited_as_before and queue.properties.quota_preemption_delay_ns):
+            standing.forget_run()
     if not state.preemption.quota_enabled:
-        for queue in list(enforcement.armed):
-            if enforcement.run is None or queue is not enforcement.run.queue:
-                _set(state, queue, None, now_ns)
         return
     for queue in before if enabled_before else state.queues.values():
-        if not queue.managed or queue.parent is None or state.queues.get(queue.path) is not queue:
+        if not is_enforceable(state, queue):
             continue
         old = before[queue] if enabled_before else Terms(queue.max, 0)
         if enforcement.run is not None and queue is enforcement.run.queue:
@@ -66,9 +80,14 @@ def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None,
 
 def grew(state: PartitionState, leaf: Queue, now_ns: int) -> None:
     """Something was added to *leaf* without regard to any max: recovered, or grown in place."""
+    enforcement = state.enforcement
+    for queue in leaf.lineage():
+        # Looked at for every recovered allocation: most queues hold less than they may.
+        if queue.ceilings and quota_standing.holds_more(queue) and queue not in enforcement.above:
+            quota_standing.note_changes(state, (queue,), now_ns)
+            _tick_soon(state, now_ns)
     if not state.preemption.quota_enabled:
         return
-    enforcement = state.enforcement
     for queue in leaf.lineage():
         if enforcement.run is not None and queue is enforcement.run.queue:
             enforcement.run.grew = True
@@ -76,10 +95,14 @@ def grew(state: PartitionState, leaf: Queue, now_ns: int) -> None:
             _arm_if_over(state, queue, now_ns)
 
 
-def run_ended(state: PartitionState, queue: Queue, changed: Terms | None, grown: bool, now_ns: int) -> None:
-    """*queue* was enforced: that is not repeated, but what came up meanwhile is looked at now."""
+def run_ended(
+    state: PartitionState, queue: Queue, changed: Terms | None, grown: bool, now_ns: int, *, again: bool = False
+) -> None:
+    """*queue* was enforced: what came up meanwhile is looked at now. *again*: its timer had not been said to run."""
+    if again:
+        state.enforcement.armed.pop(queue, None)
     _set(state, queue, None, now_ns)
-    if not state.preemption.quota_enabled or not queue.managed:
+    if not state.preemption.quota_enabled or not is_enforceable(state, queue):
         return
     if changed is not None:
         _set(state, queue, next_start(queue, changed, None, now_ns), now_ns)
@@ -89,14 +112,16 @@ def run_ended(state: PartitionState, queue: Queue, changed: Terms | None, grown:
 
 def resume(state: PartitionState, queue: Queue, retry_ns: int | None, now_ns: int) -> None:
     """The governor stopped the run of *queue*: go on when it may be, unless something else makes it due before."""
-    if state.preemption.quota_enabled and queue.managed and queue not in state.enforcement.armed and over_max(queue):
+    if not state.preemption.quota_enabled or not is_enforceable(state, queue):
+        return
+    if queue not in state.enforcement.armed and over_max(queue):
         at_ns = retry_ns if retry_ns is not None else now_ns + state.preemption.governor.window_ns
         _set(state, queue, at_ns, now_ns)
 
 
 def _arm_if_over(state: PartitionState, queue: Queue, now_ns: int) -> None:
     delay_ns = queue.properties.quota_preemption_delay_ns
-    if delay_ns and queue.managed and queue.parent is not None and over_max(queue):
+    if delay_ns and queue.ceilings and over_max(queue) and is_enforceable(state, queue):
         _set(state, queue, now_ns + delay_ns, now_ns)
 
 
@@ -110,6 +135,8 @@ def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int)
         enforcement.postponed.pop(queue, None)
     elif enforcement.armed.get(queue) != start_ns:
         enforcement.armed[queue] = start_ns
+        if queue in enforcement.above:
+            enforcement.above[queue].forget_run()
         _tick_soon(state, now_ns)
     else:
         return
@@ -119,7 +146,7 @@ def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int)
 
 def _tick_soon(state: PartitionState, now_ns: int) -> None:
     enforcement = state.enforcement
-    if enforcement.armed and not enforcement.ticking:
+    if (enforcement.armed or enforcement.above) and not enforcement.ticking:
         enforcement.ticking = True
 
         def tick(at_ns: int) -> None:
@@ -133,12 +160,62 @@ def _tick(state: PartitionState, now_ns: int) -> None:
     """Forget queues that came below their max by themselves; line up those whose time has come, deepest first."""
     enforcement = state.enforcement
     running = enforcement.run.queue if enforcement.run is not None else None
+    quota_standing.note_changes(state, list(enforcement.above), now_ns)
+    _look_again(state, now_ns)
     for queue, start_ns in list(enforcement.armed.items()):
         if queue is running or queue in enforcement.due:
             continue
-        if state.queues.get(queue.path) is not queue or not over_max(queue):
+        if not is_enforceable(state, queue) or not _is_over(state, queue):
             _set(state, queue, None, now_ns)
         elif now_ns >= start_ns:
             enforcement.due.append(queue)
     enforcement.due.sort(key=lambda queue: (-queue.depth, queue.path))
     _tick_soon(state, now_ns)
+
+
+def _is_over(state: PartitionState, queue: Queue) -> bool:
+    return over_max(queue) or bool(excess(queue, queue.max, quota_standing.staying(state, queue)))
+
+
+def _look_again(state: PartitionState, now_ns: int) -> None:
+    """Line up queues of which a run left something that may be freed now: at once, for their delay is over."""
+    enforcement = state.enforcement
+    running = enforcement.run.queue if enforcement.run is not None else None
+    for queue, standing in enforcement.above.items():
+        if queue is running or queue in enforcement.armed or not state.preemption.quota_enabled:
+            continue
+        if quota_standing.wants_another_look(state, queue, standing, now_ns):
+            enforcement.armed[queue] = now_ns
+
+
+def watch_exits(state: PartitionState, queue: Queue, victims: Sequence[Allocation], now_ns: int) -> None:
+    """Look after ``preemption.victim.timeout`` whether *victims* have left; have *queue* enforced without the others.
+
+    Those that go instead of others are only reported: whoever ends nobody would otherwise be told to end everything.
+    """
+
+    def look(at_ns: int) -> None:
+        stuck = [victim for victim in victims if victim.preempted and victim not in state.stuck]
+        if not stuck:
+            return
+        enforcement = state.enforcement
+        state.stuck.update(dict.fromkeys(stuck, queue))
+        for victim in stuck:
+            ledger.expect_no_exit(state, victim)
+        waited_s = state.preemption.victim_timeout_ns / 10**9
+        detail = f"not gone after {waited_s:g} s"
+        records = tuple(preempting.victim_record(victim, victim.priority) for victim in stuck)
+        outcome = Outcome.VICTIM_STUCK
+        state.effects.append(
+            PreemptionDecided(at_ns, state.name, quota.KIND, "", "", queue.path, outcome, detail, "", records)
+        )
+        if state.recording:
+            state.events.queues.quota_enforced(queue, outcome, f"{len(stuck)} victims {detail}")
+        enforcement.replacing = {victim: None for victim in enforcement.replacing if victim.preempted}
+        busy = enforcement.run is not None and enforcement.run.queue is queue
+        if not state.preemption.quota_enabled or not queue.properties.quota_preemption_delay_ns or busy:
+            return
+        if is_enforceable(state, queue) and queue not in enforcement.armed and _is_over(state, queue):
+            _set(state, queue, at_ns, at_ns)
+
+    state.at(now_ns + state.preemption.victim_timeout_ns, look)

@@ -11,7 +11,7 @@ from typing import Final
 from core.domain.reasons import Outcome
 from core.model.allocations import Reservation
 from core.model.nodes import Node
-from core.partition.preemption import governing, preempting
+from core.partition.preemption import governing, pacing, preempting
 from core.partition.scheduling import failing
 from core.partition.scheduling.waiting import look_again
 from core.partition.state import PartitionState
@@ -28,16 +28,25 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
     To be called when the quotas admit the ask. Nothing happens if it fits already, or preempted before.
     """
     ask, node = reservation.ask, reservation.node
-    if ask.triggered or node.fits(ask.shape.pairs):
+    if ask.triggered:
+        return False
+    if required_node.room_is_coming(node, ask):
+        _rank(state, reservation, now_ns, last=False)
+        return False
+    _rank(state, reservation, now_ns, last=True)
+    held = pacing.hold_back_required(state, reservation, now_ns)
+    if held is not None:
+        pacing.note(state, required_node.KIND, ask, held, now_ns)
         return False
     state.preemption_attempts += 1
     state.required_node_attempts += 1
     would_be: PreemptionPlan | None = None
     result = required_node.plan(state, ask, node)
     if isinstance(result, PreemptionPlan):
-        refusal = preempting.unlawful(state, result)
+        refusal = preempting.unlawful(state, result) or governing.refuse_too_many(state, result)
         if refusal is None and not governing.shadowed(state, required_node.KIND):
             preempting.trigger(state, result, now_ns)
+            _rank(state, reservation, now_ns, last=False)
             return True
         would_be = result if refusal is None else None
         result = refusal or Refusal(Outcome.SHADOW)
@@ -48,6 +57,22 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
         ask.outcome = result.outcome
         preempting.record(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
     return False
+
+
+def _rank(state: PartitionState, reservation: Reservation, now_ns: int, *, last: bool) -> None:
+    """Room is leaving for *reservation*, so that it comes before all who preempt there; *last*: it is not, any more."""
+    node = reservation.node
+    if reservation.comes_last is not last:
+        node.rank_claim(reservation, last=last)
+        state.node_order.refresh(node)
+        state.changes += 1
+        if last and node.claims is not None:
+            # What it held first is for those who preempt there now.
+            for other in node.claims.to_wake(node.free):
+                if other is not reservation:
+                    look_again(state, other)
+    if not last:
+        preempting.give_way(state, node, now_ns)
 
 
 def newcomer(state: PartitionState, node: Node) -> None:

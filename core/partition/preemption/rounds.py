@@ -9,11 +9,12 @@ from typing import Final
 
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.partition.preemption import preempting, quota_preemption
+from core.partition.preemption import pacing, preempting, quota_preemption
 from core.partition.scheduling import placement, reserved
 from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
 from core.policies.application_order import application_key
+from core.policies.preemption.fences import projected
 from core.policies.preemption.registry import run_policies
 
 ENFORCEMENT_BUDGET: Final = 256
@@ -36,17 +37,14 @@ class PartitionRound:
     def __init__(self, state: PartitionState, now_ns: int) -> None:
         self._state = state
         self._now_ns = now_ns
-        settings = state.preemption
-        self._batch = settings.cycle_batch
-        self._limit = {t: amount * settings.cycle_limit for t, amount in state.root.max.items()}
-        self._taken = dict.fromkeys(self._limit, 0)
+        self._batch = state.preemption.cycle_batch
         self._tried: set[Allocation] = set()
         """The mask: asks that need not be tried again in this round."""
         self._searches = 0
         self.served = 0
 
     def within_limit(self) -> bool:
-        return self._searches < SEARCHES and all(self._taken[t] < most for t, most in self._limit.items())
+        return self._searches < SEARCHES and pacing.is_open(self._state, self._now_ns)
 
     def candidates(self) -> list[Allocation]:
         return _candidates(self._state, self._tried, self._batch)
@@ -59,6 +57,8 @@ class PartitionRound:
         found = placement.find_node(self._state, ask)
         if not isinstance(found, placement.NotPlaced) or not found.preemption_may_help:
             return False
+        if pacing.keep_waiting(self._state, group, self._now_ns):
+            return False
         group.attempt_is_over(ask)
         before = self._state.preemption_attempts
         made_room = preempting.attempt(self._state, ask, self._now_ns)
@@ -68,9 +68,6 @@ class PartitionRound:
             ask.missed += 1
             return False
         self.served += 1
-        for t, amount in ask.shape.pairs:
-            if t in self._taken:
-                self._taken[t] += amount
         return True
 
     def serve_required(self) -> None:
@@ -98,9 +95,9 @@ def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> lis
 
 
 def _net_share(queue: Queue) -> tuple[float, str]:
-    """Largest share of (used - preempting) against what the queue is entitled to; the path makes it total."""
+    """Largest share of (used - preempting + claimed) against what the queue is entitled to; the path makes it total."""
     share = 0.0
     for t, denominator in queue.fair_terms:
         if denominator > 0:
-            share = max(share, (queue.used[t] - queue.preempting[t]) / denominator)
+            share = max(share, projected(queue, t) / denominator)
     return (share, queue.path)

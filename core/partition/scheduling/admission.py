@@ -11,7 +11,7 @@ from typing import Final
 from core.domain.application_states import AppState
 from core.model.applications import Application
 from core.model.queues import Queue
-from core.partition.scheduling.waiting import Gate, let_in, slot_freed
+from core.partition.scheduling.waiting import Gate, let_in, review_newcomer, slot_freed
 from core.partition.state import PartitionState
 
 _NOT_RUNNING_YET: Final = frozenset({AppState.ACCEPTED, AppState.RESUMING})
@@ -68,6 +68,7 @@ def state_changed(application: Application, before: AppState) -> None:
         _free_slots(application)
     if application.held_at is not None and now is not AppState.ACCEPTED:
         let_in(application)
+    review_newcomer(application)
 
 
 def forget(application: Application) -> None:

@@ -7,6 +7,7 @@ use them up for those behind them, so a queue that could run ten more tasks asks
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from core.domain.effects import SchedulingFailed
@@ -32,14 +33,14 @@ def start(state: PartitionState, now_ns: int) -> None:
     if state.autoscaling or not state.callbacks.scheduling_states:
         return
     state.autoscaling = True
+    state.at(now_ns + INTERVAL_NS, partial(_look, state))
 
-    def look(at_ns: int) -> None:
-        state.autoscaling = state.callbacks.scheduling_states
-        if state.autoscaling:
-            report(state)
-            state.at(at_ns + INTERVAL_NS, look)
 
-    state.at(now_ns + INTERVAL_NS, look)
+def _look(state: PartitionState, now_ns: int) -> None:
+    state.autoscaling = state.callbacks.scheduling_states
+    if state.autoscaling:
+        report(state)
+        state.at(now_ns + INTERVAL_NS, partial(_look, state))
 
 
 def report(state: PartitionState) -> None:
@@ -107,11 +108,10 @@ def _tried(
 ) -> Iterator[tuple[tuple[int, int, int], AskGroup | Allocation, Pairs, bool]]:
     """(order, asks, demand, whether any was not told of) of those that were tried and that the cluster is too full for.
 
-    What waits for room under a quota below the root does not fit its limits, so it need not be looked at.
+    What waits for room under a quota does not fit its limits, so it need not be looked at.
     """
     for group in application.groups.values():
-        rooms = (state.no_room.get(group.shape), state.root.parked.get(group.shape))
-        waits = group.parked_at is not None and any(group.parked_at is room for room in rooms)
+        waits = group.parked_at is not None and group.parked_at is state.no_room.get(group.shape)
         if waits and not group.required_node:
             yield group.head_order(), group, group.shape.pairs, group.scale_ups < group.size
     for ask in apart:

@@ -8,17 +8,20 @@ exactly when a new search could end differently.
 from __future__ import annotations
 
 from heapq import heappop
+from typing import Final
 
+from core.domain.application_states import AppState
 from core.domain.reasons import Unschedulable
 from core.model.allocations import AskGroup
 from core.model.queues import Queue
 from core.partition.books import ledger
 from core.partition.gangs import approval, replacement, timeouts
-from core.partition.preemption import monitor, preempting, quota_preemption
+from core.partition.preemption import monitor, pacing, preempting, quota_preemption
 from core.partition.scheduling import backoff, failing, placement, reserved, reserving, vetting
 from core.partition.scheduling.placement import NotPlaced
 from core.partition.scheduling.waiting import (
     hold_back,
+    may_start_next,
     park_below_limit,
     park_below_quota,
     park_for_node,
@@ -26,9 +29,18 @@ from core.partition.scheduling.waiting import (
 )
 from core.partition.state import PartitionState
 
+_ACCEPTED: Final = AppState.ACCEPTED
+"""Names a member once: reading it from its class costs as much as a call, and every turn asks."""
+
 
 def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     """One slice of at most about *budget* decisions. Whether there may be more to do at once."""
+    more = _run(state, now_ns, budget)
+    preempting.watch_for_changes(state, now_ns)
+    return more
+
+
+def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     run_timers(state, now_ns)
     timeouts.give_up_expired(state, now_ns)
     preempting.begin_pass(state, now_ns)
@@ -91,6 +103,10 @@ def first_group(root: Queue) -> AskGroup | None:
 
 def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     """Place the first ask of *group*, or preempt for one, or set the group aside. Returns its cost."""
+    application = group.application
+    if application.state is _ACCEPTED and not may_start_next(application):
+        hold_back(application, application.queue)
+        return 1
     ask = group.head()
     found = placement.find_node(state, ask)
     if not isinstance(found, NotPlaced):
@@ -101,7 +117,8 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return 1
     ask.missed += 1
     cost = 1
-    if group.due and state.guarantee_preemption and found.preemption_may_help:
+    helps = group.due and state.guarantee_preemption and found.preemption_may_help
+    if helps and not pacing.keep_waiting(state, group, now_ns):
         cost += preempting.ATTEMPT_COST
         if preempting.attempt_due(state, group, now_ns) or group.due:
             return cost

@@ -61,6 +61,15 @@ def _open(state: PartitionState, inquiry: Inquiry, now_ns: int) -> Inquiry:
     return inquiry
 
 
+def is_open(ask: Allocation, number: int) -> bool:
+    """Tells whether the question *number* about *ask* still waits for its answer.
+
+    What is to be done with the answer knows the number and not the question, which refers to it: otherwise every
+    question would leave a reference cycle behind.
+    """
+    return ask.inquiry is not None and ask.inquiry.number == number
+
+
 def forget(state: PartitionState, inquiry: Inquiry) -> None:
     """The answer does not matter any more."""
     state.callbacks.open.pop(inquiry.number, None)

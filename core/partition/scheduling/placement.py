@@ -19,11 +19,15 @@ from core.model.users import Account
 from core.partition import lifecycle
 from core.partition.books import ledger
 from core.partition.scheduling import admission
-from core.partition.scheduling.waiting import dequeue, enqueue, forget_reservation, look_again, node_gained
+from core.partition.scheduling.waiting import (
+    dequeue,
+    enqueue,
+    forget_reservation,
+    node_gained,
+    park_without_node,
+)
 from core.partition.state import PartitionState
 from core.policies import user_limits
-
-RESERVATION_TIMEOUT_NS: Final = 3600 * 10**9
 
 _ACCEPTED: Final = AppState.ACCEPTED
 """Names a member once: reading it from its class costs as much as a call, and every placement asks."""
@@ -58,6 +62,8 @@ def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
             limited = NotPlaced(Unschedulable.USER_QUOTA, account=account)
     if limited is None:
         full = ledger.queue_path_admits(application.queue, pairs)
+        if full is not None and ask.triggered:
+            full = ledger.queue_path_admits_swap(ask)
         if full is not None:
             limited = NotPlaced(Unschedulable.QUEUE_QUOTA, full)
     if state.recording:
@@ -65,28 +71,19 @@ def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
     return limited
 
 
-def beyond_cluster_size(state: PartitionState, ask: Allocation, limited: NotPlaced | None) -> NotPlaced | None:
-    """*limited*, unless all it says is that the cluster is full and *ask* must run on one node.
-
-    The root's max is what the nodes offer, no quota that somebody set: whoever leaves the required node makes the room
-    under both (preemption.md C).
-    """
-    return None if limited is not None and ask.spec.required_node and limited.queue is state.root else limited
-
-
 def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
     """Where *ask* fits now: limits first, then its required node or the first open node in order."""
     shape = ask.shape
     limited = kept_back(state, ask)
-    if limited is not None and beyond_cluster_size(state, ask, limited) is not None:
+    if limited is not None:
         return limited
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
-        if node is not None and not held_for_another_required(node, ask) and node.fits(shape.pairs):
-            if ask.refused is not None and node.node_id in ask.refused:
-                return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
-            return limited or node
-        return NotPlaced(Unschedulable.REQUIRED_NODE)
+        if node is None or not node.fits(shape.pairs):
+            return NotPlaced(Unschedulable.REQUIRED_NODE)
+        if ask.refused is not None and node.node_id in ask.refused:
+            return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
+        return node
     if not shape.no_room:
         node = state.node_order.first_fit(shape.pairs)
         if node is not None and ask.refused is not None and node.node_id in ask.refused:
@@ -110,11 +107,11 @@ def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> Non
     reservation = ask.reservation
     if reservation is not None:
         _drop(state, reservation)
-    ledger.unclaim(ask)
+    ledger.unclaim(state, ask)
     ledger.ask_placed(state, ask, node, now_ns)
     if reservation is not None:
         # Only now: nobody is to be woken for room that the ask has just taken.
-        _open(state, reservation.node)
+        _offer_room(state, reservation.node)
     announce(state, ask, node, now_ns)
 
 
@@ -139,8 +136,13 @@ def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: 
     state.effects.append(Allocated(spec, node.node_id, allocation.shape.resources))
 
 
-def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, by_age: bool = False) -> Reservation:
-    """Keep *node* for *ask*: nothing else is placed there (preemption.md A.1 no. 15)."""
+def reserve(
+    state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, by_age: bool = False, at_once: bool = True
+) -> Reservation:
+    """Hold what *ask* needs on *node*: nothing else is placed on that room (preemption.md A.1 no. 15).
+
+    The next cycle tries it; not *at_once*: only where it is not known that no node has room for it now.
+    """
     if ask.reservation is not None:
         unreserve(state, ask.reservation)
     dequeue(state, ask)
@@ -149,26 +151,23 @@ def reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, 
         ledger.promise(ask)
         state.kept_by_age += 1
     ask.reservation = reservation
-    node.reservations[ask.key] = reservation
+    if node.reserve(reservation):
+        state.node_order.room_changed(node)
     state.reservations[ask.key] = reservation
-    state.node_order.discard(node)
-    state.reserved_ready[reservation] = None
+    if at_once or not ask.shape.no_room:
+        state.reserved_ready[reservation] = None
+    else:
+        park_without_node(state, reservation, ask.shape)
     if state.recording:
         state.events.node_reserved(ask, node)
     admission.allocating(state, ask.application)
-
-    def wake_if_still_there(_: int) -> None:
-        if ask.reservation is reservation:
-            look_again(state, reservation)
-
-    state.at(now_ns + RESERVATION_TIMEOUT_NS, wake_if_still_there)
     return reservation
 
 
 def unreserve(state: PartitionState, reservation: Reservation, *, requeue: bool = False) -> None:
-    """Give the node back; with *requeue* the ask goes back among its equals, unless it is held somewhere."""
+    """Give the room back; with *requeue* the ask goes back among its equals, unless it is held somewhere."""
     _drop(state, reservation)
-    _open(state, reservation.node)
+    _offer_room(state, reservation.node)
     if requeue and reservation.ask.held_on is None and reservation.ask.refused_on is None:
         enqueue(state, reservation.ask)
 
@@ -181,21 +180,15 @@ def _drop(state: PartitionState, reservation: Reservation) -> None:
         state.kept_by_age -= 1
         state.reserving.call()
     ask.reservation = None
-    del reservation.node.reservations[ask.key]
+    if reservation.node.unreserve(reservation):
+        state.node_order.room_changed(reservation.node)
+    state.changes += 1
     del state.reservations[ask.key]
     if state.recording:
         state.events.node_unreserved(ask, reservation.node)
 
 
-def _open(state: PartitionState, node: Node) -> None:
-    """Let others have *node* again, unless something else keeps it closed."""
-    if not node.reservations and node.schedulable and state.nodes.get(node.node_id) is node:
-        state.node_order.add(node)
+def _offer_room(state: PartitionState, node: Node) -> None:
+    """Let others know that *node*, unless it is gone, has room that is no longer held."""
+    if state.nodes.get(node.node_id) is node:
         node_gained(state, node)
-
-
-def held_for_another_required(node: Node, ask: Allocation) -> bool:
-    """Whether some ask other than *ask* that must run on *node* has it reserved: nobody gets in front of it (9)."""
-    return any(
-        reservation.ask is not ask and reservation.ask.spec.required_node for reservation in node.reservations.values()
-    )

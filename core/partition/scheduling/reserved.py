@@ -1,4 +1,4 @@
-"""Asks that have a node kept for them come first in every cycle (scheduling.md 8.4, 9).
+"""Asks that hold room on a node come first in every cycle (scheduling.md 8.4, 9).
 
 Only those are looked at for which something changed since they were last tried: room on their node, on another one,
 or under the quota that kept them back.
@@ -6,13 +6,11 @@ or under the quota that kept them back.
 
 from __future__ import annotations
 
-from itertools import groupby
-
 from core.domain.reasons import Unschedulable
 from core.model.allocations import Allocation, Reservation
 from core.partition.preemption import preempting, required_node
 from core.partition.scheduling import placement, vetting
-from core.partition.scheduling.placement import RESERVATION_TIMEOUT_NS, NotPlaced
+from core.partition.scheduling.placement import NotPlaced
 from core.partition.scheduling.reserving import Turns
 from core.partition.scheduling.waiting import park_below_limit, park_below_quota, park_without_node
 from core.partition.state import PartitionState
@@ -29,38 +27,39 @@ def serve(state: PartitionState, now_ns: int, *, required_only: bool = False) ->
     ready.sort(key=lambda reservation: turns.of(reservation.ask))
     for reservation in ready:
         del state.reserved_ready[reservation]
-    for _, own in groupby(ready, key=lambda reservation: reservation.ask.application):
-        reservations = list(own)
-        for reservation in reservations:
-            _try_own_node(state, reservation, now_ns)
-        for reservation in reservations:
-            _try_elsewhere(state, reservation, now_ns)
+    for reservation in _in_order_of_claims(ready):
+        _try_own_node(state, reservation, now_ns)
+    for reservation in ready:
+        _try_elsewhere(state, reservation, now_ns)
     attempts, required = state.preemption_attempts - attempts, state.required_node_attempts - required
     return len(ready) + preempting.ATTEMPT_COST * (attempts - required) + required_node.ATTEMPT_COST * required
 
 
-def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
-    """*ask* must run on a node that has no room for it: the node is kept for it at once (scheduling.md 9).
+def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
+    """*ready*, but on each node by claims: what leaves it goes to the first of them, whoever is more important."""
+    chosen = dict.fromkeys(ready)
+    found: dict[Reservation, None] = {}
+    for reservation in ready:
+        if reservation not in found and reservation.node.claims is not None:
+            found.update(dict.fromkeys(r for r in reservation.node.claims.in_order() if r in chosen))
+    return list(found)
 
-    Reservations of asks that could run elsewhere give way. False: the node is unknown or too small for ever.
+
+def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
+    """*ask* must run on a node that has no room for it: room is held for it there at once (scheduling.md 9).
+
+    False: the node is unknown or too small for ever.
     """
     node = state.nodes.get(ask.spec.required_node)
     if node is None or not node.could_hold(ask.shape.pairs):
         return False
-    for reservation in list(node.reservations.values()):
-        if reservation.ask.spec.required_node:
-            continue
-        if reservation.ask.triggered:
-            preempting.rearm(state, reservation.ask, now_ns)
-        else:
-            placement.unreserve(state, reservation, requeue=True)
     placement.reserve(state, ask, node, now_ns)
     return True
 
 
 def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
     ask, node = reservation.ask, reservation.node
-    if ask.reservation is not reservation or ask.held_on is not None or not node.fits(ask.shape.pairs):
+    if ask.reservation is not reservation or ask.held_on is not None or not node.fits_holder(reservation):
         return
     if ask.refused is not None and node.node_id in ask.refused:
         return
@@ -69,12 +68,15 @@ def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) 
 
 
 def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
-    """Any other node will do as well, unless one is required; nowhere at all, it waits, or gives up after an hour."""
+    """Any other node will do as well, unless one is required; nowhere at all, it waits.
+
+    Room is held by age only for an ask that nothing else keeps back: it must not lie idle for one that may not run.
+    """
     ask = reservation.ask
     if ask.reservation is not reservation or ask.held_on is not None:
         return
     limited = placement.kept_back(state, ask)
-    if limited is not None and limited.reason is Unschedulable.APPLICATION_LIMIT:
+    if limited is not None and (reservation.by_age or limited.reason is Unschedulable.APPLICATION_LIMIT):
         placement.unreserve(state, reservation, requeue=True)
         return
     if limited is None and not ask.spec.required_node:
@@ -82,15 +84,12 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         if not isinstance(other, NotPlaced):
             vetting.place(state, ask, other, now_ns)
             return
-    within_quota = placement.beyond_cluster_size(state, ask, limited) is None
-    if within_quota and ask.spec.required_node and required_node.attempt(state, reservation, now_ns):
+    if limited is None and ask.spec.required_node and required_node.attempt(state, reservation, now_ns):
         return
     helps = limited is None or limited.preemption_may_help
-    if ask.attempt_due and helps and state.preemption.enabled and preempting.attempt(state, ask, now_ns):
+    if ask.attempt_due and helps and state.guarantee_preemption and preempting.attempt(state, ask, now_ns):
         return
-    if now_ns - reservation.made_ns >= RESERVATION_TIMEOUT_NS and not ask.victims:
-        preempting.give_up_reservation(state, ask, now_ns)
-    elif limited is not None and limited.account is not None:
+    if limited is not None and limited.account is not None:
         park_below_limit(reservation, ask.shape, limited.account)
     elif limited is not None and limited.queue is not None:
         park_below_quota(reservation, ask.shape, limited.queue)

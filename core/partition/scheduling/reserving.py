@@ -1,12 +1,12 @@
-"""Nodes kept free for asks that have waited long enough (scheduling.md 7.3, 8).
+"""Room held for asks that have waited long enough (scheduling.md 7.3, 8).
 
-An ask that quota allows, that no node has room for and that is older than the reservation delay gets the unreserved
-node that lacks least. What to reserve changes only when an ask grows old enough or a node becomes free to be reserved,
-so nodes are given out in rounds, in scheduling order, instead of with every failed search.
+An ask that quota allows, that no node has room for and that is older than the reservation delay holds what it needs on
+the node that lacks least, until it fits: what leaves that node is not taken by smaller asks one after the other. What
+to reserve changes only when an ask grows old enough or a node gains room, so nodes are given out in rounds, in
+scheduling order, instead of with every failed search.
 
-A reserved node is closed to everybody else and, for an hour, to preemption, so a backlog must not get hold of all
-nodes: no more is promised than the quotas, the size of the cluster included, could grant, and only a few nodes in a
-hundred are ever kept free by age.
+A backlog must not get hold of the whole cluster: no more is promised than the quotas could grant, and only on a few
+nodes in a hundred is ever anything held by age.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
         if not ledger.promise_is_sound(ask) or not _more_may_be_kept(state):
             return False
         for node in _candidates(state, group.shape):
-            if node in state.node_order:
+            if node in state.node_order and _may_hold(node, group.shape.pairs):
                 _reserve(state, ask, node, now_ns)
                 return True
         return False
@@ -107,7 +107,7 @@ def _more_may_be_kept(state: PartitionState) -> bool:
 
 
 def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    """Keep *node* for *ask*, at once or when the shim agrees; there is no second candidate (7.3)."""
+    """Hold room on *node* for *ask*, at once or when the shim agrees; there is no second candidate (7.3)."""
     callbacks = state.callbacks
     if not callbacks.predicates:
         placement.reserve(state, ask, node, now_ns, by_age=True)
@@ -120,7 +120,7 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
             state.reserving.call(ask.reserve_after_ns)
             return
         ask.reserve_after_ns = 0
-        open_to_it = node in state.node_order and node.could_hold(ask.shape.pairs)
+        open_to_it = node in state.node_order and _may_hold(node, ask.shape.pairs)
         sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)
         if open_to_it and sound and _waits_for_room(state, ask.group):
             placement.reserve(state, ask, node, at_ns, by_age=True)
@@ -131,6 +131,14 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
         ask.reserve_after_ns = 0
 
     inquiries.ask_predicates(state, ask, (node.node_id,), decide, drop, now_ns, allocate=False)
+
+
+def _may_hold(node: Node, pairs: Pairs) -> bool:
+    """Whether *node*, once nothing else runs there, has *pairs* beside all that is held on it."""
+    claims = node.claims
+    if claims is None:
+        return node.could_hold(pairs)
+    return all(node.capacity[t] - claims.held[t] - claims.by_age[t] >= amount for t, amount in pairs)
 
 
 def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
@@ -187,7 +195,7 @@ def by_missing_share(nodes: Iterable[Node], pairs: Pairs) -> list[Node]:
     """
     found: list[tuple[float, int, Node]] = []
     for number, node in enumerate(nodes):
-        free, capacity = node.free, node.capacity
+        free, capacity = node.beside, node.capacity
         missing = 0.0
         for t, amount in pairs:
             if capacity[t] < amount:
@@ -204,5 +212,5 @@ def by_missing_share(nodes: Iterable[Node], pairs: Pairs) -> list[Node]:
 
 def missing_share(node: Node, pairs: Pairs) -> float:
     """How much of *pairs* the node has no room for: the sum over types of the missing part, each between 0 and 1."""
-    free = node.free
+    free = node.beside
     return sum([min(1.0, (amount - free[t]) / amount) for t, amount in pairs if amount > free[t]])

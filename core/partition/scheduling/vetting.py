@@ -15,7 +15,6 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.partition.books import ledger
 from core.partition.gangs import approval
-from core.partition.preemption import preempting
 from core.partition.scheduling import admission, inquiries, pausing, placement, waiting
 from core.partition.scheduling.failing import note
 from core.partition.state import PartitionState
@@ -30,8 +29,6 @@ _SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, A
 def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """Put *ask* on *node*, at once or when the shim agrees."""
     if not state.callbacks.predicates:
-        if ask.spec.required_node:
-            preempting.give_way(state, node, now_ns)
         placement.bind(state, ask, node, now_ns)
         return
     node_ids = _offered(state, ask, node)
@@ -39,15 +36,15 @@ def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> No
     admission.allocating(state, ask.application)
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
-        if ask.inquiry is inquiry:
+        if inquiries.is_open(ask, number):
             _decide(state, ask, node_ids, refused, at_ns)
 
     def drop() -> None:
-        if ask.inquiry is inquiry:
+        if inquiries.is_open(ask, number):
             cancel(state, ask)
 
-    inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=True)
-    ask.inquiry = inquiry
+    ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=True)
+    number = ask.inquiry.number
 
 
 def cancel(state: PartitionState, ask: Allocation) -> None:
@@ -125,11 +122,9 @@ def _decide(
 
 
 def _settle(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    if ask.spec.required_node and ask.held_on is not None:
-        preempting.give_way(state, ask.held_on, now_ns)
     if ask.reservation is not None:
         placement.unreserve(state, ask.reservation)
-    ledger.unclaim(ask)
+    ledger.unclaim(state, ask)
     placement.announce(state, ask, ledger.settle(state, ask, now_ns), now_ns)
 
 
@@ -144,7 +139,8 @@ def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
         return False
     accounts = ask.application.accounts
     # Its own amount is in the books already.
-    if any(queue.used[t] > queue.max[t] for queue in ask.queue.lineage() for t, _ in pairs if t in queue.max):
+    quotas = [queue for queue in ask.queue.lineage() if queue.ceilings and queue not in ask.swaps_in]
+    if any(queue.used[t] > queue.max[t] for queue in quotas for t, _ in pairs if t in queue.max):
         return False
     return all(account.used[t] <= account.limit.max.get(t, account.used[t]) for account in accounts for t, _ in pairs)
 

@@ -68,8 +68,10 @@ def shape_of(state: PartitionState, resources: Resources) -> Shape:
     return Shape(resources, tuple(sorted(pairs)))
 
 
-def supposed_asks(application: Application, shape: Shape, question: SupposeAsk, now_ns: int) -> list[Allocation]:
-    """``question.asks`` equal asks of *application*."""
+def supposed_asks(
+    application: Application, shape: Shape, question: SupposeAsk, count: int, now_ns: int
+) -> list[Allocation]:
+    """The first *count* of the equal asks of *application*."""
     return [
         Allocation(
             AllocationSpec(
@@ -86,7 +88,7 @@ def supposed_asks(application: Application, shape: Shape, question: SupposeAsk, 
             now_ns,
             LATE + number,
         )
-        for number in range(question.asks)
+        for number in range(count)
     ]
 
 

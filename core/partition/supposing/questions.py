@@ -31,6 +31,7 @@ from core.partition.explain.outlook import ReadingIndex, records
 from core.partition.explain.position import position
 from core.partition.preemption import preempting
 from core.partition.scheduling.placement import NotPlaced
+from core.partition.scheduling.reserving import most_kept_by_age
 from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
 from core.partition.supposing.applicants import again, applicant, refused, shape_of, supposed_asks
@@ -39,7 +40,7 @@ from core.partition.supposing.sandbox import MOST_SEARCHES, Sandbox
 from core.partition.supposing.turns import Turns
 from core.policies.preemption import quota
 from core.policies.preemption.plan import PreemptionPlan
-from core.policies.preemption.quota_shares import target
+from core.policies.preemption.quota_shares import excess as above_max
 
 MOST_ASKS: Final = 10_000
 """Supposed asks in one question."""
@@ -73,8 +74,15 @@ def _ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
         raise refused(f"{question.asks} asks are not between 1 and {MOST_ASKS}")
     application = applicant(state, sandbox.journal, question, sandbox.now_ns)
     shape = shape_of(state, question.resources)
-    asks = supposed_asks(application, shape, question, sandbox.now_ns)
-    return _let_all_try(sandbox, asks)
+    # They are all alike: so many are placed, hold room or look for victims at most, and the others fare as the last.
+    alike = MOST_DECISIONS + most_kept_by_age(state, len(sandbox.view.nodes)) + MOST_SEARCHES + 1
+    asks = supposed_asks(application, shape, question, min(alike, question.asks), sandbox.now_ns)
+    forecast = _let_all_try(sandbox, asks)
+    if question.asks > alike and len(forecast.placed) < MOST_DECISIONS:
+        *waits, last = forecast.waits
+        last = last._replace(asks=last.asks + question.asks - alike)
+        forecast = forecast._replace(waits=(*waits, last))
+    return forecast
 
 
 def _node_lost(sandbox: Sandbox, question: SupposeNodeLost) -> Forecast:
@@ -119,9 +127,7 @@ def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
         forecast = _let_all_try(sandbox, [ask for ask in _waiting(state) if preempting.may_ever_preempt(ask)])
         index.forget(request.queue)
         return forecast
-    highest = max(ask.priority for ask in application.asks.values() if ask.pending)
-    journal.set(application, "priority", highest)
-    sandbox.refresh_priorities(request.queue)
+    sandbox.show_priority(application)
     place = position(state, request).partition
     return _let_all_try(sandbox, [request] if _served(request) else [])._replace(position=place)
 
@@ -198,6 +204,7 @@ def _preempt(
     """Victims for one after the other of *equals*, until one finds none for a reason that holds for all."""
     for_all = "" if reason.preemption_may_help else "victims make no room within this limit"
     own: list[Waits] = []
+    same = 0
     for ask in equals:
         if not for_all and sandbox.searches >= MOST_SEARCHES:
             for_all = "not examined"
@@ -214,10 +221,19 @@ def _preempt(
             if result.outcome is not Outcome.ASK_MAY_NOT_PREEMPT:
                 for_all = why
         if own and own[-1].preemption == why:
-            own[-1] = own[-1]._replace(asks=own[-1].asks + 1)
-        else:
-            own.append(Waits(*_identity(ask), 1, _named(reason), why))
+            same += 1
+            continue
+        _count(own, same)
+        same = 0
+        own.append(Waits(*_identity(ask), 1, _named(reason), why))
+    _count(own, same)
     waits.extend(own)
+
+
+def _count(waits: list[Waits], same: int) -> None:
+    """The last of *waits* stands for *same* others as well."""
+    if same:
+        waits[-1] = waits[-1]._replace(asks=waits[-1].asks + same)
 
 
 def _named(reason: NotPlaced) -> str:
@@ -243,7 +259,7 @@ def _enforced(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...]:
         return (Enforced(queue.path, named(excess), None, (), NOTHING),)
     due_ns = sandbox.now_ns + delay_ns
     if _held_below(queue) > MOST_ENFORCED:
-        return (Enforced(queue.path, named(excess), due_ns, (), named(target(queue, queue.max))),)
+        return (Enforced(queue.path, named(excess), due_ns, (), named(above_max(queue, queue.max))),)
     plan = quota.plan(queue, queue.properties.quota_preemption_miss)
     victims: tuple[VictimRecord, ...] = tuple(
         preempting.victim_record(victim, victim.priority) for victim in plan.victims

@@ -14,18 +14,20 @@ from typing import Final
 
 from core import laws
 from core.domain.application_states import AppState
-from core.domain.priorities import PRIORITY_MIN, exposed
+from core.domain.priorities import NOTHING_WAITS, exposed
 from core.domain.reasons import Outcome, Unschedulable
 from core.domain.settings import GuaranteeMode, PriorityPolicy
 from core.model.allocations import Allocation, Reservation
 from core.model.applications import Application
+from core.model.claims import Claims
 from core.model.node_order import NodeOrder
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, ResourceTypes
 from core.partition.books import ledger
+from core.partition.explain.nodes import fits_on
 from core.partition.explain.outlook import ReadingIndex
-from core.partition.preemption import preempting
+from core.partition.preemption import governing, preempting
 from core.partition.scheduling import placement
 from core.partition.scheduling.placement import NotPlaced
 from core.partition.scheduling.reserving import by_missing_share, most_kept_by_age
@@ -63,6 +65,10 @@ class View:
         return self._state.guarantee_mode
 
     @property
+    def given_up(self) -> Mapping[Allocation, object]:
+        return self._state.given_up
+
+    @property
     def victim_order(self) -> str:
         return self._state.victim_order
 
@@ -77,6 +83,8 @@ class Sandbox:
         self.view = View(state)
         self.index = index
         self._priorities: dict[Application, Counter[int]] = {}
+        self._expected: dict[Allocation, None] = {}
+        """Supposed asks, which lend their priorities like those that wait."""
         self.searches = 0
         """Full searches for victims so far."""
         self._moved = NodeOrder(state.node_order.score_of)
@@ -89,18 +97,16 @@ class Sandbox:
     def find(self, ask: Allocation) -> Node | NotPlaced:
         """As :func:`core.partition.scheduling.placement.find_node`, for an ask that may have a node kept for it."""
         limited = placement.kept_back(self.state, ask)
-        if limited is not None and placement.beyond_cluster_size(self.state, ask, limited) is not None:
+        if limited is not None:
             return limited
         pairs, refused = ask.shape.pairs, ask.refused or {}
         if ask.spec.required_node:
             node = self.view.nodes.get(ask.spec.required_node)
-            if node is not None and not placement.held_for_another_required(node, ask) and node.fits(pairs):
-                if node.node_id in refused:
-                    return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
-                return limited or node
-            return NotPlaced(Unschedulable.REQUIRED_NODE)
+            if node is None or not fits_on(node, ask):
+                return NotPlaced(Unschedulable.REQUIRED_NODE)
+            return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE) if node.node_id in refused else node
         own = ask.reservation.node if ask.reservation is not None else None
-        if own is not None and own.fits(pairs) and own.node_id not in refused and own.node_id in self.view.nodes:
+        if own is not None and fits_on(own, ask) and own.node_id not in refused and own.node_id in self.view.nodes:
             return own
         found = self._first(pairs)
         if found is not None and found.node_id in refused:
@@ -156,6 +162,25 @@ class Sandbox:
         self._moved.discard(node)
         self.journal.add(node.free, pairs, sign)
         self.journal.add(node.allocated, pairs, -sign)
+        self._settle_claims(node)
+        if is_open:
+            self._moved.add(node)
+
+    def _settle_claims(self, node: Node) -> None:
+        """What is open on *node* follows from what is free and claimed there."""
+        claims = node.claims
+        if claims is not None:
+            self.journal.set(node, "open", claims.open_room(node.free))
+        elif node.open is not node.free:
+            self.journal.set(node, "open", node.free)
+
+    def _claim(self, node: Node, claims: Claims) -> None:
+        """*claims* are what is claimed on *node* from now on."""
+        self._touch(node)
+        is_open = node in self._moved
+        self._moved.discard(node)
+        self.journal.set(node, "claims", claims or None)
+        self._settle_claims(node)
         if is_open:
             self._moved.add(node)
 
@@ -179,12 +204,15 @@ class Sandbox:
             node = self.view.nodes.get(ask.spec.required_node)
             if node is None or not node.could_hold(ask.shape.pairs):
                 return Refusal(Outcome.REQUIRED_NODE, "its node is unknown or smaller than the ask")
-            limited = placement.kept_back(self.state, ask)
-            if placement.beyond_cluster_size(self.state, ask, limited) is not None:
+            if placement.kept_back(self.state, ask) is not None:
                 return Refusal(Outcome.REQUIRED_NODE, "the quotas must admit it first")
+            if required_node.KIND not in self.state.preemption.policies:
+                return Refusal(Outcome.POLICY_OFF, "preemption.policies does not list required-node")
             result = required_node.plan(self.view, ask, node)
         elif not self.state.preemption.enabled:
             return Refusal(Outcome.ASK_MAY_NOT_PREEMPT, "preemption.enabled is off")
+        elif guarantee.KIND not in self.state.preemption.policies:
+            return Refusal(Outcome.POLICY_OFF, "preemption.policies does not list guarantee")
         elif not ask.spec.allow_preempt_other:
             return Refusal(Outcome.ASK_MAY_NOT_PREEMPT, "its preemption policy lets it preempt nobody")
         else:
@@ -195,34 +223,37 @@ class Sandbox:
         self.searches += 1
         if laws.check(self.view, result):
             return Refusal(Outcome.LAW_BROKEN)
+        too_many = governing.too_many(self.state, result)
+        if too_many is not None:
+            return Refusal(too_many.outcome, too_many.detail)
         self._apply(result, not_before_ns)
         return result
 
     def due_ns(self, ask: Allocation) -> int:
         """When *ask* may first try to preempt, from now on."""
-        retry_ns = 0 if ask.last_attempt_ns is None else ask.last_attempt_ns + preempting.RETRY_NS
         if ask.spec.required_node:
             return self.now_ns
-        return max(self.now_ns, ask.created_ns + ask.queue.properties.preemption_delay_ns, retry_ns)
+        return max(self.now_ns, ask.created_ns + ask.queue.properties.preemption_delay_ns)
 
     def reserve_by_age(self, asks: Iterable[Allocation]) -> None:
-        """Nodes kept for *asks*, equals that no node has room for, as they grow old before they may preempt (7.3).
-
-        A node kept for one is closed to the victims' search of the others.
-        """
+        """Hold room for *asks*, equals that no node has room for, as they grow old before they may preempt (7.3)."""
         delay_ns = self.state.reservation_delay_ns
         waiting = [ask for ask in asks if ask.reservation is None]
         if delay_ns is None or not waiting:
             return
         pairs = waiting[0].shape.pairs
         most = most_kept_by_age(self.state, len(self.view.nodes))
-        nodes = iter(by_missing_share(sorted(self._open(), key=_place), pairs))
+        nodes: Iterator[Node] | None = None
         for ask in waiting:
             too_soon = self.due_ns(ask) <= ask.created_ns + delay_ns
             if too_soon and preempting.may_ever_preempt(ask) and self.state.preemption.enabled:
                 return
+            if self.state.kept_by_age >= most or not ledger.promise_is_sound(ask):
+                return
+            if nodes is None:
+                nodes = iter(by_missing_share(sorted(self._open(), key=_place), pairs))
             node = next(nodes, None)
-            if node is None or self.state.kept_by_age >= most or not ledger.promise_is_sound(ask):
+            if node is None:
                 return
             self.journal.set(self.state, "kept_by_age", self.state.kept_by_age + 1)
             for queue in ask.queue.lineage():
@@ -235,29 +266,38 @@ class Sandbox:
             for queue in ask.queue.lineage():
                 self.journal.add(queue.pending, ask.shape.pairs)
             self._priorities_of(ask.application)[ask.priority] += 1
-            self._show_priority(ask.application)
+            self._expected[ask] = None
+            self.show_priority(ask.application)
 
     def _asks_no_more(self, ask: Allocation) -> None:
+        if not self._lends(ask):
+            return
         priorities = self._priorities_of(ask.application)
         priorities[ask.priority] -= 1
         if priorities[ask.priority] <= 0:
             del priorities[ask.priority]
-            self._show_priority(ask.application)
+            self.show_priority(ask.application)
+
+    def _lends(self, ask: Allocation) -> bool:
+        """Whether *ask* lends its application its priority: it waits for its turn or for room (preemption.md G)."""
+        if ask.group is not None:
+            return ask.group.lent != NOTHING_WAITS
+        return ask.pool is not None or ask in self._expected
 
     def _priorities_of(self, application: Application) -> Counter[int]:
-        """How many of its asks have each priority."""
+        """How many of its asks lend it each priority."""
         found = self._priorities.get(application)
         if found is None:
-            found = Counter(ask.priority for ask in application.asks.values() if ask.pending and ask.held_on is None)
+            found = Counter(ask.priority for ask in application.asks.values() if self._lends(ask))
             self._priorities[application] = found
         return found
 
-    def _show_priority(self, application: Application) -> None:
+    def show_priority(self, application: Application) -> None:
         """What *application* and the queues above it show, now that its asks are others (preemption.md G)."""
-        highest = max(self._priorities_of(application), default=PRIORITY_MIN)
+        highest = max(self._priorities_of(application), default=NOTHING_WAITS)
         if highest != application.priority:
             self.journal.set(application, "priority", highest)
-            self.refresh_priorities(application.queue)
+            self._refresh_priorities(application.queue)
 
     def _apply(self, plan: PreemptionPlan, at_ns: int) -> None:
         journal, ask, node = self.journal, plan.ask, plan.node
@@ -266,25 +306,34 @@ class Sandbox:
             journal.set(victim.application, "preempted_count", victim.application.preempted_count + 1)
             for queue in victim.queue.lineage():
                 journal.add(queue.preempting, victim.shape.pairs)
+            if victim.node is not None:
+                claims = self._claims_of(victim.node)
+                claims.expect_exit(victim)
+                self._claim(victim.node, claims)
         journal.set(ask, "triggered", True)
         for queue in ask.queue.lineage():
             journal.add(queue.claimed, ask.shape.pairs)
+            journal.set(queue, "claims", queue.claims + 1)
         if ask.reservation is not None:
             self._unreserve(ask.reservation)
-        for reservation in plan.cancelled:
-            self._unreserve(reservation)
         self._reserve(ask, node, at_ns)
+
+    def _claims_of(self, node: Node) -> Claims:
+        """A copy of what is claimed on *node*, to be changed."""
+        return Claims(len(node.free)) if node.claims is None else node.claims.copy()
 
     def _reserve(self, ask: Allocation, node: Node, at_ns: int, *, by_age: bool = False) -> None:
         reservation = Reservation(ask, node, at_ns, by_age=by_age)
         self.journal.set(ask, "reservation", reservation)
-        self.journal.set(node, "reservations", {**node.reservations, ask.key: reservation})
-        self.close(node)
+        claims = self._claims_of(node)
+        claims.add(reservation)
+        self._claim(node, claims)
 
     def _unclaim(self, ask: Allocation) -> None:
         self.journal.set(ask, "triggered", False)
         for queue in ask.queue.lineage():
             self.journal.add(queue.claimed, ask.shape.pairs, -1)
+            self.journal.set(queue, "claims", queue.claims - 1)
 
     def _unreserve(self, reservation: Reservation) -> None:
         ask, node = reservation.ask, reservation.node
@@ -293,11 +342,9 @@ class Sandbox:
             self.journal.set(self.state, "kept_by_age", self.state.kept_by_age - 1)
             for queue in ask.queue.lineage():
                 self.journal.add(queue.promised, ask.shape.pairs, -1)
-        left = {key: other for key, other in node.reservations.items() if other is not reservation}
-        self.journal.set(node, "reservations", left)
-        if not left and node.schedulable and node.node_id in self.view.nodes:
-            self._touch(node)
-            self._moved.add(node)
+        claims = self._claims_of(node)
+        claims.drop(reservation)
+        self._claim(node, claims)
 
     def lose(self, node: Node) -> list[Allocation]:
         """*node* is gone with all it held. Returns what ran there."""
@@ -339,20 +386,20 @@ class Sandbox:
         journal = self.journal
         journal.set(queue, "guaranteed", {t: amount for t, amount in guaranteed.items() if amount > 0})
         journal.set(queue, "max", maximum)
-        journal.set(queue, "ceilings", tuple(maximum.items()))
+        journal.set(queue, "ceilings", tuple(maximum.items()) if queue.parent is not None else ())
         stack = [queue]
         while stack:
             below = stack.pop()
             journal.set(below, "fair_terms", fair_terms(below))
             stack.extend(below.children.values())
 
-    def refresh_priorities(self, leaf: Queue) -> None:
+    def _refresh_priorities(self, leaf: Queue) -> None:
         """Show on the way up from *leaf* what its applications now show it (preemption.md G)."""
-        shown = [application.priority for application in leaf.applications.values()]
+        shown = [application.priority for application in leaf.applications.values() if not application.set_back]
         for queue in leaf.lineage():
             properties = queue.properties
             fenced = properties.priority_policy is PriorityPolicy.FENCE
-            priority = exposed(max(shown, default=PRIORITY_MIN), properties.priority_offset, fenced=fenced)
+            priority = exposed(max(shown, default=NOTHING_WAITS), properties.priority_offset, fenced=fenced)
             if priority != queue.priority:
                 self.journal.set(queue, "priority", priority)
             if queue.parent is not None:

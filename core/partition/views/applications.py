@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from core.domain.application_states import AppState
 from core.domain.commands import ApplicationSpec
 from core.domain.partition_names import bare_partition_name
-from core.domain.priorities import PRIORITY_MIN
+from core.domain.priorities import PRIORITY_MIN, as_reported
 from core.domain.resources import NOTHING, Resources
 from core.domain.views import (
     NOTHING_SPENT,
@@ -180,7 +180,7 @@ def _view(
         states=tuple(application.entered),
         placeholders=_placeholders(application),
         reservations=reserved,
-        priority=application.priority,
+        priority=as_reported(application.priority),
         spent=NOTHING_SPENT if application.state in _UNTOLD else _spent(state, application),
         backoff_until_ns=application.backoff_until_ns or 0,
         tags=application.spec.tags,

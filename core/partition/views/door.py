@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
+from core.domain.drains import OperatorDrain
 from core.domain.gauges import PartitionGauges
 from core.domain.views import (
     AllocationView,
@@ -33,13 +35,19 @@ class PartitionViews:
         self._rm_id = rm_id
         self._now_ns = now_ns
 
+    @property
+    def size(self) -> int:
+        """How many requests, nodes and applications there are."""
+        state = self._state
+        return len(state.requests) + len(state.nodes) + len(state.applications)
+
     def partition(self) -> PartitionView:
         """The partition as a whole."""
         return partitions.view(self._state, self._rm_id, self._now_ns)
 
-    def gauges(self) -> PartitionGauges:
-        """What metrics tell of it, all at once."""
-        return gauges.view(self._state, self._now_ns)
+    def gauges(self, most_queues: int) -> Iterator[PartitionGauges | None]:
+        """What metrics tell of it, with at most so many queues; ``None``: a moment to let others have a turn."""
+        return gauges.look(self._state, self._now_ns, most_queues)
 
     def waits(self, key: str) -> bool:
         """Whether *key* names an ask that has no node yet."""
@@ -132,6 +140,10 @@ class PartitionViews:
     def group(self, name: str) -> Iterator[GroupView | None]:
         """The one called *name*, if it is one of them, after moments to let others have a turn."""
         return users.group(self._state, name)
+
+    def operator_drains(self) -> Mapping[str, OperatorDrain]:
+        """Nodes that operators keep out of scheduling, by ID, registered or not."""
+        return MappingProxyType(self._state.operator_drains)
 
     def faults(self) -> Iterator[books.Offender | None]:
         """What does not add up in the books; ``None``: a moment to let others have a turn."""

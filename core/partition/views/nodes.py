@@ -49,6 +49,8 @@ def view(state: PartitionState, node: Node) -> NodeView:
         tuple([work.foreign(load) for _, load in sorted(node.foreign_loads.items())]),
         node.schedulable,
         tuple(sorted(node.reservations)),
+        node.drained_by_shim,
+        node.operator_drain,
     )
 
 

@@ -27,7 +27,7 @@ def view(state: PartitionState, rm_id: str, now_ns: int) -> PartitionView:
         used=resources(state.root.used),
         node_sort_policy=sort.policy,
         node_sort_weights=sort.weights,
-        preemption_enabled=state.preemption.enabled,
+        preemption_enabled=state.preemption.enabled and "guarantee" in state.preemption.policies,
         quota_preemption_enabled=state.preemption.quota_enabled,
         nodes=len(state.nodes),
         applications={name: counts[name] for name in sorted(counts)},

@@ -9,11 +9,13 @@ from typing import Final
 from core.config import properties
 from core.config.model import ChildTemplate, QueueConfig
 from core.domain.names import RECOVERY_PATH
+from core.domain.priorities import as_reported
 from core.domain.resources import Resources
 from core.domain.settings import PreemptionPolicyKind, PriorityPolicy, SortPolicy
 from core.domain.views import QueueView, TemplateView
 from core.model.queues import Queue
 from core.partition.configuration.configure import walk
+from core.partition.preemption import quota_standing
 from core.partition.state import PartitionState
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -60,7 +62,7 @@ def view(state: PartitionState, queue: Queue, configured: Mapping[str, QueueConf
         max_applications=queue.max_applications,
         running_applications=queue.running,
         applications=len(queue.applications),
-        priority=queue.priority,
+        priority=as_reported(queue.priority),
         allocating=tuple(sorted([application.application_id for application in queue.allocating])),
         sort_policy=terms.sort_policy if queue.leaf else SortPolicy.FAIR,
         sort_by_priority=terms.sort_by_priority,
@@ -76,6 +78,7 @@ def view(state: PartitionState, queue: Queue, configured: Mapping[str, QueueConf
         backoff_delay_ns=terms.unschedulable_backoff_delay_ns,
         preempted=resources(queue.preempted_total),
         preempted_allocations=queue.preempted_count,
+        above=quota_standing.describe(state, queue) if queue in enforcement.above else None,
     )
 
 

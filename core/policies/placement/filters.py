@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.domain.names import compile_regex, is_group_name, is_user_name, looks_like_regex
+from core.domain.names import is_group_name, is_user_name, looks_like_regex
 from core.domain.settings import FilterConfig
+from core.policies.placement.patterns import compile_pattern
 
 Matcher = Callable[[str], bool]
 
@@ -38,6 +39,6 @@ def compile_filter(config: FilterConfig) -> Filter:
 
 def _matcher(entries: tuple[str, ...], is_name: Callable[[str], bool]) -> Matcher:
     if len(entries) == 1 and looks_like_regex(entries[0]):
-        search = compile_regex(entries[0]).search
+        search = compile_pattern(entries[0]).search
         return lambda name: search(name) is not None
     return frozenset(entry for entry in entries if is_name(entry)).__contains__

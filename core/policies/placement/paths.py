@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.domain.names import MOST_LEVELS, RECOVERY_PATH, RECOVERY_QUEUE, is_queue_name
+from core.domain.names import MOST_LEVELS, RECOVERY_PATH, RECOVERY_QUEUE, is_queue_name, shown
 from core.model.queues import Queue
-
-_LONGEST_SHOWN = 80
 
 
 def is_qualified(name: str) -> bool:
@@ -41,8 +39,3 @@ def nearest(path: str, queues: Mapping[str, Queue]) -> Queue:
         path = path.rpartition(".")[0]
         queue = queues.get(path)
     return queue
-
-
-def shown(text: str) -> str:
-    """*text* quoted for a message, cut off where it is too long for one."""
-    return repr(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "...")

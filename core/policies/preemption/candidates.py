@@ -62,7 +62,6 @@ class Candidates:
         for leaf in leaves_below(fence):
             if leaf is not ask.queue:
                 self._consider(leaf)
-        self.by_class = tuple(Ranking(self._merged(c)) for c in CLASSES)
         self._prices: Mapping[Allocation, int] | None = None
 
     def price(self, pricing: Pricing, now_ns: int) -> None:
@@ -71,7 +70,15 @@ class Candidates:
             a for leaf, _ in self._leaves for app in leaf.leaf.applications.values() for a in app.allocations.values()
         ]
         self._prices = pricing(everybody, self._ask, now_ns)
-        self.by_class = tuple(Ranking(self._priced(c)) for c in CLASSES)
+
+    def rank_classes(self) -> tuple[Ranking, ...]:
+        """Returns the candidates by class, each class in order.
+
+        Whoever asks keeps them: what is not walked yet refers to this object, which must not refer to it, or each
+        attempt would leave a reference cycle behind.
+        """
+        in_order = self._merged if self._prices is None else self._priced
+        return tuple(Ranking(in_order(c)) for c in CLASSES)
 
     def adjusted(self, victim: Allocation) -> int:
         """The priority of *victim*, a candidate, as it appears at the fence."""
@@ -225,12 +232,18 @@ class Candidates:
         if application.application_id == self._own_application:
             dropped["law 3"] += 1
             return None
-        if application.application_id in self._spared.applications:
+        if self._spared is not NOBODY_SPARED and self._is_spared(allocation):
             dropped["governor"] += 1
             return None
         return (
             order, -allocation.created_ns, application.preempted_count, allocation.key, allocation, kind,
         )  # fmt: skip
+
+    def _is_spared(self, allocation: Allocation) -> bool:
+        node = allocation.node
+        return allocation.application.application_id in self._spared.applications or (
+            node is not None and node.node_id in self._spared.nodes
+        )
 
 
 def leaves_below(top: Queue) -> Iterator[Queue]:
@@ -246,4 +259,7 @@ def leaves_below(top: Queue) -> Iterator[Queue]:
 
 
 def _allocations_of(leaf: Queue) -> int:
-    return sum(len(application.allocations) for application in leaf.applications.values())
+    found = 0
+    for application in leaf.applications.values():
+        found += len(application.allocations)
+    return found

@@ -18,32 +18,21 @@ class Entitlement:
 
     queues: dict[int, Queue]
     swaps: dict[int, int]
-    """``D_ent``, > 0: the guarantee is already spent, so victims inside ``E_t`` must make room for the ask."""
-
-
-UNENTITLED = frozenset({Outcome.NO_GUARANTEE, Outcome.ASK_EXCEEDS_GUARANTEE, Outcome.NOT_UNDER_GUARANTEE})
-"""What :func:`entitlement` refuses with."""
-
-Numbers = tuple[GuaranteeMode | int | None, ...]
-
-
-def numbers(ask: Allocation, mode: GuaranteeMode) -> Numbers:
-    """All that :func:`entitlement` depends on for an ask of this size in this leaf: same numbers, same answer."""
-    found: list[GuaranteeMode | int | None] = [mode]
-    for queue in ask.queue.lineage():
-        if queue.guaranteed:
-            for t, _ in ask.shape.pairs:
-                found += (queue.guaranteed.get(t), projected(queue, t))
-        else:
-            found.append(None)
-    return tuple(found)
+    """``D_ent``, > 0 and at most what is asked for: the guarantee is spent, so victims inside ``E_t`` make room."""
 
 
 def entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entitlement | Refusal:
-    """What the guarantees on the ask's path say about it; *names* are the type names, for the refusal."""
+    """What the guarantees on the ask's path say about it; *names* are the type names, for the refusal.
+
+    A guarantee that is spent lets an ask in only as a swap: victims inside it make room. An ask whose leaf declares no
+    guarantee of its own may swap only where the guarantee is not exceeded, before or after: otherwise every small ask
+    would bring somebody else's overuse down. A leaf that is under a guarantee of its own frees just what it asks for.
+    """
     lineage = ask.queue.lineage()
+    leaf_is_owed = any(t in ask.queue.guaranteed for t, _ in ask.shape.pairs)
     queues: dict[int, Queue] = {}
     swaps: dict[int, int] = {}
+    spent: tuple[int, Queue] | None = None
     for t, amount in ask.shape.pairs:
         queue = next((ancestor for ancestor in lineage if t in ancestor.guaranteed), None)
         if queue is None:
@@ -55,16 +44,17 @@ def entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entit
             detail = f"{names[t]}: asked {amount}, guaranteed {guaranteed} in {queue.path}"
             return Refusal(Outcome.ASK_EXCEEDS_GUARANTEE, detail)
         under = held < guaranteed if mode is GuaranteeMode.REACH else held + amount <= guaranteed
-        if not under:
-            swaps[t] = held + amount - guaranteed
+        if under:
+            continue
+        swaps[t] = min(amount, held + amount - guaranteed)
+        if spent is None and (queue is ask.queue or (held > guaranteed and not leaf_is_owed)):
+            spent = (t, queue)
     if not queues:
         return Refusal(Outcome.NO_GUARANTEE, f"no guarantee for any asked type from {ask.queue.path} up")
-    for t in swaps:
-        if queues[t] is ask.queue:
-            # Victims inside E_t could only be those of the ask's own leaf, and those are not taken.
-            guaranteed = ask.queue.guaranteed[t]
-            detail = (
-                f"{names[t]}: {projected(ask.queue, t)} used or claimed of {guaranteed} guaranteed in {ask.queue.path}"
-            )
-            return Refusal(Outcome.NOT_UNDER_GUARANTEE, detail)
+    if spent is not None:
+        t, queue = spent
+        detail = (
+            f"{names[t]}: {projected(queue, t)} used or claimed of {queue.guaranteed[t]} guaranteed in {queue.path}"
+        )
+        return Refusal(Outcome.NOT_UNDER_GUARANTEE, detail)
     return Entitlement(queues, swaps)

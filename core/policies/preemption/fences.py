@@ -28,14 +28,20 @@ def fence_root(ask: Allocation) -> Queue:
 
 
 def _overfull(ask: Allocation) -> set[Queue]:
-    """Queues of the ask's path that would end above the least max from them to the root."""
+    """Queues of the ask's path that would end above the least max from them to the root.
+
+    The root's own max is the size of the cluster: it says how much room there is, and keeps nobody inside. A queue that
+    is above its max already takes in as much as leaves it, so there what it holds is the most.
+    """
     least: dict[int, int] = {}
     found: set[Queue] = set()
-    for queue in reversed(ask.queue.lineage()):
+    for queue in reversed(ask.queue.lineage()[:-1]):
         for t, amount in ask.shape.pairs:
             own = queue.max.get(t)
-            if own is not None and own < least.get(t, own + 1):
-                least[t] = own
+            if own is not None:
+                own = max(own, projected(queue, t))
+                if own < least.get(t, own + 1):
+                    least[t] = own
             if t in least and projected(queue, t) + amount > least[t]:
                 found.add(queue)
     return found

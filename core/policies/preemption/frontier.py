@@ -36,7 +36,11 @@ class Frontier:
     nothing else can be better. So whatever comes out is the best of all nodes not yet given out.
     """
 
-    def __init__(self, candidates: Candidates, solver: Solver, lack: Lack, prospects: Prospects) -> None:
+    def __init__(
+        self, candidates: Candidates, solver: Solver, lack: Lack, prospects: Prospects, own: Node | None
+    ) -> None:
+        """*own*: the node on which the ask holds room already, so that its bound, made for others, means nothing."""
+        self._own = own
         self._candidates = candidates
         self._solver = solver
         self._lack = lack
@@ -52,8 +56,12 @@ class Frontier:
         """All solutions, those already *known* among them, in the order of their keys."""
         for solution in known:
             self._push(solution.key, solution)
+        if self._own is not None:
+            self._look_at(self._own, (False, False, 0, _LOWEST, _LOWEST, _LOWEST, self._own.node_id))
         deepest = max((terms.common.depth for terms in self._candidates.leaves()), default=0)
         for bound, node in self._prospects.order:
+            if node is self._own:
+                continue
             self._next = ((*bound[:5], -deepest, bound[5]), node)
             yield from self._better_than(self._next[0])
             self._look_at_next()

@@ -30,15 +30,16 @@ CLUSTER: Final = Scope("cluster")
 
 
 class Loss(NamedTuple):
-    """What one victim costs. ``lost``: resource-seconds by type index, base units."""
+    """What ``victims`` of one application cost. ``lost``: resource-seconds by type index, base units."""
 
     queue: str
     application: str
     lost: Pairs = ()
+    victims: int = 1
 
 
 class Taken(NamedTuple):
-    """One victim taken before: when, and at what cost."""
+    """Victims taken at once before: when, and at what cost."""
 
     at_ns: int
     loss: Loss
@@ -128,7 +129,7 @@ def judge(
     lost: dict[Scope, dict[int, int]] = {}
     for loss in losses:
         for scope in scopes_of(loss):
-            victims[scope] = victims.get(scope, 0) + 1
+            victims[scope] = victims.get(scope, 0) + loss.victims
             if loss.lost:
                 amounts = lost.setdefault(scope, {})
                 for t, amount in loss.lost:
@@ -181,7 +182,7 @@ def _room_again(limits: Limits, past: Past, scope: Scope, t: int | None, over: i
     """When so much has left the window that *over* more fits."""
     for taken in past.taken:
         if scope in scopes_of(taken.loss):
-            over -= 1 if t is None else sum(amount for u, amount in taken.loss.lost if u == t)
+            over -= taken.loss.victims if t is None else sum(amount for u, amount in taken.loss.lost if u == t)
             if over <= 0:
                 return taken.at_ns + limits.window_ns
     return None

@@ -6,12 +6,14 @@ partition's business.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.policies.preemption.candidates import Candidates
+from core.policies.preemption.candidates import Candidates, Ranking
 from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.fences import fence_root
 from core.policies.preemption.index import VictimIndex
@@ -39,10 +41,10 @@ def plan(
 ) -> PreemptionPlan | Refusal:
     """Victims for *ask* and the node to reserve, or why nobody goes. Changes nothing in *view*.
 
-    The same state gives the same answer in whatever order maps hold their entries. *now_ns* only ages reservations
-    that would have to give way. *index* and *known* are the partition's: with them an attempt costs a fraction and
-    decides the same. Raises what *predicate* raises for an answer still to come, once all it needs has been asked, and
-    :class:`Unprepared` when *known* needs another step to be brought up to date.
+    The same state gives the same answer in whatever order maps hold their entries. *now_ns* only tells what victims
+    have done so far, where that is their price. *index* and *known* are the partition's: with them an attempt costs a
+    fraction and decides the same. Raises what *predicate* raises for an answer still to come, once all it needs has
+    been asked, and :class:`Unprepared` when *known* needs another step to be brought up to date.
     """
     names = view.types.names
     entitled = entitlement(ask, view.guarantee_mode, names)
@@ -59,8 +61,9 @@ def plan(
         candidates.price(pricing, now_ns)
     prospects: Prospects | None = None
     if known is not None and pricing is None and spared is NOBODY_SPARED:
-        prospects = known.refreshed(ask, fence, view.nodes, candidates.leaves(), terms)
-    search = Search(view, ask, needs, terms, candidates, prospects, now_ns)
+        prospects = known.refreshed(ask, fence, view.nodes, candidates.leaves(), terms, needs)
+    by_class = candidates.rank_classes()
+    search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     extended = False
     if predicate is None:
         solution = search.best()
@@ -71,14 +74,14 @@ def plan(
             return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
         solution, extended = (None, False) if approved is None else approved
     if solution is None:
-        return _nobody(view, fence, candidates, search, prospects)
+        nobody = _nobody(view, fence, candidates, by_class, search, prospects)
+        return replace(nobody, anywhere=needs.anywhere(), cut_short=search.cut_short)
     return PreemptionPlan(
         kind=KIND,
         ask=ask,
         node=solution.node,
         victims=tuple(victim[4] for victim in solution.victims),
         fence=fence,
-        cancelled=search.cancelled(solution.node),
         needs=needs.described(solution.node, names),
         adjusted=tuple(candidates.adjusted(victim[4]) for victim in solution.victims),
         extended=extended,
@@ -87,13 +90,18 @@ def plan(
 
 
 def _nobody(
-    view: PartitionView, fence: Queue, candidates: Candidates, search: Search, prospects: Prospects | None
+    view: PartitionView,
+    fence: Queue,
+    candidates: Candidates,
+    by_class: Sequence[Ranking],
+    search: Search,
+    prospects: Prospects | None,
 ) -> Refusal:
     """Why there is no solution: nobody may go at all, or those who may do not make room on any node."""
     if prospects is not None and candidates.any_on(view.nodes.values()):
         detail = f"nodes: {_counts(search.verdicts)}; kept back: {_counts(candidates.dropped)}"
         return Refusal(Outcome.NO_NODE, detail)
-    for ranking in candidates.by_class:
+    for ranking in by_class:
         for _ in ranking:
             pass
     if not candidates.found:

@@ -22,10 +22,13 @@ Ranked = tuple[int, int, str, Allocation]
 """(priority, -created, key, allocation), the first to go first."""
 
 CLASSES = (0, 1, 2, 3)
-"""How reluctant a victim is: 0 plain, +1 originator, +2 opted out (law 1: each goes only after all before it)."""
+"""How reluctant a victim is: 0 plain, +1 opted out, +2 originator; each goes only after all before it (law 1).
+
+With an originator its whole application is lost, with a task that opted out no more than that task.
+"""
 
 MILDEST = ((False, False), (False, True), (True, False), (True, True))
-"""The best a solution can be, as (any opted out, any originator), that needs the class of the same index."""
+"""The best a solution can be, as (any originator, any opted out), that needs the class of the same index."""
 
 _shape_of = attrgetter("shape")
 _standing_of = attrgetter("standing")
@@ -35,7 +38,7 @@ _created_of = attrgetter("created_ns")
 def reluctance(allocation: Allocation) -> int:
     """The class of *allocation* as a victim, one of :data:`CLASSES`."""
     spec = allocation.spec
-    return (0 if spec.allow_preempt_self else 2) + (1 if spec.originator else 0)
+    return (2 if spec.originator else 0) + (0 if spec.allow_preempt_self else 1)
 
 
 class Band:
@@ -168,6 +171,10 @@ class VictimIndex:
         if known is None or not known.holds(allocations, shapes):
             known = self._leaves[leaf] = RankedLeaf(allocations, shapes)
         return known
+
+    def forget(self, leaf: Queue) -> None:
+        """An allocation of *leaf* ranks otherwise than before: its order is made anew."""
+        self._leaves.pop(leaf, None)
 
     def keep_only(self, leaves: set[Queue]) -> None:
         """Forget all other queues; to be called now and then, since these keep what left them."""

@@ -19,15 +19,17 @@ Candidate = tuple[int, int, int, str, Allocation, Kind]
 the application, key, allocation, kind)."""
 
 SolutionKey = tuple[bool, bool, int, int, int, int, str]
-"""(any opted out, any originator, victims, highest adjusted priority, -created of the oldest, -depth of the shallowest
+"""(any originator, any opted out, victims, highest adjusted priority, -created of the oldest, -depth of the shallowest
 lowest common ancestor, node ID): the smallest is the best."""
 
 
 def solution_key(victims: Sequence[Candidate], node_id: str) -> SolutionKey:
-    """How good it is to take *victims* (at least one) for room on *node_id*."""
+    """How good it is to take *victims* for room on *node_id*; best of all is to need none."""
+    if not victims:
+        return (False, False, 0, 0, 0, 0, node_id)
     return (
-        any(not victim[4].spec.allow_preempt_self for victim in victims),
         any(victim[4].spec.originator for victim in victims),
+        any(not victim[4].spec.allow_preempt_self for victim in victims),
         len(victims),
         max(victim[0] for victim in victims),
         max(victim[1] for victim in victims),

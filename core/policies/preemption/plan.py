@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from core.domain.reasons import Outcome
-from core.model.allocations import Allocation, Reservation
+from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
 
@@ -22,14 +23,13 @@ class AnswerPending(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPlan:
-    """Reserve *node* for *ask* and mark *victims*, in order, after dropping *cancelled* reservations there."""
+    """Hold what *ask* needs on *node* and mark *victims*, in order; none, where enough is leaving *node* already."""
 
     kind: str
     ask: Allocation
     node: Node
     victims: tuple[Allocation, ...]
     fence: Queue
-    cancelled: tuple[Reservation, ...] = ()
     needs: dict[str, dict[str, int]] = field(default_factory=dict)
     """What had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
     adjusted: tuple[int, ...] = ()
@@ -44,32 +44,66 @@ class PreemptionPlan:
 class Refusal:
     """Nobody goes. *detail* holds the numbers behind the outcome, ready to be shown.
 
-    *retry_ns*: there is no use in trying again before then; ``None``: as usual.
+    *retry_ns*: there is no use in trying again before then; ``None``: as usual. *anywhere*: victims would not have to
+    be on the node that the ask is to use. *cut_short*: not everything was tried, so that even fewer victims might do.
     """
 
     outcome: Outcome
     detail: str = ""
     retry_ns: int | None = None
+    anywhere: bool = False
+    cut_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Who is not to lose anything just now although the laws would allow it: leaves by path, applications by ID."""
+    """Who is not to lose anything just now although the laws would allow it: leaves by path, others by ID."""
 
     queues: frozenset[str] = frozenset()
     applications: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
 
 
 NOBODY_SPARED = Spared()
+
+
+class ProtectedBy(StrEnum):
+    """What keeps work in a queue above its max."""
+
+    GUARANTEE = "guarantee"
+    REQUIRED_NODE = "required-node"
+    """Tasks bound to their node are never victims."""
+    ENDING = "ending"
+    """Tasks that somebody ends already for another reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """Why *amount* of type index *t* stays in a queue above its max.
+
+    For a guarantee: of *queue*, for type index *of* (the tasks may hold that too), which it holds *held* of.
+    *smallest*: the least that one of these tasks holds of it.
+    """
+
+    reason: ProtectedBy
+    t: int
+    amount: int
+    queue: Queue
+    of: int = 0
+    guaranteed: int = 0
+    held: int = 0
+    smallest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaPlan:
     """Mark *victims* so that *queue* comes down towards its max (preemption.md D). Amounts by type index.
 
-    ceilings  the max that is enforced
-    target    what has to be freed, each > 0, as far as guarantees allow any to go; empty: nothing is to be done
-    unmet     what of it the victims leave; types with nothing left over are left out
+    ceilings   the max that is enforced
+    target     what the queue holds above it, each > 0, whatever protects that; empty: nothing is to be done
+    unmet      what of it the victims leave; types with nothing left over are left out
+    staying    what victims in flight hold that will not leave, as far as anybody knows
+    protected  what keeps there what is unmet
     """
 
     queue: Queue
@@ -78,3 +112,5 @@ class QuotaPlan:
     victims: tuple[Allocation, ...]
     unmet: Mapping[int, int]
     outcome: Outcome
+    staying: Mapping[int, int] = field(default_factory=dict)
+    protected: tuple[Protection, ...] = ()

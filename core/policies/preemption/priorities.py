@@ -37,3 +37,15 @@ def adjustment(leaf: Queue, above: Queue) -> Adjustment:
             offset += properties.priority_offset
         queue = queue.parent
     return Adjustment(fixed, offset)
+
+
+def within(leaf: Queue, outer: Adjustment) -> Adjustment:
+    """What the path from *leaf* on makes of a priority there, if that from its parent on does *outer*."""
+    properties = leaf.properties
+    if outer.fixed is not None:
+        return outer
+    if properties.priority_policy is PriorityPolicy.FENCE:
+        return Adjustment(properties.priority_offset, outer.offset)
+    if not properties.priority_offset:
+        return outer
+    return Adjustment(None, properties.priority_offset + outer.offset)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from operator import itemgetter
 from typing import Final
 
@@ -21,19 +20,23 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape
 from core.policies.preemption.index import CLASSES, MILDEST, reluctance
+from core.policies.preemption.needs import Needs
 from core.policies.preemption.priorities import Adjustment
 from core.policies.preemption.terms import LeafTerms, Terms
 
 Bound = tuple[bool, bool, int, int, int, str]
-"""As a solution's key, less the nearness: (any opted out, any originator, victims, highest adjusted priority,
+"""As a solution's key, less the nearness: (any originator, any opted out, victims, highest adjusted priority,
 -created of the oldest, node ID); no solution of the node is better."""
 
-Question = tuple[Queue, Queue, int, Shape]
-"""(fence, leaf, priority, shape) of an ask."""
+Question = tuple[Queue, Queue, int, Shape, frozenset[int]]
+"""(fence, leaf, priority, shape) of an ask, and its types for which nobody goes without a declared share."""
 
 MOST_QUESTIONS: Final = 8
 NODES_AT_ONCE: Final = 100
 """How many nodes are looked at anew in one go: a millisecond or two."""
+
+GLANCES: Final = 5
+"""So many nodes of which a glance is enough cost no more than one whose victims have to be told apart."""
 
 SORTED_BESIDES: Final = 1_000
 """With more nodes than this, putting them in order for the first time is a step of its own: 5,000 take 3 ms."""
@@ -46,16 +49,17 @@ _Victim = tuple[int, int, tuple[int, ...]]
 class _Leaf:
     """What the laws said of a leaf; ``blocked``: shapes that no bound counts because a law kept them back."""
 
-    __slots__ = ("adjusted", "blocked", "highest")
+    __slots__ = ("adjusted", "blocked", "declared", "highest")
 
     def __init__(self, terms: LeafTerms) -> None:
+        self.declared: Final[frozenset[int]] = terms.declared
         self.adjusted: Final[Adjustment] = terms.adjusted
         self.highest: Final[int | None] = terms.highest
         self.blocked: dict[Shape, None] = {}
 
     def outdated(self, terms: LeafTerms, laws: Terms) -> bool:
         """Whether more may go from the leaf by now, or at another price, than the bounds count."""
-        if terms.highest != self.highest or terms.adjusted != self.adjusted:
+        if (terms.highest, terms.adjusted, terms.declared) != (self.highest, self.adjusted, self.declared):
             return True
         return any(not isinstance(laws.kind(terms, shape), str) for shape in self.blocked)
 
@@ -73,14 +77,21 @@ class KnownProspects:
         """The last attempt could not be made: its prospects were not up to date."""
 
     def refreshed(
-        self, ask: Allocation, fence: Queue, nodes: Mapping[str, Node], leaves: Iterable[LeafTerms], laws: Terms
+        self,
+        ask: Allocation,
+        fence: Queue,
+        nodes: Mapping[str, Node],
+        leaves: Iterable[LeafTerms],
+        laws: Terms,
+        needs: Needs,
     ) -> Prospects:
         """What is known of *nodes* for asks like *ask*; *leaves*: those the laws of this attempt leave anything of.
 
         Raises :class:`Unprepared` when that takes more than one step.
         """
-        question = (fence, ask.queue, ask.priority, ask.shape)
-        prospects = self._by_question.pop(question, None) or Prospects(ask.shape.pairs)
+        unowed = _unowed(needs)
+        question = (fence, ask.queue, ask.priority, ask.shape, unowed)
+        prospects = self._by_question.pop(question, None) or Prospects(ask.shape.pairs, unowed)
         self._by_question[question] = prospects
         if len(self._by_question) > MOST_QUESTIONS:
             del self._by_question[next(iter(self._by_question))]
@@ -97,8 +108,9 @@ class KnownProspects:
 class Prospects:
     """The bounds of all nodes for asks of one size, priority, leaf and fence."""
 
-    def __init__(self, demand: Pairs) -> None:
+    def __init__(self, demand: Pairs, unowed: frozenset[int]) -> None:
         self._demand = demand
+        self._unowed = unowed
         self._versions: dict[Node, int] = {}
         self._stale: dict[Node, None] = {}
         self._leaves: dict[Queue, _Leaf] = {}
@@ -108,7 +120,7 @@ class Prospects:
         self.order: list[tuple[Bound, Node]] = []
         """The nodes where victims may make enough room, the most promising first."""
         self.roomy: dict[Node, None] = {}
-        """The nodes that hold the ask as they are."""
+        """The nodes that hold the ask as they are, or will once those leaving have left."""
         self._hopeless: dict[Node, str] = {}
         """All others, and why."""
 
@@ -120,10 +132,17 @@ class Prospects:
         self._note_nodes(nodes)
         terms_of = {terms.leaf: terms for terms in leaves}
         self._note_leaves(nodes, terms_of, laws)
-        batch = list(islice(self._stale, most))
+        batch: list[Node] = []
+        effort = most * GLANCES
+        for node in self._stale:
+            if effort <= 0:
+                break
+            batch.append(node)
+            short = self._glance(node, terms_of)
+            effort -= GLANCES if short else 1
+            self._replace(node, self._bound(node, short, terms_of, laws) if short else None)
         for node in batch:
             del self._stale[node]
-            self._replace(node, self._bound(node, terms_of, laws))
         if self._stale:
             return False
         if not self._sorted:
@@ -198,18 +217,49 @@ class Prospects:
                 order.append((bound, node))
             self._bounds[node] = bound
 
-    def _bound(self, node: Node, terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> Bound | None:
+    def _glance(self, node: Node, terms_of: Mapping[Queue, LeafTerms]) -> list[tuple[int, int]]:
+        """What *node* is short of, by place in the demand; nothing, if it is plain already what becomes of it."""
         self.roomy.pop(node, None)
         self._hopeless.pop(node, None)
-        free = node.free
-        short = [(at, amount - free[t]) for at, (t, amount) in enumerate(self._demand) if amount > free[t]]
+        room = node.beside
+        short = [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
         if not short:
             self.roomy[node] = None
-            return None
-        if not node.could_hold(self._demand):
+        elif not node.could_hold(self._demand):
             self._hopeless[node] = "too small"
-            return None
-        by_class = self._victims(node, terms_of, laws)
+        elif self._out_of_reach(node, short, terms_of):
+            self._hopeless[node] = "need left"
+        else:
+            return short
+        return []
+
+    def _out_of_reach(self, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms]) -> bool:
+        """Whether *node* stays *short* even if everybody left whose leaf has anything to give.
+
+        That counts some whom a law keeps back, so it stays true until the node changes or another leaf has to give.
+        """
+        left = dict(short)
+        for allocation in node.allocations.values():
+            if allocation.application.queue not in terms_of:
+                continue
+            amounts = self._amounts_of(allocation.shape)
+            for at, _ in short:
+                left[at] -= amounts[at]
+            if max(left.values()) <= 0:
+                return False
+        return True
+
+    def _amounts_of(self, shape: Shape) -> tuple[int, ...]:
+        amounts = self._amounts.get(shape)
+        if amounts is None:
+            by_type = dict(shape.pairs)
+            amounts = self._amounts[shape] = tuple(by_type.get(t, 0) for t, _ in self._demand)
+        return amounts
+
+    def _bound(
+        self, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms], laws: Terms
+    ) -> Bound | None:
+        by_class = self._victims(node, terms_of, laws, {at for at, _ in short})
         pool: list[_Victim] = []
         for level in CLASSES:
             if not by_class[level]:
@@ -224,24 +274,38 @@ class Prospects:
         self._hopeless[node] = "need left"
         return None
 
-    def _victims(self, node: Node, terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> list[list[_Victim]]:
+    def _victims(
+        self, node: Node, terms_of: Mapping[Queue, LeafTerms], laws: Terms, short: set[int]
+    ) -> list[list[_Victim]]:
+        """By class, those on *node* that may go where it is *short* of these types, by their place in the demand."""
         found: list[list[_Victim]] = [[] for _ in CLASSES]
+        types = {self._demand[at][0] for at in short}
+        sought = types if self._unowed.issuperset(types) else None
+        """Set: these types are short, and a victim must be of a queue that declares a share of one of them."""
         for allocation in node.allocations.values():
             spec, leaf = allocation.spec, allocation.application.queue
             terms = terms_of.get(leaf)
             if terms is None or spec.required_node or (terms.highest is not None and spec.priority > terms.highest):
                 continue
+            if allocation.preempted:
+                # It leaves for somebody else: counted, it would make every node with claims look as good as untouched.
+                continue
+            if sought is not None and sought.isdisjoint(terms.declared):
+                continue
             shape = allocation.shape
             if shape not in terms.kinds and isinstance(laws.kind(terms, shape), str):
                 self._leaves[leaf].blocked[shape] = None
                 continue
-            amounts = self._amounts.get(shape)
-            if amounts is None:
-                by_type = dict(shape.pairs)
-                amounts = self._amounts[shape] = tuple(by_type.get(t, 0) for t, _ in self._demand)
-            victim = (terms.adjusted.of(spec.priority), -allocation.created_ns, amounts)
+            victim = (terms.adjusted.of(spec.priority), -allocation.created_ns, self._amounts_of(shape))
             found[reluctance(allocation)].append(victim)
         return found
+
+
+def _unowed(needs: Needs) -> frozenset[int]:
+    """The asked types that no guarantee stands behind; none, where victims for an owed type may bring them along."""
+    if needs.anywhere():
+        return frozenset()
+    return frozenset(t for t, owed in zip(needs.types, needs.owed, strict=True) if not owed)
 
 
 def _fewest(short: list[tuple[int, int]], pool: list[_Victim]) -> int:

@@ -1,17 +1,23 @@
 """How much a lowered max calls for, and what part of it each leaf below bears (preemption.md D.6, D.8).
 
-What a queue holds above its guarantee is *releasable*. A parent's part is spread over its children in proportion to
-that, type by type, down to the leaves.
+The target is what the queue holds above its max, whatever protects that: only so is an outcome honest. What the
+guarantees above it leave of the target is spread over the leaves. What a queue holds above its guarantee is
+*releasable*. A parent's part is spread over its children in proportion to that, type by type, down to the leaves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from core.model.queues import Queue
 
 Amounts = dict[int, int]
 """By type index, each above 0."""
+
+NONE_STAYING: Final[Mapping[int, int]] = MappingProxyType({})
+"""Every victim in flight is expected to leave."""
 
 
 def net(queue: Queue, t: int) -> int:
@@ -19,17 +25,25 @@ def net(queue: Queue, t: int) -> int:
     return queue.used[t] - queue.preempting[t]
 
 
-def target(queue: Queue, ceilings: Mapping[int, int]) -> Amounts:
-    """What has to go so that *queue* ends within *ceilings*, as far as no guarantee from it up to the root is hurt."""
-    wanted: Amounts = {}
-    for t, most in ceilings.items():
-        amount = net(queue, t) - most
-        for ancestor in queue.lineage():
-            if t in ancestor.guaranteed:
-                amount = min(amount, net(ancestor, t) - ancestor.guaranteed[t])
-        if amount > 0:
-            wanted[t] = amount
-    return wanted
+def excess(queue: Queue, ceilings: Mapping[int, int], staying: Mapping[int, int] = NONE_STAYING) -> Amounts:
+    """What *queue* holds above *ceilings* once its victims in flight are gone, but for what of them is *staying*."""
+    over = {t: net(queue, t) + staying.get(t, 0) - most for t, most in ceilings.items()}
+    return {t: amount for t, amount in over.items() if amount > 0}
+
+
+def attainable(queue: Queue, wanted: Amounts) -> Amounts:
+    """The part of *wanted* that no guarantee from *queue* up to the root protects."""
+    found: Amounts = {}
+    for t, amount in wanted.items():
+        open_ = min([amount, *above_guarantees(queue, t)])
+        if open_ > 0:
+            found[t] = open_
+    return found
+
+
+def above_guarantees(queue: Queue, t: int) -> list[int]:
+    """What *queue* and each queue above it with a guarantee of type *t* hold beyond that; below 0: too little."""
+    return [net(level, t) - level.guaranteed[t] for level in queue.lineage() if t in level.guaranteed]
 
 
 def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
@@ -38,7 +52,7 @@ def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
     Leaves that can release nothing of these types are left out; an empty part means that rounding left none.
     """
     if queue.leaf:
-        return {queue: wanted}
+        return {queue: wanted} if wanted else {}
     releasable: dict[Queue, Amounts] = {}
     _reckon(queue, tuple(wanted), releasable)
     found: dict[Queue, Amounts] = {}

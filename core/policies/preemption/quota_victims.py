@@ -6,8 +6,12 @@ work takes long, however many tasks a queue has.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import merge
+from heapq import heapify, heappop, heappush, merge
+from itertools import groupby
+from math import lcm
+from types import MappingProxyType
 from typing import Final
 
 from core.model.allocations import Allocation
@@ -25,7 +29,10 @@ RUN_LENGTH: Final = 512
 """Allocations ranked and sorted in one go."""
 LOOKS_PER_VICTIM: Final = 4
 """Taking an allocation costs as much as so many looks at one."""
+LEAVES_PER_YIELD: Final = 64
+"""Leaves of which the next candidate is looked for in one go."""
 UNWANTED: Final[Kind] = (0.0, ())
+NO_SHARES: Final[Mapping[Queue, Amounts]] = MappingProxyType({})
 
 
 class VictimOrder:
@@ -92,13 +99,15 @@ def stays(allocation: Allocation) -> bool:
 class Choice:
     """The victims chosen so far, what they free of the target, and what guarantees still leave on every path."""
 
-    def __init__(self, wanted: Amounts, miss: int = 0) -> None:
-        """*miss*: percentage of the target that may be left."""
+    def __init__(self, wanted: Amounts, miss: int = 0, shares: Mapping[Queue, Amounts] = NO_SHARES) -> None:
+        """*miss*: percentage of the target that may be left. *shares*: the part of it that each leaf bears."""
         self.wanted = wanted
         self.freed: dict[int, int] = dict.fromkeys(wanted, 0)
         self.victims: dict[Allocation, None] = {}
         """In the order in which they were taken."""
         self.miss = miss
+        self._shares = shares
+        self._turns = Turns(wanted, shares)
         self._spare: dict[Queue, dict[int, int]] = {}
         self._guards: dict[Queue, tuple[dict[int, int], ...]] = {}
 
@@ -145,7 +154,7 @@ class Choice:
         yield looked % RUN_LENGTH + (len(self.victims) - taken_before) * LOOKS_PER_VICTIM
 
     def complete(self, victims: Iterable[Allocation]) -> Iterator[int]:
-        """Phase 2: take *victims* in order that bring what is lacking closer, until nothing is. Yields as above."""
+        """Take *victims* in order that bring what is lacking closer, until nothing is. Yields as above."""
         lacking = self.lacking()
         looked = 0
         for victim in victims:
@@ -154,35 +163,111 @@ class Choice:
             looked += 1
             if looked % RUN_LENGTH == 0:
                 yield RUN_LENGTH
-            if victim in self.victims or stays(victim):
-                continue
-            if any(t in lacking for t, _ in victim.shape.pairs) and self._lawful(victim):
-                self._take(victim)
-                for t, _ in victim.shape.pairs:
-                    if t in lacking and not self._is_lacking(t):
-                        del lacking[t]
+            self._take_if_it_helps(victim, lacking)
         yield looked % RUN_LENGTH
+
+    def complete_in_turns(
+        self, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], order: VictimOrder
+    ) -> Iterator[int]:
+        """Phase 2: take the least important tasks of all leaves that bring what is lacking closer, until nothing is.
+
+        Of equally important ones that of the leaf which has given least beyond its share goes first: a common order by
+        age and key would let one of several equal leaves lose everything. Yields as above.
+        """
+        lacking = self.lacking()
+        turns = self._turns
+        heads: list[tuple[Rank, int, Key, int, Allocation]] = []
+        rest = [iter(order.merged(runs)) for runs in ranked.values()]
+
+        def line_up(at: int) -> None:
+            victim = next(rest[at], None)
+            if victim is not None:
+                heappush(heads, (rank(victim), turns.beyond(victim.queue), order.key(victim), at, victim))
+
+        for at in range(len(rest)):
+            line_up(at)
+            if at % LEAVES_PER_YIELD == 0:
+                yield LEAVES_PER_YIELD * LOOKS_PER_VICTIM
+        looked = 0
+        while heads and lacking:
+            looked += 1
+            if looked % LEAVES_PER_YIELD == 0:
+                yield LEAVES_PER_YIELD * LOOKS_PER_VICTIM
+            _, _, _, at, victim = heappop(heads)
+            self._take_if_it_helps(victim, lacking)
+            line_up(at)
+
+    def _take_if_it_helps(self, victim: Allocation, lacking: Amounts) -> None:
+        """Take *victim* if that is lawful and brings something *lacking* closer; strike out what is not any more."""
+        if victim in self.victims or stays(victim):
+            return
+        if any(t in lacking for t, _ in victim.shape.pairs) and self._lawful(victim):
+            self._take(victim)
+            for t, _ in victim.shape.pairs:
+                if t in lacking and not self._is_lacking(t):
+                    del lacking[t]
+
+    def replace(self, victims: Sequence[Allocation]) -> Iterator[int]:
+        """Choose *victims*, who may all go, and nobody else. Yields as above."""
+        self.victims = {}
+        self.freed = dict.fromkeys(self.wanted, 0)
+        self._turns = Turns(self.wanted, self._shares)
+        self._spare, self._guards = {}, {}
+        for at, victim in enumerate(victims, 1):
+            self._take(victim)
+            if at % RUN_LENGTH == 0:
+                yield RUN_LENGTH
+        yield len(victims) % RUN_LENGTH
 
     def spare(self) -> Amounts:
-        """What is freed beyond the target; of a target that is not met nothing is."""
-        spare = {t: self.freed[t] - amount for t, amount in self.wanted.items()}
-        return spare if min(spare.values(), default=0) >= 0 else dict.fromkeys(spare, 0)
+        """What is freed of each type beyond the target. A type of which too little is freed has nothing to spare."""
+        return {t: max(0, self.freed[t] - amount) for t, amount in self.wanted.items()}
 
     def prune(self, victims: Iterable[Allocation]) -> Iterator[int]:
-        """Hand back, first come first served, those of *victims* who turn out not to be needed. Yields as above."""
+        """Hand back those of *victims*, the most important first, who turn out not to be needed. Yields as above.
+
+        Of equally important ones that of the leaf which has given most beyond its share is handed back.
+        """
         spare = self.spare()
+        turns = self._turns
         looked = 0
-        for victim in victims:
-            looked += 1
-            if looked % RUN_LENGTH == 0:
-                yield RUN_LENGTH
-            if within(victim, spare):
-                del self.victims[victim]
-                for t, amount in victim.shape.pairs:
-                    if t in spare:
-                        spare[t] -= amount
-                        self.freed[t] -= amount
-        yield looked % RUN_LENGTH
+        for _, equals in groupby(victims, key=rank):
+            if not any(spare.values()):
+                break
+            waiting: dict[Queue, deque[tuple[int, Allocation]]] = {}
+            for at, victim in enumerate(equals):
+                looked += 1
+                if looked >= RUN_LENGTH:
+                    looked = 0
+                    yield RUN_LENGTH
+                if within(victim, spare):
+                    waiting.setdefault(victim.queue, deque()).append((at, victim))
+            heads = [(-turns.beyond(leaf), first[0][0], leaf) for leaf, first in waiting.items()]
+            heapify(heads)
+            while heads:
+                looked += 1
+                if looked >= RUN_LENGTH:
+                    looked = 0
+                    yield RUN_LENGTH
+                _, _, leaf = heappop(heads)
+                _, victim = waiting[leaf].popleft()
+                if within(victim, spare):
+                    self._hand_back(victim, spare)
+                if waiting[leaf]:
+                    heappush(heads, (-turns.beyond(leaf), waiting[leaf][0][0], leaf))
+        yield looked
+
+    def _hand_back(self, victim: Allocation, spare: Amounts) -> None:
+        del self.victims[victim]
+        self._turns.gave(victim, -1)
+        for t, amount in victim.shape.pairs:
+            if t in spare:
+                spare[t] -= amount
+                self.freed[t] -= amount
+        for guard in self._guards_of(victim.queue):
+            for t, amount in victim.shape.pairs:
+                if t in guard:
+                    guard[t] += amount
 
     def _lawful(self, victim: Allocation) -> bool:
         """Law 2: no queue from the leaf up to the root goes below what it is guaranteed, for any type it loses."""
@@ -195,6 +280,7 @@ class Choice:
 
     def _take(self, victim: Allocation) -> None:
         self.victims[victim] = None
+        self._turns.gave(victim, 1)
         for t, amount in victim.shape.pairs:
             if t in self.freed:
                 self.freed[t] += amount
@@ -213,8 +299,47 @@ class Choice:
         """What *queue* may still lose of each type it has guaranteed; shared by all leaves below it."""
         spare = self._spare.get(queue)
         if spare is None:
-            spare = self._spare[queue] = {t: net(queue, t) - amount for t, amount in queue.guaranteed.items()}
+            spare = self._spare[queue] = spare_of(queue)
         return spare
+
+    def hindrance(self, leaf: Queue, shape: Shape) -> tuple[Queue, int] | None:
+        """The lowest queue from *leaf* up whose guarantee keeps a task of *shape* there now, and for which type."""
+        for queue in leaf.lineage():
+            if queue.guaranteed:
+                spare = self._spare_of(queue)
+                for t, amount in shape.pairs:
+                    if t in spare and amount > spare[t]:
+                        return queue, t
+        return None
+
+
+class Turns:
+    """How much each leaf has given beyond its part of a target, all types on one scale."""
+
+    def __init__(self, wanted: Amounts, shares: Mapping[Queue, Amounts]) -> None:
+        least = lcm(*wanted.values())
+        self._weights = {t: least // amount for t, amount in wanted.items()}
+        self._worth: dict[Shape, int] = {}
+        self._beyond: dict[Queue, int] = {
+            leaf: -sum(self._weights[t] * amount for t, amount in share.items()) for leaf, share in shares.items()
+        }
+
+    def beyond(self, leaf: Queue) -> int:
+        return self._beyond.get(leaf, 0)
+
+    def gave(self, victim: Allocation, times: int) -> None:
+        """*victim* goes; *times* -1: it stays after all."""
+        shape = victim.shape
+        worth = self._worth.get(shape)
+        if worth is None:
+            weights = self._weights
+            worth = self._worth[shape] = sum(weights[t] * amount for t, amount in shape.pairs if t in weights)
+        self._beyond[victim.queue] = self._beyond.get(victim.queue, 0) + times * worth
+
+
+def spare_of(queue: Queue) -> dict[int, int]:
+    """What *queue* may lose of each type it has guaranteed; below 0 where it holds less."""
+    return {t: net(queue, t) - amount for t, amount in queue.guaranteed.items()}
 
 
 def within(victim: Allocation, spare: Mapping[int, int]) -> bool:

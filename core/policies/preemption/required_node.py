@@ -12,6 +12,8 @@ from typing import Final
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.nodes import Node
+from core.model.shapes import Vector
+from core.policies.preemption.index import reluctance
 from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.view import PartitionView
 
@@ -23,7 +25,8 @@ _Candidate = tuple[int, int, int, tuple[int, ...], str, Allocation]
 def plan(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | Refusal:
     """Who leaves *node* for *ask*, or why nobody does. Changes nothing in *view*. Cost: what the node holds."""
     names = view.types.names
-    short = {t: amount - node.free[t] for t, amount in ask.shape.pairs if amount > node.free[t]}
+    room = _room(node, ask)
+    short = {t: amount - room[t] for t, amount in ask.shape.pairs if amount > room[t]}
     dropped: Counter[str] = Counter()
     victims: list[Allocation] = []
     unmet = dict(short)
@@ -49,6 +52,28 @@ def plan(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | R
     )
 
 
+def room_is_coming(node: Node, ask: Allocation) -> bool:
+    """Whether *node* has room for *ask* now, or will have once those have left who were told to."""
+    room = _room(node, ask)
+    return all(room[t] >= amount for t, amount in ask.shape.pairs)
+
+
+def _room(node: Node, ask: Allocation) -> Vector:
+    """By type, what is free on *node* or leaving it, less what others hold that must run there too.
+
+    All other claims come after those, and give way.
+    """
+    claims = node.claims
+    if claims is None:
+        return node.free
+    room = [free + leaves for free, leaves in zip(node.free, claims.leaving, strict=True)]
+    for reservation in claims.reservations.values():
+        if reservation.ask is not ask and reservation.ask.spec.required_node:
+            for t, amount in reservation.pairs:
+                room[t] -= amount
+    return room
+
+
 def _candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Candidate]:
     """Those that may go, the first to go first; the others are counted in *dropped*."""
     asked = [t for t, _ in ask.shape.pairs]
@@ -66,20 +91,15 @@ def _candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Can
             dropped["without a type asked for"] += 1
         elif allocation.released:
             dropped["being released"] += 1
+        elif allocation.replaces is not None:
+            dropped["about to replace a placeholder"] += 1  # The shim does not know yet that it runs.
         else:
             size = tuple(amounts.get(t, 0) for t in asked)
             found.append(
-                (_reluctance(allocation), spec.priority, -allocation.created_ns, size, spec.key, allocation)
+                (reluctance(allocation), spec.priority, -allocation.created_ns, size, spec.key, allocation)
             )  # fmt: skip
     found.sort(key=lambda candidate: candidate[:5])
     return found
-
-
-def _reluctance(allocation: Allocation) -> int:
-    """Regular tasks go before opted-out ones, those before originators, whatever an originator says of itself."""
-    if allocation.spec.originator:
-        return 2
-    return 0 if allocation.spec.allow_preempt_self else 1
 
 
 def _take(unmet: dict[int, int], victim: Allocation) -> None:

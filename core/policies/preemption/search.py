@@ -13,16 +13,16 @@ work away and never changes the answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from core.model.allocations import Allocation, Reservation
+from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.shapes import Pairs
-from core.policies.preemption.candidates import Candidates
+from core.policies.preemption.candidates import Candidates, Ranking
 from core.policies.preemption.frontier import Frontier
 from core.policies.preemption.index import CLASSES, MILDEST
-from core.policies.preemption.needs import Needs, in_the_way
+from core.policies.preemption.needs import Needs, can_take_claim
 from core.policies.preemption.order import Candidate, Solution
 from core.policies.preemption.prospects import Prospects
 from core.policies.preemption.solve import Solver
@@ -70,18 +70,18 @@ class Search:
         needs: Needs,
         terms: Terms,
         candidates: Candidates,
+        by_class: Sequence[Ranking],
         prospects: Prospects | None,
-        now_ns: int,
     ) -> None:
         self._view = view
         self._ask = ask
         self._needs = needs
         self._candidates = candidates
-        self._solver = Solver(terms.room)
+        self._by_class = by_class
+        self._solver = Solver(terms.room, needs.owed)
         self._prospects = prospects
-        self._now_ns = now_ns
-        self._most = terms.most()
         self._terms = terms
+        self._most: list[int] | None = None
         self._gains: list[Pairs] = []
         self._largest: list[int] | None = None
         self._sites: dict[Node, _Site | None] = {}
@@ -126,13 +126,20 @@ class Search:
 
     def _in_order(self, prospects: Prospects) -> Iterator[Solution]:
         """The solution of every node, best first, worked out only as far as somebody asks."""
-        frontier = Frontier(self._candidates, self._solver, self._lack, prospects)
-        for solution in frontier.solutions(self._with_room(prospects.roomy)):
+        own = self._ask.reservation.node if self._ask.reservation is not None else None
+        frontier = Frontier(self._candidates, self._solver, self._lack, prospects, own)
+        roomy = prospects.roomy if own is None else {**prospects.roomy, own: None}
+        for solution in frontier.solutions(self._with_room(roomy)):
             self._second = frontier.second()
             self._solutions, self._looked = frontier.found, frontier.looked
             yield solution
         self._looked = frontier.looked
         self.verdicts += prospects.verdicts()
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the budget of steps ended some exact search before everything was tried."""
+        return self._solver.cut_short
 
     def weighed(self) -> str:
         """How many nodes came into question, and what the next best of them would have cost.
@@ -146,10 +153,6 @@ class Search:
         looked = self._looked or len(self._sites) or self._solutions
         return f"{looked} of {len(self._view.nodes)} nodes looked at, {self._solutions} could be freed{next_best}"
 
-    def cancelled(self, node: Node) -> tuple[Reservation, ...]:
-        """The reservations that give way if *node*, which is usable, is the one."""
-        return in_the_way(node, self._ask, self._now_ns) or ()
-
     def _best_of(self, level: int, best: Solution | None) -> Solution | None:
         """The better of *best* and what nodes can do with the classes up to *level*, which the milder could not."""
         blocked: dict[Node, _Site] = {}
@@ -157,7 +160,7 @@ class Search:
         fewer_than = 0
         """Once set, only nodes that may do with fewer victims than this count any more: *hopeful*."""
         hopeful: set[Node] = set()
-        for candidate in self._candidates.by_class[level]:
+        for candidate in self._by_class[level]:
             if best is not None and best.key[:2] == MILDEST[level] and candidate[:2] > best.key[3:5]:
                 # As many victims as the best has, this one among them, would be worse.
                 if fewer_than != best.key[2]:
@@ -234,18 +237,24 @@ class Search:
 
     def _lack(self, node: Node) -> list[int] | None:
         """The needs on *node*; ``None``, and counted, if it cannot be used or victims are not what it takes."""
-        if in_the_way(node, self._ask, self._now_ns) is None:
+        if not can_take_claim(node, self._ask):
             self.verdicts[self._unusable(node)] += 1
             return None
-        if node.fits(self._ask.shape.pairs):
+        if self._needs.met_on(node):
             self.verdicts["has room"] += 1
             return None
         needs = self._needs.on(node)
-        for amount, most in zip(needs, self._most, strict=True):
+        for amount, most in zip(needs, self._most_given(), strict=True):
             if amount > 0 and amount > most:
                 self.verdicts["need left"] += 1
                 return None
         return needs
+
+    def _most_given(self) -> list[int]:
+        """By need, an upper bound of what all leaves together give: worked out when the first node may do."""
+        if self._most is None:
+            self._most = self._terms.most()
+        return self._most
 
     def _largest_gains(self) -> list[int]:
         """By need, the most one candidate can contribute."""
@@ -262,28 +271,34 @@ class Search:
             return "not schedulable"
         if node.node_id in self._ask.stuck.values():
             return "victims stuck"
-        return "reserved" if node.could_hold(self._ask.shape.pairs) else "too small"
+        return "claimed" if node.could_hold(self._ask.shape.pairs) else "too small"
 
     def _with_room(self, nodes: Iterable[Node]) -> list[Solution]:
-        """Those of *nodes* that hold the ask as they are, only the queues stand in the way: victims from wherever.
+        """Those of *nodes* that hold the ask as they are, or will once those leaving have left; by ID.
 
-        The victims are the same for all of them; best first, that is by ID.
+        Where only the queues stand in the way victims may come from wherever, the same for all these nodes. Where
+        nothing does, room is leaving already: the ask claims it, and nobody has to go.
         """
-        if not self._needs.anywhere():
-            return []
-        pairs = self._ask.shape.pairs
-        roomy = [node for node in nodes if node.fits(pairs)]
-        roomy = [node for node in roomy if in_the_way(node, self._ask, self._now_ns) is not None]
-        victims = self._victims_anywhere() if roomy else None
-        if victims is None:
-            return []
+        roomy = [node for node in nodes if self._needs.met_on(node) and can_take_claim(node, self._ask)]
+        if self._needs.anywhere():
+            victims = self._victims_anywhere() if roomy else None
+            if victims is None:
+                return []
+        else:
+            victims = []
+            roomy = [node for node in roomy if not self._fits_now(node)]
         return sorted((Solution.of(node, victims) for node in roomy), key=lambda solution: solution.key)
 
+    def _fits_now(self, node: Node) -> bool:
+        """Whether normal placement finds room on *node*: something else has kept the ask off it."""
+        own = self._ask.reservation
+        return node.fits_holder(own) if own is not None and own.node is node else node.fits(self._ask.shape.pairs)
+
     def _victims_anywhere(self) -> list[Candidate] | None:
-        if any(amount > most for amount, most in zip(self._needs.base, self._most, strict=True)):
+        if any(amount > most for amount, most in zip(self._needs.base, self._most_given(), strict=True)):
             return None
         for level in CLASSES:
-            victims = self._solver.solve(self._needs.base, self._candidates.by_class[: level + 1])
+            victims = self._solver.solve(self._needs.base, self._by_class[: level + 1])
             if victims is not None:
                 return victims
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from heapq import nlargest
 from itertools import chain
 from typing import Final
 
@@ -24,12 +25,19 @@ Pool = Sequence[Iterable[Candidate]]
 class Solver:
     """Finds victims for one ask on node after node; keeps the step budget and remembers what proved impossible."""
 
-    __slots__ = ("_hopeless", "_left", "_room")
+    __slots__ = ("_all_owed", "_hopeless", "_left", "_owed", "_room", "cut_short")
 
-    def __init__(self, room: list[int]) -> None:
-        """*room*: what law 2 leaves, by room (:class:`core.policies.preemption.terms.Terms`)."""
+    def __init__(self, room: list[int], owed: list[bool]) -> None:
+        """*room*: what law 2 leaves, by room (:class:`core.policies.preemption.terms.Terms`).
+
+        *owed*: by need, whether a guarantee stands behind it (:class:`core.policies.preemption.needs.Needs`).
+        """
         self._room = room
+        self._owed = owed
+        self._all_owed = all(owed)
         self._left = STEPS_PER_ATTEMPT
+        self.cut_short = False
+        """The budget ended some search before everything was tried."""
         self._hopeless: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         """Needs and kinds of pools without a solution: nodes are often alike."""
 
@@ -49,7 +57,7 @@ class Solver:
         taken: list[Candidate] = []
         for candidate in chain.from_iterable(pool):
             kind = candidate[5]
-            for i, _ in kind.gains:
+            for i in kind.serves:
                 if left[i] > 0:
                     break
             else:
@@ -67,7 +75,8 @@ class Solver:
                 else:
                     left[i] -= amount
             if not unmet:
-                return without_spare(needs, taken)
+                kept = without_spare(needs, taken)
+                return kept if self._all_owed or justified(needs, kept) else None
         return None
 
     def exact(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
@@ -79,17 +88,63 @@ class Solver:
             if len(part) == len(before):
                 continue
             before = part
+            if not self._within_reach(needs, part):
+                continue
             problem = (tuple(needs), tuple(sorted(candidate[5].number for candidate in part)))
             if problem in self._hopeless:
                 continue
-            search = _ExactSearch(needs, part, self._room, steps)
+            search = _ExactSearch(needs, part, self._room, steps, all_owed=self._all_owed)
             found = search.run()
             self._left -= search.steps
             steps -= search.steps
             if found is not None:
                 return found
+            if steps <= 0:
+                self.cut_short = True
             self._hopeless.add(problem)
         return None
+
+    def _within_reach(self, needs: list[int], pool: list[Candidate]) -> bool:
+        """Whether *pool* may cover the needs that no guarantee stands behind.
+
+        They get what victims for them free, and what comes along with those for owed needs. Of the latter no more go
+        than a need has room for: each of k victims is needed only if k - 1 of the smallest do not do.
+        """
+        if self._all_owed:
+            return True
+        others = 0
+        for j, amount in enumerate(needs):
+            if self._owed[j] and amount > 0:
+                smallest = min((gain for c in pool for i, gain in c[5].gains if i == j), default=0)
+                others += -(-amount // smallest) if smallest else 0
+        for j, amount in enumerate(needs):
+            if self._owed[j] or amount <= 0:
+                continue
+            most = 0
+            along: list[int] = []
+            for candidate in pool:
+                kind = candidate[5]
+                gain = next((gain for i, gain in kind.gains if i == j), 0)
+                if j in kind.serves:
+                    most += gain
+                else:
+                    along.append(gain)
+            if most + sum(nlargest(others, along)) < amount:
+                return False
+        return True
+
+
+def justified(needs: list[int], victims: list[Candidate]) -> bool:
+    """Whether each of *victims* goes for a need it may go for: without it one of those would be unmet."""
+    left = needs.copy()
+    for victim in victims:
+        for i, amount in victim[5].gains:
+            left[i] -= amount
+    for victim in victims:
+        kind = victim[5]
+        if not any(i in kind.serves and needs[i] > 0 and left[i] + amount > 0 for i, amount in kind.gains):
+            return False
+    return True
 
 
 def without_spare(needs: list[int], victims: list[Candidate]) -> list[Candidate]:
@@ -120,10 +175,11 @@ class _ExactSearch:
     """All ways to cover the needs with 1, 2, 3 ... victims, until a number of victims has a solution."""
 
     __slots__ = (
-        "_best", "_best_key", "_highest", "_limit", "_pool", "_room", "_suffix_max", "_suffix_sum", "needs", "steps",
+        "_all_owed", "_best", "_best_key", "_limit", "_pool", "_room", "_suffix_max", "_suffix_sum", "needs", "steps",
     )  # fmt: skip
 
-    def __init__(self, needs: list[int], pool: list[Candidate], room: list[int], limit: int) -> None:
+    def __init__(self, needs: list[int], pool: list[Candidate], room: list[int], limit: int, *, all_owed: bool) -> None:
+        self._all_owed = all_owed
         self.needs = needs
         self.steps = 0
         self._pool = pool
@@ -183,7 +239,7 @@ class _ExactSearch:
                 after[i] -= amount
             chosen.append(candidate)
             if count == 1:
-                if max(after) <= 0:
+                if max(after) <= 0 and (self._all_owed or justified(self.needs, chosen)):
                     self._keep(chosen)
             else:
                 space = room.copy()

@@ -19,15 +19,15 @@ from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape
 from core.policies.preemption.entitlement import Entitlement
 from core.policies.preemption.needs import Needs
-from core.policies.preemption.priorities import Adjustment, adjustment
+from core.policies.preemption.priorities import Adjustment, adjustment, within
 
 
 class Kind:
     """Victims of one leaf and shape: for every test but priority and class they are the same."""
 
-    __slots__ = ("depth", "gains", "number", "uses")
+    __slots__ = ("depth", "gains", "number", "serves", "uses")
 
-    def __init__(self, number: int, depth: int, gains: Pairs, uses: Pairs) -> None:
+    def __init__(self, number: int, depth: int, gains: Pairs, uses: Pairs, serves: tuple[int, ...]) -> None:
         self.number: Final = number
         self.depth: Final = depth
         """Depth of the lowest common ancestor of the leaf and the ask's (K5)."""
@@ -35,14 +35,18 @@ class Kind:
         """(need, amount): what losing one of them contributes."""
         self.uses: Final = uses
         """(room, amount): what losing one of them takes from the guarantees on its path."""
+        self.serves: Final = serves
+        """The needs for which one of them may go; what it contributes to others comes along with that."""
 
 
 class LeafTerms:
     """What may be taken from one leaf."""
 
-    __slots__ = ("adjusted", "blocked", "common", "highest", "inherited", "kinds", "leaf", "rooms", "scopes")
+    __slots__ = (
+        "adjusted", "blocked", "common", "declared", "highest", "inherited", "kinds", "leaf", "rooms", "scopes",
+    )  # fmt: skip
 
-    def __init__(self, leaf: Queue, common: Queue, adjusted: Adjustment) -> None:
+    def __init__(self, leaf: Queue, common: Queue, adjusted: Adjustment, rooms: dict[int, tuple[int, ...]]) -> None:
         self.leaf = leaf
         self.common = common
         """Lowest common ancestor with the ask's leaf."""
@@ -50,14 +54,38 @@ class LeafTerms:
         """What the path to the fence makes of a priority here."""
         self.highest: int | None = None
         """Tasks above this priority are protected by law 6; ``None``: no task is."""
-        self.inherited: frozenset[int] | None = None
-        """Set: the entitlement lies at or above ``common``, and a victim must use one of these types."""
-        self.rooms: dict[int, tuple[int, ...]] = {}
+        self.declared: frozenset[int] = frozenset()
+        """The asked types of which a queue from here up to, but not including, ``common`` declares a share."""
+        self.inherited = False
+        """The entitlement lies at or above ``common``: a victim must use one of the types ``declared``."""
+        self.rooms: Final = rooms
+        """The rooms on its path by type, its own first."""
         self.scopes: frozenset[Queue] = frozenset()
         """Queues above this leaf inside which something has to be freed."""
         self.kinds: dict[Shape, Kind] = {}
         self.blocked: dict[Shape, str] = {}
         """Shapes met that may not be taken from here, and the filter that says so."""
+
+
+class _Branch:
+    """What the laws say alike of all leaves right below one queue: there may be thousands."""
+
+    __slots__ = ("adjusted", "asked", "common", "declared", "inherited", "mine", "open", "rooms", "scopes")
+
+    def __init__(self, common: Queue, adjusted: Adjustment, mine: Adjustment, asked: int) -> None:
+        self.common: Final = common
+        self.adjusted: Final = adjusted
+        """What the path from here to the fence makes of a priority."""
+        self.mine: Final = mine
+        """The same up to ``common``."""
+        self.asked: Final = asked
+        """The ask's adjusted priority there."""
+        self.rooms: dict[int, tuple[int, ...]] = {}
+        self.open: tuple[int, ...] = ()
+        """The asked types of which all rooms on the path have something left."""
+        self.scopes: frozenset[Queue] = frozenset()
+        self.declared: frozenset[int] = frozenset()
+        self.inherited = False
 
 
 class Terms:
@@ -77,34 +105,38 @@ class Terms:
         self._demand = dict(ask.shape.pairs)
         self._path = set(ask.queue.lineage())
         self._entitling = tuple(dict.fromkeys(entitled.queues.values()))
+        self._all_owed = all(needs.owed)
         self._rooms: dict[Queue, dict[int, int]] = {}
-        self._ask_priorities: dict[Queue, int] = {}
+        self._branches: dict[Queue, _Branch] = {}
         self._leaves: list[LeafTerms] = []
 
     def of(self, leaf: Queue) -> LeafTerms | str:
-        """What may be taken from *leaf*, or the filter that protects all of it."""
+        """What may be taken from *leaf*, none on the ask's own path, or the filter that protects all of it."""
         if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
             return "disabled"
-        lineage = leaf.lineage()
-        rooms = self._lineage_rooms(lineage)
-        if all(any(self.room[r] <= 0 for r in rooms.get(t, ())) for t in self._demand):
+        parent = leaf.parent
+        assert parent is not None, "the ask's queue has the root above it, so the root is no leaf"
+        branch = self._branches.get(parent) or self._new_branch(parent)
+        guaranteed = leaf.guaranteed
+        if not _gives_any(leaf, branch.open):
             return "law 2"
-        common = next(queue for queue in lineage if queue in self._path)
-        terms = LeafTerms(leaf, common, adjustment(leaf, self._fence))
-        terms.rooms = rooms
-        if self._scopes:
-            terms.scopes = self._scopes.intersection(lineage)
-        mine = adjustment(leaf, common)
-        asked = self._ask_priority(common)
-        if mine.fixed is None:
-            terms.highest = asked - mine.offset
-        elif mine.of(0) > asked:
+        common = branch.common
+        adjusted = within(leaf, branch.adjusted)
+        mine = adjusted if common is self._fence else within(leaf, branch.mine)
+        if mine.fixed is not None and mine.of(0) > branch.asked:
             return "law 6"
-        if not any(queue.depth > common.depth for queue in self._entitling):
-            below = [queue for queue in lineage if queue.depth > common.depth]
-            terms.inherited = frozenset(t for t in self._demand if any(t in queue.guaranteed for queue in below))
-            if not terms.inherited:
+        declared = branch.declared
+        if branch.inherited or not self._all_owed:
+            if guaranteed:
+                declared = declared.union(t for t in guaranteed if t in self._demand)
+            if branch.inherited and not declared:
                 return "inherited"
+        terms = LeafTerms(leaf, common, adjusted, self._rooms_below(branch, leaf) if guaranteed else branch.rooms)
+        terms.scopes = branch.scopes
+        if mine.fixed is None:
+            terms.highest = branch.asked - mine.offset
+        terms.inherited = branch.inherited
+        terms.declared = declared
         self._leaves.append(terms)
         return terms
 
@@ -180,9 +212,12 @@ class Terms:
         gains = self.gains(shape, terms.scopes)
         if not gains:
             return "type"
-        inherited = terms.inherited
-        if inherited is not None and not any(t in inherited for t, _ in shape.pairs):
+        if terms.inherited and not any(t in terms.declared for t, _ in shape.pairs):
             return "inherited"
+        needs = self._needs
+        serves = tuple(i for i, _ in gains if needs.owed[i] or needs.types[i] in terms.declared)
+        if not serves:
+            return "no guarantee"
         room = self.room
         uses: list[tuple[int, int]] = []
         for t, amount in shape.pairs:
@@ -190,7 +225,40 @@ class Terms:
                 if room[r] < amount:
                     return "law 2"
                 uses.append((r, amount))
-        return Kind(self._kinds, terms.common.depth, gains, tuple(uses))
+        return Kind(self._kinds, terms.common.depth, gains, tuple(uses), serves)
+
+    def _new_branch(self, parent: Queue) -> _Branch:
+        lineage = parent.lineage()
+        common = next(queue for queue in lineage if queue in self._path)
+        adjusted, mine = adjustment(parent, self._fence), adjustment(parent, common)
+        asked = adjustment(self._ask.queue, common).of(self._ask.priority)
+        branch = self._branches[parent] = _Branch(common, adjusted, mine, asked)
+        branch.rooms = rooms = self._lineage_rooms(lineage)
+        branch.open = tuple(t for t in self._demand if all(self.room[r] > 0 for r in rooms.get(t, ())))
+        if self._scopes:
+            branch.scopes = self._scopes.intersection(lineage)
+        branch.inherited = not any(queue.depth > common.depth for queue in self._entitling)
+        if branch.inherited or not self._all_owed:
+            below = [queue for queue in lineage if queue.depth > common.depth]
+            branch.declared = frozenset(t for t in self._demand if any(t in queue.guaranteed for queue in below))
+        return branch
+
+    def _rooms_below(self, branch: _Branch, leaf: Queue) -> dict[int, tuple[int, ...]]:
+        rooms = branch.rooms.copy()
+        for t, guaranteed in leaf.guaranteed.items():
+            above = rooms.get(t, ())
+            room = self._new_room(leaf, leaf.used[t] - leaf.preempting[t] - guaranteed)
+            if above:
+                self._room_above[room] = above[0]
+            rooms[t] = (room, *above)
+        return rooms
+
+    def _new_room(self, queue: Queue, spare: int) -> int:
+        """Index of a room of *queue* in which *spare* is left."""
+        self.room.append(spare)
+        self._room_depth.append(queue.depth)
+        self._room_above.append(None)
+        return len(self.room) - 1
 
     def _lineage_rooms(self, lineage: tuple[Queue, ...]) -> dict[int, tuple[int, ...]]:
         """The rooms on a path, by type."""
@@ -215,15 +283,16 @@ class Terms:
             for t, guaranteed in queue.guaranteed.items():
                 net = queue.used[t] - queue.preempting[t]
                 shared = queue in self._path
-                rooms[t] = len(self.room)
-                self.room.append(net + self._demand.get(t, 0) - min(guaranteed, net) if shared else net - guaranteed)
-                self._room_depth.append(queue.depth)
-                self._room_above.append(None)
+                spare = net + self._demand.get(t, 0) - min(guaranteed, net) if shared else net - guaranteed
+                rooms[t] = self._new_room(queue, spare)
         return rooms
 
-    def _ask_priority(self, common: Queue) -> int:
-        """The ask's adjusted priority at *common*."""
-        found = self._ask_priorities.get(common)
-        if found is None:
-            found = self._ask_priorities[common] = adjustment(self._ask.queue, common).of(self._ask.priority)
-        return found
+
+def _gives_any(leaf: Queue, types: tuple[int, ...]) -> bool:
+    """Whether *leaf* holds more than it is guaranteed of any of *types*."""
+    guaranteed = leaf.guaranteed
+    used, leaving = leaf.used, leaf.preempting
+    for t in types:
+        if t not in guaranteed or used[t] - leaving[t] > guaranteed[t]:
+            return True
+    return False

@@ -162,14 +162,16 @@ def ask_wrongly(world: World, dice: Dice) -> None:
 
 @rule(3)
 def ask_again(world: World, dice: Dice) -> None:
-    """A key that is known: with the same words, with others that are ignored, or in another application's name."""
+    """A key that is known: with the same words, with others, or in another application's name."""
     partition = some_partition(world, dice)
     request = some_request(world, dice, partition)
     if request is None:
         return
     spec = request.spec._replace(node_id=request.node, resources=request.size)
     changes: tuple[dict[str, Any], ...] = (
-        {}, {"node_id": ""}, {"priority": 9}, {"originator": True},
+        {}, {"node_id": ""}, {"priority": 9}, {"originator": True}, {"priority": -(2**31)},
+        {"allow_preempt_self": False, "tags": (("note", "y"),)}, {"allow_preempt_other": True}, {"task_group": "g9"},
+        {"required_node": dice.pick(NODES[partition])}, {"task_group": GROUPS[0], "placeholder": True},
         {"application_id": some_application(world, dice, partition)},
     )  # fmt: skip
     world.send(UpdateAllocations(RM, (_sendable(spec._replace(**dice.pick(changes))),)))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from core.domain.effects import Effect
+from core.domain.effects import Allocated, AllocationRejected, Effect, Released
 from tests.properties.machine.view import ContractBroken
 
 E = TypeVar("E")
+
+_ANSWERS = (Allocated, AllocationRejected, Released)
+"""What answers one entry of a request, or announces a placement."""
 
 
 class Answers:
@@ -36,9 +39,13 @@ class Answers:
         return any(isinstance(effect, kind) for effect in self._effects[self._at :])
 
     def at(self, kind: type) -> bool:
-        """Whether the next answer is of *kind*."""
+        """Whether the next answer is of *kind*; what comes before one of another kind may belong to a later entry."""
+        after = self._effects[self._at :]
+        first = next((effect for effect in after if isinstance(effect, (kind, *_ANSWERS))), None)
+        if not isinstance(first, kind):
+            return False
         self.pass_asides()
-        return self._at < len(self._effects) and isinstance(self._effects[self._at], kind)
+        return self._effects[self._at] is first
 
     def next(self, kind: type[E]) -> E:
         """The next answer, which must be of *kind*."""

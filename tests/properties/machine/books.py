@@ -15,6 +15,11 @@ from core.partition.books import audit
 from core.partition.state import PartitionState
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add, without_zeros
 
+_SAID = (
+    "priority", "task_group", "placeholder", "originator", "allow_preempt_self", "allow_preempt_other", "required_node",
+    "tags",
+)  # fmt: skip
+
 Relation = Literal["is", "at most", "at least"]
 
 
@@ -57,6 +62,11 @@ def _check_records(state: PartitionState, view: PartitionView) -> None:
     if held != known:
         differing = {k: (held.get(k), known.get(k)) for k in held.keys() | known.keys() if held.get(k) != known.get(k)}
         raise ContractBroken("I8 requests", f"(engine, shim) by key: {differing}")
+    for key in held.keys() & view.requests.keys():
+        # Whatever was sent last has taken effect, or was refused.
+        theirs, ours = state.requests[key].spec, view.requests[key].spec
+        for name in _SAID:
+            _differ("last said", f"{name} of {key}", getattr(theirs, name), getattr(ours, name))
     victims = {key for key, request in state.requests.items() if request.preempted}
     _differ("victims", "told to leave", victims, {key for key, r in view.requests.items() if r.doomed == 3})
     states = {name: str(application.state) for name, application in state.applications.items()}

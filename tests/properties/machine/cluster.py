@@ -29,6 +29,9 @@ BAD_CONFIGURATIONS: Final = (
     "partitions:\n  - name: default\n    queues: [{name: root, queues: [{name: p}, {name: p}]}]\n",
 )
 VARIANTS: Final = 96
+INTERVAL_NS: Final = 10**9
+LIMIT: Final = 0.2
+"""Of the default partition: part of it that asks are served by preemption in any window of one interval."""
 
 
 def configuration(variant: int) -> str:
@@ -49,7 +52,7 @@ def configuration(variant: int) -> str:
 partitions:
   - name: default
     nodesortpolicy: {{type: {nodes}}}
-    preemption: {{guaranteemode: {mode}, cycle: {{interval_ms: 1000, limit: 0.5, batch: 3}}}}
+    preemption: {{guaranteemode: {mode}, cycle: {{interval_ms: {INTERVAL_NS // 10**6}, limit: {LIMIT}, batch: 3}}}}
     queues:
       - name: root
         submitacl: "*"{limits}

@@ -15,6 +15,7 @@ from core.domain.commands import (
     Command,
     DetachCallbacks,
     RegisterManager,
+    SetOperatorDrain,
     UnregisterManager,
     UpdateAllocations,
     UpdateApplications,
@@ -32,9 +33,12 @@ from core.domain.effects import (
     SchedulingFailed,
 )
 from core.domain.partition_names import full_partition_name
+from core.domain.reasons import Outcome
+from core.domain.resources import Resources
 from tests.properties.machine import decisions, intake, quotas, releases
 from tests.properties.machine.answers import Answers
 from tests.properties.machine.application_states import ENDED, check_change
+from tests.properties.machine.cluster import DEFAULT, INTERVAL_NS, LIMIT
 from tests.properties.machine.shim_view import Known, ShimView
 from tests.properties.machine.view import EXPIRES_AFTER_NS, ContractBroken, Grave, PartitionView
 
@@ -52,6 +56,11 @@ class Contract(ShimView):
                 raise ContractBroken("register", "a good registration was refused")
             self._forget()
             return
+        if isinstance(command, SetOperatorDrain):
+            partition = self.partitions.get(command.partition)
+            if partition is not None and (not command.drained or command.node_id in partition.nodes):
+                raise ContractBroken("operator", f"{command} was refused")
+            return
         if command.rm_id and command.rm_id == self.rm_id and not isinstance(command, UpdateConfiguration):
             raise ContractBroken("refused", f"{command} was refused as a whole")
 
@@ -68,6 +77,7 @@ class Contract(ShimView):
             case RegisterManager(rm_id, config):
                 self._forget()
                 self.rm_id, self.config = rm_id, config
+                self.kept_out = {(name, node) for name, node in self.kept_out if name.startswith(f"[{rm_id}]")}
                 self.partitions = {name: PartitionView() for name in _partitions(rm_id, config)}
             case UnregisterManager():
                 self._forget()
@@ -76,6 +86,8 @@ class Contract(ShimView):
             case UpdateNodes(_, nodes):
                 for spec in nodes:
                     intake.node(self, spec, answers, known)
+            case SetOperatorDrain():
+                intake.operator_drain(self, command)
             case UpdateApplications(_, added, removed):
                 for application in added:
                     intake.application(self, application, answers)
@@ -114,6 +126,18 @@ class Contract(ShimView):
         self.partitions = {}
         self.questions = {}
 
+    def _keeps_pace(self, now_ns: int, partition: str, size: Resources) -> None:
+        """An ask of *size* preempts: before it, less than the limit was served in the window of one interval."""
+        view = self.partitions[partition]
+        view.served = [(at_ns, other) for at_ns, other in view.served if at_ns > now_ns - INTERVAL_NS]
+        share = LIMIT if partition == DEFAULT else 1
+        for t, amount in size.items():
+            cluster = sum(node.capacity.get(t, 0) for node in view.nodes.values())
+            taken = sum(other.get(t, 0) for _, other in view.served)
+            if amount and cluster and taken >= share * cluster:
+                raise ContractBroken("pace", f"{taken} of {cluster} {t} were served within one interval")
+        view.served.append((now_ns, size))
+
     def _aside(self, effect: Effect) -> bool:
         """Take in *effect* if it is one that may come at any time and needs no entry to answer."""
         match effect:
@@ -121,12 +145,18 @@ class Contract(ShimView):
                 self._changed(effect)
             case ApplicationRemoved():
                 self._closed(effect)
+            case PreemptionDecided(kind="governor", victims=()):
+                pass
             case PreemptionDecided(partition=name, key=key, victims=victims):
                 for victim in victims:
                     if all(request.node != victim.node_id for request in self.known_by_key(name, victim.key)):
                         raise ContractBroken("victim", f"{victim.key} does not run on {victim.node_id}")
+                if effect.outcome is Outcome.VICTIM_STUCK:
+                    return True  # The ask they were to leave for may have been placed or withdrawn meanwhile.
                 if all(request.node for request in self.known_by_key(name, key)):
                     raise ContractBroken("preemptor", f"{key} is placed already")
+                if effect.kind == "guarantee" and victims and effect.outcome is Outcome.TRIGGERED:
+                    self._keeps_pace(effect.at_ns, name, self.known_by_key(name, key)[0].size)
             case PredicatesAsked(partition=name, key=key, node_ids=nodes):
                 if self.attached is None or not self.attached.predicates:
                     raise ContractBroken("question", "nobody wants to be asked about predicates")

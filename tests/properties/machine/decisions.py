@@ -40,6 +40,7 @@ def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed]
     """Take in everything that was decided. *allowed*: by an answer of the shim; ``None``: by a slice or a round."""
     if answers.any(Allocated):
         free = {name: partition.free() for name, partition in shim.partitions.items()}
+        lacked = {name: _lacked(partition, known.held) for name, partition in shim.partitions.items()}
         quota = known.quota()
     while (effect := answers.take()) is not None:
         match effect:
@@ -51,7 +52,7 @@ def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed]
                 if (full := quota(effect, permit is not None)) is not None:
                     raise ContractBroken("quota", f"{effect} over {full}")
                 request = placed(partition, effect)
-                _judge_place(partition, request, free[spec.partition], known, permit)
+                _judge_place(partition, request, free[spec.partition], known, permit, lacked[spec.partition])
                 add(free[spec.partition][request.node], request.size, -1)
             case Released():
                 _told_to_leave(shim, effect)
@@ -79,7 +80,12 @@ def _permit(allowed: list[Allowed], effect: Allocated) -> Allowed:
 
 
 def _judge_place(
-    partition: PartitionView, request: RequestView, room: Mapping[str, Amounts], known: Known, permit: Allowed | None
+    partition: PartitionView,
+    request: RequestView,
+    room: Mapping[str, Amounts],
+    known: Known,
+    permit: Allowed | None,
+    lacked: Lacked,
 ) -> None:
     """A placement of the core's own goes to an open node with room."""
     node, required = partition.nodes[request.node], request.spec.required_node
@@ -89,8 +95,8 @@ def _judge_place(
     if node.draining and not required and request.name not in holders:
         raise ContractBroken("draining", f"{request.name!r} was placed on {request.node}, which drains")
     promised = request.name in holders or (permit is not None and request.node == permit.first)
-    if request.node in known.throughout and not promised and not required:
-        raise ContractBroken("held node", f"{request.name!r} is on {request.node}, held for {set(holders)}")
+    if not promised and not required:
+        _judge_held_room(partition, request, room[request.node], known, lacked)
     if partition.applications[request.owner].state in ("Failing", "New"):
         raise ContractBroken("unserved", f"{request.name!r} of {partition.applications[request.owner]} was placed")
     if not request.placeholder and partition.placeholders(request.owner, request.spec.task_group):
@@ -98,6 +104,43 @@ def _judge_place(
     for name, amount in request.size.items():
         if amount and amount > room[request.node].get(name, 0):
             raise ContractBroken("node room", f"{request.name!r} needs {amount} {name}: {room[request.node]}")
+
+
+Lacked = Mapping[str, Mapping[str, int]]
+"""By node and type, how much more was held before the call than was free there or leaving."""
+
+
+def _lacked(partition: PartitionView, held: Mapping[str, Mapping[str, Amounts]]) -> Lacked:
+    free = partition.free()
+    found: dict[str, dict[str, int]] = {}
+    for node_id, claims in held.items():
+        if node_id in free:
+            names = {name for size in claims.values() for name in size}
+            found[node_id] = {name: _lack(partition, node_id, free[node_id], claims, name) for name in names}
+    return found
+
+
+def _lack(
+    partition: PartitionView, node_id: str, room: Mapping[str, int], held: Mapping[str, Amounts], name: str
+) -> int:
+    leaving = sum(
+        other.size.get(name, 0)
+        for other in partition.requests.values()
+        if other.node == node_id and other.doomed is TerminationType.PREEMPTED_BY_SCHEDULER
+    )
+    return max(0, sum(size.get(name, 0) for size in held.values()) - room.get(name, 0) - leaving)
+
+
+def _judge_held_room(
+    partition: PartitionView, request: RequestView, room: Amounts, known: Known, lacked: Lacked
+) -> None:
+    """Nobody is placed on room that is held: those who held some before the call lack no more of it afterwards."""
+    held = known.throughout.get(request.node, {})
+    for name, amount in request.size.items():
+        left = {name: room.get(name, 0) - amount}
+        lacks = _lack(partition, request.node, left, held, name)
+        if amount and lacks > lacked.get(request.node, {}).get(name, 0):
+            raise ContractBroken("held room", f"{request.name!r} leaves {left} on {request.node}, held: {dict(held)}")
 
 
 def _told_to_leave(shim: ShimView, effect: Released) -> None:

@@ -14,6 +14,7 @@ from core.domain.commands import (
     ApplicationSpec,
     NodeAction,
     NodeSpec,
+    SetOperatorDrain,
     TerminationType,
     UpdateAllocations,
 )
@@ -64,9 +65,21 @@ def node(shim: ShimView, spec: NodeSpec, answers: Answers, known: Known) -> None
         if spec.occupied is not None:
             partition.foreign[f"occupied/{spec.node_id}"] = ForeignView(spec.node_id, spec.occupied)
     elif spec.action in (NodeAction.DRAIN_NODE, NodeAction.DRAIN_TO_SCHEDULABLE):
-        found.draining = spec.action == NodeAction.DRAIN_NODE
+        found.drained = spec.action == NodeAction.DRAIN_NODE
     elif spec.action == NodeAction.DECOMISSION:
         _decommission(partition, spec.node_id, answers)
+
+
+def operator_drain(shim: ShimView, command: SetOperatorDrain) -> None:
+    """Outlives the node, and every registration of the same manager."""
+    name = (command.partition, command.node_id)
+    if command.drained:
+        shim.kept_out.add(name)
+    else:
+        shim.kept_out.discard(name)
+    node = shim.partitions[command.partition].nodes.get(command.node_id)
+    if node is not None:
+        node.kept_out = command.drained
 
 
 def _create(shim: ShimView, spec: NodeSpec, partition: PartitionView | None, answers: Answers, known: Known) -> None:
@@ -92,8 +105,9 @@ def _node_refusal(shim: ShimView, spec: NodeSpec, partition: PartitionView | Non
         return "node-exists"
     if any(amounts is not None and amounts.has_negative() for amounts in (spec.capacity, spec.occupied)):
         return "invalid-resource"
-    draining = spec.action == NodeAction.CREATE_DRAIN
-    partition.nodes[spec.node_id] = NodeView(spec.node_id, dict(spec.capacity or {}), draining)
+    drained = spec.action == NodeAction.CREATE_DRAIN
+    kept_out = (spec.partition, spec.node_id) in shim.kept_out
+    partition.nodes[spec.node_id] = NodeView(spec.node_id, dict(spec.capacity or {}), drained, kept_out)
     owners: dict[str, str] = {}
     for existing in spec.existing:
         refusal = _refusal(shim, existing._replace(node_id=spec.node_id))
@@ -182,7 +196,7 @@ def allocations(shim: ShimView, command: UpdateAllocations, answers: Answers, kn
     """Allocations and asks; refusals are answered after all that was taken."""
     refused: list[tuple[AllocationSpec, str]] = []
     for spec in command.allocations:
-        why = _refusal(shim, spec)
+        why = _refusal(shim, spec) or _change_refusal(shim.partitions[spec.partition], spec, known)
         if why is not None:
             refused.append((spec, why))
         else:
@@ -229,6 +243,45 @@ def _refusal(shim: ShimView, spec: AllocationSpec) -> str | None:
     return "application-state" if more and not spec.node_id and owner.state == "Failing" else None
 
 
+def _change_refusal(partition: PartitionView, spec: AllocationSpec, known: Known) -> str | None:
+    """What is allocated becomes no placeholder, changes no task group and moves to no other node (8.1)."""
+    if spec.foreign:
+        return None
+    if spec.legacy:
+        requests = partition.of_key(spec.key)
+        if len(requests) < spec.max_allocations or any(_waits(request, known) for request in requests):
+            return None
+    else:
+        request = partition.requests.get(identity(spec.key, spec.instance))
+        requests = [] if request is None or _waits(request, known) else [request]
+    for request in requests:
+        before = request.spec
+        if (
+            (spec.placeholder and not before.placeholder)
+            or spec.task_group not in ("", before.task_group)
+            or spec.required_node not in ("", before.required_node, request.node)
+        ):
+            return "unchangeable"
+    return None
+
+
+def _waits(request: RequestView, known: Known) -> bool:
+    return not request.node and request.name not in known.in_flight
+
+
+def _amend(request: RequestView, spec: AllocationSpec) -> None:
+    """What runs takes over the rest."""
+    before = request.spec
+    bound = spec.required_node if spec.required_node == request.node else before.required_node
+    request.spec = spec._replace(
+        placeholder=before.placeholder,
+        task_group=before.task_group,
+        required_node=bound,
+        instance=before.instance,
+        node_id=before.node_id,
+    )
+
+
 def _take(partition: PartitionView, spec: AllocationSpec, answers: Answers, known: Known) -> None:
     size = spec.resources if spec.resources is not None else NOTHING
     if spec.foreign:
@@ -241,13 +294,17 @@ def _take(partition: PartitionView, spec: AllocationSpec, answers: Answers, know
     request = partition.requests.get(name)
     if request is None:
         request = partition.requests[name] = RequestView(spec, size)
+    elif _waits(request, known):
+        request.spec = spec
+    else:
+        _amend(request, spec)
     request.size = size
     if spec.node_id and not request.node and name not in known.in_flight:
         placed(partition, answers.next(Allocated), node_id=spec.node_id, name=name)
 
 
 def _take_older(partition: PartitionView, spec: AllocationSpec, size: Resources, known: Known) -> None:
-    """What is allocated stays; what is pending becomes what is asked for, as many as are missing (3.4).
+    """What is pending becomes what is asked for, as many as are missing; what is allocated as far as it can (3.4).
 
     A real ask that is about to replace a placeholder is allocated already, which only the core knows.
     """
@@ -258,6 +315,9 @@ def _take_older(partition: PartitionView, spec: AllocationSpec, size: Resources,
         del partition.requests[request.name]
     for request in pending[:wanted]:
         request.spec, request.size = spec._replace(instance=request.spec.instance), size
+    for request in requests:
+        if not _waits(request, known):
+            _amend(request, spec)
     used = {request.spec.instance for request in requests}
     for number in islice((n for n in count() if n not in used), max(0, wanted - len(pending))):
         request = RequestView(spec._replace(instance=number), size)

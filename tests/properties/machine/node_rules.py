@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from core.domain.commands import AllocationSpec, NodeAction, NodeSpec, ReleaseSpec, UpdateAllocations, UpdateNodes
+from core.domain.commands import (
+    AllocationSpec,
+    NodeAction,
+    NodeSpec,
+    ReleaseSpec,
+    SetOperatorDrain,
+    UpdateAllocations,
+    UpdateNodes,
+)
 from core.domain.resources import Resources
 from tests.properties.machine.allocation_rules import some_partition, spec_of
 from tests.properties.machine.cluster import APPLICATIONS, FOREIGN_KEYS, KEYS, NODES, NOWHERE, size
@@ -61,6 +69,14 @@ def drain_or_open_nodes(world: World, dice: Dice) -> None:
     actions = (opened, drained, opened, opened, drained, NodeAction.UNKNOWN, 77)
     picked = [(dice.pick(NODES[partition]), dice.pick(actions)) for _ in range(1 + dice.below(3))]
     _send(world, *(NodeSpec(node_id, action, partition) for node_id, action in picked))
+
+
+@rule(1)
+def drain_by_operator(world: World, dice: Dice) -> None:
+    """Or no longer; of known nodes and others."""
+    partition = NOWHERE if dice.one_in(40) else some_partition(world, dice)
+    node_id = dice.pick(NODES.get(partition, ("n1",)))
+    world.send(SetOperatorDrain(RM, partition, node_id, drained=dice.one_in(3), by="ops"))
 
 
 @rule(2)

@@ -29,11 +29,17 @@ class Quotas:
     """
 
     def __init__(
-        self, state: PartitionState, view: PartitionView, config: PartitionConfig, counted: frozenset[str]
+        self,
+        state: PartitionState,
+        view: PartitionView,
+        config: PartitionConfig,
+        counted: frozenset[str],
+        swaps: Mapping[str, frozenset[str]],
     ) -> None:
         self._state = state
         self._view = view
         self._counted = counted
+        self._swaps = swaps
         self._states = {name: application.state for name, application in view.applications.items()}
         """As they were: a placement is announced after the change of state that it brings."""
         self._rules = dict(_paths(config.root, ""))
@@ -53,7 +59,10 @@ class Quotas:
         begins = self._states[application_id] == "Accepted" and application_id not in self._holders and not agreed
         starts = begins and application_id not in self._counted
         for queue in self._lineage(application_id):
-            maximum = self._state.types.resources(queue.max)
+            # The root's max is the size of the cluster, which the nodes keep. Who preempted in a queue that is above
+            # its max takes the place of its victims.
+            swaps = queue.path in self._swaps.get(application_id, ())
+            maximum = self._state.types.resources({} if queue.parent is None or swaps else queue.max)
             if over := _over(self._used[queue.path], size, maximum):
                 return f"{queue.path}: {over}"
             rules = self._rules.get(queue.path)
@@ -117,12 +126,32 @@ def counted(state: PartitionState) -> frozenset[str]:
     return frozenset(name for name, application in state.applications.items() if application.allocating)
 
 
-def quotas(state: PartitionState, view: PartitionView, config: str, counted: frozenset[str]) -> Quotas:
-    """*config*: the one in force. *counted*: Accepted applications that count as running, as only the core knows."""
+def swapping(state: PartitionState) -> dict[str, frozenset[str]]:
+    """By application, the queues above their max in which asks of it take the place of their victims."""
+    found: dict[str, frozenset[str]] = {}
+    for ask in state.requests.values():
+        if ask.swaps_in and not ask.victims:
+            name = ask.application.application_id
+            found[name] = found.get(name, frozenset()) | {queue.path for queue in ask.swaps_in}
+    return found
+
+
+def quotas(
+    state: PartitionState,
+    view: PartitionView,
+    config: str,
+    counted: frozenset[str],
+    swaps: Mapping[str, frozenset[str]] | None = None,
+) -> Quotas:
+    """*config*: the one in force. *counted*: Accepted applications that count as running, as only the core knows.
+
+    *swaps*: of :func:`swapping`, before the call that is judged; nothing: as things are.
+    """
     rules = written(config)
     if rules is None:
         raise ContractBroken("configuration", "one that cannot be used is in force")
-    return Quotas(state, view, rules[state.name.partition("]")[2]], counted)
+    swaps = swapping(state) if swaps is None else swaps
+    return Quotas(state, view, rules[state.name.partition("]")[2]], counted, swaps)
 
 
 def _over(used: Mapping[str, int], size: Mapping[str, int], maximum: Mapping[str, int]) -> str:

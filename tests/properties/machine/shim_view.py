@@ -9,7 +9,7 @@ from typing import NamedTuple
 from core.domain.commands import AttachCallbacks
 from core.domain.effects import Allocated, Effect
 from core.model.allocations import identity
-from tests.properties.machine.view import ContractBroken, PartitionView, RequestView
+from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, RequestView
 
 
 class Known(NamedTuple):
@@ -17,8 +17,10 @@ class Known(NamedTuple):
 
     before: Mapping[str, frozenset[str]]
     """By node: names of the asks it was held for before the call."""
-    throughout: frozenset[str]
-    """Nodes that stayed held for one of them all the time."""
+    held: Mapping[str, Mapping[str, Amounts]]
+    """By node: what each of them held, by name."""
+    throughout: Mapping[str, Mapping[str, Amounts]]
+    """By node: what those of them hold, by name, that held it all the time."""
     in_flight: frozenset[str]
     """Names of the real asks that were about to replace a placeholder before the call."""
     quota: Callable[[], Callable[[Allocated, bool], str | None]]
@@ -36,6 +38,8 @@ class ShimView:
     config: str = ""
     """The configuration in force."""
     partitions: dict[str, PartitionView] = field(default_factory=dict)
+    kept_out: set[tuple[str, str]] = field(default_factory=set)
+    """Partition and ID of the nodes that operators drained, registered or not."""
     attached: AttachCallbacks | None = None
     questions: dict[int, Effect] = field(default_factory=dict)
     """Those that were not answered, by number; the core may have given up waiting."""

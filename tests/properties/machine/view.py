@@ -27,7 +27,14 @@ class ContractBroken(AssertionError):
 class NodeView:
     node_id: str
     capacity: Amounts
-    draining: bool
+    drained: bool
+    """By its shim."""
+    kept_out: bool = False
+    """By an operator."""
+
+    @property
+    def draining(self) -> bool:
+        return self.drained or self.kept_out
 
 
 @dataclass(slots=True)
@@ -89,6 +96,8 @@ class PartitionView:
     """By name."""
     foreign: dict[str, ForeignView] = field(default_factory=dict)
     graves: list[Grave] = field(default_factory=list)
+    served: list[tuple[int, Resources]] = field(default_factory=list)
+    """Asks that preempted for a guarantee within the last interval of the cycle: when, and their sizes."""
 
     def of(self, application_id: str) -> list[RequestView]:
         return [request for request in self.requests.values() if request.owner == application_id]

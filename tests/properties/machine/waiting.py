@@ -9,6 +9,7 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.partition.scheduling import placement
 from core.partition.state import PartitionState
+from tests.properties.held_room import has_room
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView
 
@@ -25,7 +26,7 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
             continue
         if _is_kept_back(state, ask, limits):
             continue
-        if roomy := [node for node in _usable(state, ask) if node.fits(ask.shape.pairs)]:
+        if roomy := [node for node in _usable(state, ask) if has_room(state, node, ask)]:
             raise ContractBroken("forgotten", f"{ask} fits {roomy}")
 
 
@@ -39,9 +40,13 @@ def check_questions(state: PartitionState, questions: Iterable[Effect]) -> None:
 
 
 def _is_kept_back(state: PartitionState, ask: Allocation, limits: Quotas) -> bool:
-    """By a quota or limit. What is held for asks that the shim has to agree to counts too, but only the core knows."""
+    """By a quota or limit. What is held for asks that the shim has to agree to counts too, and so does what others have
+    preempted for, but only the core knows of either."""
+    claimed = any(queue.claims for queue in ask.queue.lineage())
+    if (state.held_count or claimed) and placement.kept_back(state, ask) is not None:
+        return True
     if state.held_count:
-        return placement.kept_back(state, ask) is not None
+        return False
     return limits.exceeded(ask.spec.application_id, ask.shape.resources) is not None
 
 
@@ -49,12 +54,9 @@ def _usable(state: PartitionState, ask: Allocation) -> list[Node]:
     refused = ask.refused or {}
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
-        mine = node is not None and (
-            not node.reservations or (len(node.reservations) == 1 and ask.key in node.reservations)
-        )
-        nodes = [node] if node is not None and mine else []
+        nodes = [node] if node is not None else []
     else:
-        nodes = [n for n in state.nodes.values() if n.schedulable and not n.reservations]
+        nodes = [n for n in state.nodes.values() if n.schedulable]
         if ask.reservation is not None:
             nodes.append(ask.reservation.node)
     return [node for node in nodes if node.node_id not in refused]

@@ -34,7 +34,7 @@ from core.partition.state import PartitionState
 from tests.properties.machine import books, waiting
 from tests.properties.machine.contract import Contract
 from tests.properties.machine.journal import APPLY, CYCLE, END, PREEMPT, Call
-from tests.properties.machine.quotas import counted, quotas
+from tests.properties.machine.quotas import counted, quotas, swapping
 from tests.properties.machine.shim_view import Known
 from tests.properties.machine.view import ContractBroken
 
@@ -49,8 +49,10 @@ class _Before(NamedTuple):
     """What the engine alone knows before a call."""
 
     holders: dict[str, list[Reservation]]
+    amounts: dict[str, dict[str, dict[str, int]]]
     in_flight: frozenset[str]
     counted: dict[str, frozenset[str]]
+    swaps: dict[str, dict[str, frozenset[str]]]
 
 
 class World:
@@ -152,19 +154,34 @@ class World:
         partitions = [state for name in self.contract.partitions if (state := self.engine.partition(name))]
         return _Before(
             {node.node_id: list(node.reservations.values()) for s in partitions for node in s.nodes.values()},
+            {
+                node.node_id: {r.ask.key: dict(r.ask.shape.resources) for r in node.reservations.values()}
+                for s in partitions
+                for node in s.nodes.values()
+            },
             frozenset(name for s in partitions for name, r in s.requests.items() if r.replaces is not None),
             {s.name: counted(s) for s in partitions},
+            {s.name: swapping(s) for s in partitions},
         )
 
     def _known(self, before: _Before) -> Known:
         after = self._before().holders
-        still = {node for node, held in before.holders.items() if any(r in after.get(node, ()) for r in held)}
         names = {node: frozenset(r.ask.key for r in held) for node, held in before.holders.items()}
+        still = {
+            node: {r.ask.key: dict(r.ask.shape.resources) for r in held if r in after.get(node, ())}
+            for node, held in before.holders.items()
+        }
 
         def quota() -> Callable[[Allocated, bool], str | None]:
             contract = self.contract
             by_partition = {
-                state.name: quotas(state, contract.partitions[state.name], contract.config, before.counted[state.name])
+                state.name: quotas(
+                    state,
+                    contract.partitions[state.name],
+                    contract.config,
+                    before.counted[state.name],
+                    before.swaps[state.name],
+                )
                 for state in self.states()
             }
 
@@ -174,7 +191,7 @@ class World:
 
             return take
 
-        return Known(names, frozenset(still), before.in_flight, quota)
+        return Known(names, before.amounts, still, before.in_flight, quota)
 
     def _check(self, *, settled: bool) -> None:
         if self.engine.rm_id != self.contract.rm_id:

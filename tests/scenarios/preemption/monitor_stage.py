@@ -75,6 +75,10 @@ class Stage:
         action = NodeAction.CREATE_DRAIN if draining else NodeAction.CREATE
         self.apply(UpdateNodes("rm", (NodeSpec(name, action, PARTITION, capacity=Resources(capacity)),)))
 
+    def drain(self, name: str) -> None:
+        """The node takes no more asks; what runs there stays."""
+        self.apply(UpdateNodes("rm", (NodeSpec(name, NodeAction.DRAIN_NODE, PARTITION),)))
+
     def application(self, name: str, queue: str) -> None:
         """Applications added later count as submitted later."""
         self._tick += 1
@@ -89,7 +93,7 @@ class Stage:
         specs = []
         for key in keys:
             self._tick += 1
-            about = {"created_s": self._tick, **details}
+            about = {"created_s": self._tick, "allow_preempt_other": True, **details}
             specs.append(AllocationSpec(key, application, PARTITION, Resources(size), **about))
         return self.apply(UpdateAllocations("rm", tuple(specs)))
 
@@ -114,8 +118,9 @@ class Stage:
                 more = result.more
             if at_s >= now_s:
                 break
-        assert audit.check(self.state) == []
-        assert self.state.law_violations == 0
+        broken = audit.check(self.state)
+        assert broken == [], broken
+        assert self.state.law_violations == 0, [e for e in found if getattr(e, "outcome", "") is Outcome.LAW_BROKEN]
         self.effects += found
         return found
 
@@ -131,8 +136,8 @@ class Stage:
         return START_NS + round(self.now_s * SECOND_NS)
 
 
-def configuration(queues: dict[str, dict[str, Any]], **settings: Any) -> str:
-    """``queues.yaml`` with *queues* by path below root, and the monitor under *settings*."""
+def queue_tree(queues: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The entry of root in ``queues.yaml``, with *queues* by path below it; ``root`` among them sets root's own."""
     root: dict[str, Any] = {"name": "root", "submitacl": "*", **queues.get("root", {})}
     for path, described in queues.items():
         if path == "root":
@@ -146,6 +151,12 @@ def configuration(queues: dict[str, dict[str, Any]], **settings: Any) -> str:
                 children.append(found)
             entry = found
         entry.update({key: value for key, value in described.items() if value})
+    return root
+
+
+def configuration(queues: dict[str, dict[str, Any]], **settings: Any) -> str:
+    """``queues.yaml`` with *queues* by path below root, and the monitor under *settings*."""
+    root = queue_tree(queues)
     preemption: dict[str, Any] = {"coexist": settings.pop("coexist", False)}
     for key in ("governor", "quotapreemptionenabled"):
         if key in settings:

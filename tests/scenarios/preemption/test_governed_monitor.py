@@ -17,7 +17,7 @@ def pauses(effects: list[Effect]) -> list[tuple[str, Outcome]]:
 
 def starving(**settings: Any) -> Stage:
     """b wants ten of the hundred that a holds."""
-    stage = two_queues(dead_zone=0, **settings)
+    stage = two_queues(dead_zone=0, delayed=True, **settings)
     stage.attach()
     stage.submit("app-b", [f"b{at}" for at in range(10)], ONE)
     return stage
@@ -102,6 +102,8 @@ def test_what_the_monitor_takes_counts_for_guarantee_driven_preemption() -> None
     stage.submit("app-b", ["small"], ONE)
     effects = stage.run_to(15)
     assert len(killed(effects)) == 1
+    stage.confirm(effects)
+    stage.run_to(16)
     stage.submit("app-b", ["b0"], ONE, allow_preempt_other=True)
     assert killed(stage.run_to(60)) == []
     assert stage.state.requests["b0"].outcome is Outcome.BUDGET_SPENT

@@ -30,9 +30,15 @@ def guaranteed(**amounts: int) -> dict[str, dict[str, Any]]:
     return {name: {"resources": {"guaranteed": {"f": amount}} if amount else {}} for name, amount in amounts.items()}
 
 
-def two_queues(**settings: Any) -> Stage:
-    """a holds the whole cluster of 100, b is owed half of it."""
-    stage = Stage(guaranteed(a=50, b=50), **{**AT_ONCE, **settings})
+def patient(queues: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """*queues* whose asks do not preempt by themselves, old as they are."""
+    return {"root": {"properties": {"preemption.delay": "1000h"}}, **queues}
+
+
+def two_queues(*, delayed: bool = False, **settings: Any) -> Stage:
+    """a holds the whole cluster of 100, b is owed half of it. *delayed*: asks do not preempt by themselves so soon."""
+    queues = guaranteed(a=50, b=50)
+    stage = Stage(patient(queues) if delayed else queues, **{**AT_ONCE, **settings})
     stage.node("n", {"f": 100})
     stage.application("app-a", "a")
     stage.application("app-b", "b")
@@ -68,7 +74,7 @@ def test_two_queues_share_once_the_second_wants_its_half(coexist: bool) -> None:
 def test_two_queues_without_the_monitor_stay_as_they_are() -> None:
     """The seed's example the other way: nobody who may not preempt for itself gets anything."""
     stage = two_queues(enabled=False)
-    stage.submit("app-b", [f"b{at}" for at in range(60)], ONE)
+    stage.submit("app-b", [f"b{at}" for at in range(60)], ONE, allow_preempt_other=False)
     effects = stage.run_to(900)
     assert killed(effects) == placed(effects) == []
 
@@ -131,7 +137,7 @@ def test_opted_out_tasks_go_before_originators_and_after_all_others() -> None:
 
 
 def y4() -> Stage:
-    stage = Stage(guaranteed(a=40, b=40, c=20), **AT_ONCE)
+    stage = Stage(patient(guaranteed(a=40, b=40, c=20)), **AT_ONCE)
     stage.node("n", {"f": 100})
     for name, count in (("a", 0), ("b", 60), ("c", 40)):
         stage.application(f"app-{name}", name)
@@ -273,13 +279,14 @@ def test_strict_contract_takes_the_listed_ones_whatever_else_is_released() -> No
 
 
 def test_an_application_names_others_to_be_taken() -> None:
-    """Same deadline, other victims; keys of strangers are ignored."""
+    """Same deadline, other victims, once a round has seen that they would do; keys of strangers are ignored."""
     stage = y4()
     stage.attach()
     (notice,) = notices(stage.run_to(5))
     answer = PreemptionNoticeAnswer(notice.notice, True, ("b00", "c00", "c01"))
-    spared = withdrawn(stage.apply(AnswerCallbacks("rm", notices=(answer,))))
-    assert spared == list(notice.at_risk[:-3:-1])
+    assert withdrawn(stage.apply(AnswerCallbacks("rm", notices=(answer,)))) == []
+    spared = withdrawn(stage.run_to(10))
+    assert set(spared) == set(notice.at_risk[-2:])
     expected = {*notice.at_risk, "c00", "c01"} - set(spared)
     assert set(killed(stage.run_to(15))) == expected
 
@@ -291,7 +298,9 @@ def test_checkpoints_are_remembered_until_the_end() -> None:
     key = notice.at_risk[0]
     answer = PreemptionNoticeAnswer(notice.notice, checkpoints=((key, START_NS + 1), ("a-stranger", 1)))
     stage.apply(AnswerCallbacks("rm", notices=(answer,)))
-    assert stage.state.notices.entries[key].checkpoint_ns == START_NS + 1
+    assert stage.state.notices.checkpoints == {key: START_NS + 1}
+    stage.confirm(stage.run_to(15))
+    assert stage.state.notices.checkpoints == {}
 
 
 def test_a_shim_that_attaches_later_hears_what_still_stands() -> None:
@@ -303,7 +312,7 @@ def test_a_shim_that_attaches_later_hears_what_still_stands() -> None:
 
 
 def test_observing_reports_a_change_once_and_sends_nothing() -> None:
-    stage = two_queues(observe_only=True)
+    stage = two_queues(observe_only=True, delayed=True)
     stage.attach()
     stage.submit("app-b", [f"b{at}" for at in range(60)], ONE)
     effects = stage.run_to(60)
@@ -384,7 +393,7 @@ def test_queue_priority_frees_a_reserved_node_for_the_more_important_queue() -> 
         queues,
         **AT_ONCE,
         queue_priority=True,
-        queue_priority_wait_ms=10_000,
+        queue_priority_wait_ms=11_000,
         dead_zone=10,
         reservation_delay_ns=2 * 10**9,
     )

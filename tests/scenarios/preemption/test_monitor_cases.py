@@ -1,7 +1,8 @@
 """The worked amounts of the periodic policy (preemption.md J.5), through the whole engine.
 
-What a leaf is to give up shows in whom the first round notifies. Free room is on a draining node, so that it counts
-and nothing is placed there. Running tasks have a low priority: the amounts are worked out before law 6 is looked at.
+What a leaf is to give up shows in whom the first round notifies. Asks take what room is free before that, so that the
+round looks at what still waits. Running tasks have a low priority: the amounts are worked out before law 6 is looked
+at. Asks do not preempt by themselves so soon.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ def stage_of(case: MonitorCase) -> Stage:
 
 def described(case: MonitorCase) -> dict[str, dict[str, Any]]:
     """Queues by path, as :class:`Stage` takes them."""
-    queues: dict[str, dict[str, Any]] = {}
+    queues: dict[str, dict[str, Any]] = {"root": {"properties": {"preemption.delay": "1000h"}}}
     if case.root_disabled:
-        queues["root"] = {"properties": {"preemption.policy": "disabled"}}
+        queues["root"]["properties"]["preemption.policy"] = "disabled"
     for queue in case.queues:
         resources = {"guaranteed": amounts(queue.guaranteed), "max": amounts(queue.maximum or ())}
         properties = {"preemption.policy": queue.policy, "priority.offset": str(queue.priority or "")}
@@ -55,7 +56,7 @@ def populate(stage: Populated, case: MonitorCase) -> None:
     stage.node("full", amounts(tuple(map(min, used, case.cluster))))
     rest = tuple(max(0, most - amount) for most, amount in zip(case.cluster, used, strict=True))
     if any(rest):
-        stage.node("free", amounts(rest), draining=True)
+        stage.node("free", amounts(rest))
     for leaf in case.leaves():
         stage.application(leaf.path, leaf.path.lower())
         size = amounts(case.size)

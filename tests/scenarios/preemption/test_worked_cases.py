@@ -36,8 +36,8 @@ NOT_THROUGH_THE_ENGINE: Final = {
     "J-B52": "needs a predicate callback",
     "J-B55": "one application in two queues: the interface has no such move",
     **dict.fromkeys(
-        ("J-B54-equal", "J-B54-triggered", "J-B54-required"),
-        "a reservation of that age expires in the reserved step, before anybody could ask for its node",
+        ("J-B54-triggered", "J-B54-required"),
+        "a claim without anything that is leaving ends in the reserved step, before anybody could ask for its node",
     ),
 }
 PARTITION: Final = "[rm]default"
@@ -96,7 +96,7 @@ class Stage:
         for task in case.running:
             self.submit(task)
             if task.leaving:
-                ledger.mark(self.state.requests[task.key], None)
+                ledger.mark(self.state, {self.state.requests[task.key]: None})
         for reservation in case.reservations:
             self._hold(reservation.node, reservation.holder, NOW_NS - reservation.minutes * 60 * SECOND_NS)
 
@@ -131,12 +131,13 @@ class Stage:
         ]
 
     def _hold(self, node: str, holder: TaskCase, since_ns: int) -> None:
-        """Reserve as an earlier cycle would have; plain waiting asks do not reserve by themselves yet."""
+        """Hold room as an earlier cycle would have: by age, unless the ask preempted or must run there."""
         self.submit(holder, may_preempt=False)
         ask = self.state.requests[holder.key]
-        placement.reserve(self.state, ask, self.state.nodes[node], since_ns)
+        by_age = not (holder.triggered or holder.required_node)
+        placement.reserve(self.state, ask, self.state.nodes[node], since_ns, by_age=by_age)
         if holder.triggered:
-            ledger.claim(ask)
+            ledger.claim(self.state, ask)
         self.state.stirred = False
 
     def decide(self, ask: TaskCase) -> Expected:

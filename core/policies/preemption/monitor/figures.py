@@ -1,8 +1,9 @@
 """One picture of the queues for a whole round: what they are owed, use and want, taken before anything is decided.
 
-Usage is net of victims on their way out. Demand is what room anywhere could satisfy: not the asks that have preempted
-already, that must run on one node, that wait for a placeholder of their own, or that a limit of their user keeps back.
-Rule: preemption.md E.3 (G, Mx, U, P), E.8, H.
+Usage is net of victims on their way out, and of what asks have claimed it is a part already. Demand is what preemption
+may serve: not the asks that may not preempt, have preempted already, must run on one node, wait for a placeholder of
+their own, are kept back by a limit of their user, or are larger than every node. A guarantee that a level does not
+declare follows from the levels around it. Rule: preemption.md E.3 (G, Mx, U, P), E.8, H.
 """
 
 from __future__ import annotations
@@ -10,21 +11,31 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Final, Protocol
 
-from core.domain.priorities import PRIORITY_MIN
-from core.domain.settings import PreemptionPolicyKind
+from core.domain.priorities import NOTHING_WAITS, exposed
+from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from core.model.allocations import Allocation, Reservation
+from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape
+from core.model.users import Account
 from core.policies.view import PartitionView
 
 Amounts = dict[int, int]
 """Amounts by type index."""
 
 _APPLICATIONS_A_PIECE: Final = 200
+_NODES_A_PIECE: Final = 1_000
+_MEMBERS_A_LOOK: Final = 10
+"""Asks that can be asked whether they may preempt in the time of one look at an allocation."""
 
 
 class MonitorView(PartitionView, Protocol):
     """What the periodic policy looks at besides the queues and nodes."""
+
+    @property
+    def requests(self) -> Mapping[str, Allocation]:
+        """Every ask and allocation by its key."""
+        ...
 
     @property
     def reservations(self) -> Mapping[str, Reservation]: ...
@@ -39,8 +50,8 @@ class QueueFigures:
     """One queue as the round sees it."""
 
     __slots__ = (
-        "ceilings", "children", "demand", "disabled", "fenced", "guaranteed", "leaf", "parent", "priorities",
-        "priority", "queue", "reserved", "used",
+        "capped", "ceilings", "children", "coming", "counted", "demand", "disabled", "fenced", "going", "guaranteed",
+        "leaf", "lineage", "net", "parent", "queue", "reserved", "shown", "used",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, parent: QueueFigures | None) -> None:
@@ -48,36 +59,46 @@ class QueueFigures:
         self.queue: Final = queue
         self.parent: Final = parent
         self.leaf: Final = queue.leaf
-        self.guaranteed: Final = queue.guaranteed
+        self.guaranteed: Final[Amounts] = dict(queue.guaranteed)
+        """Declared or, of a type that this queue does not declare, derived (:func:`derive`)."""
         self.ceilings: Final[Amounts] = {} if parent is None else dict(parent.ceilings)
         """Its own max and those above it, whichever is less; the cluster left out."""
         if parent is not None:
             for t, most in queue.max.items():
                 self.ceilings[t] = min(most, self.ceilings.get(t, most))
-        self.used: Final = [used - leaving for used, leaving in zip(queue.used, queue.preempting, strict=True)]
+        self.net: Final = [used - leaving for used, leaving in zip(queue.used, queue.preempting, strict=True)]
+        """Used once the victims in flight are gone."""
+        self.used: Final = [net + claimed for net, claimed in zip(self.net, queue.claimed, strict=True)]
+        """Used once their preemptors have started, too."""
         self.demand: Final[Amounts] = {}
         self.reserved: Final[Amounts] = {}
         """The part of ``demand`` for which a node is kept free."""
-        self.priorities: Final[Amounts] = {}
-        """As a leaf: the highest priority among the asks that want each type."""
         self.disabled: Final = properties.preemption_policy is PreemptionPolicyKind.DISABLED
         self.fenced: Final = properties.preemption_policy is PreemptionPolicyKind.FENCE
-        self.priority: Final = properties.priority_offset if queue.priority == PRIORITY_MIN else queue.priority
-        """What it shows its parent; with nothing pending, as if its tasks had priority 0."""
+        self.shown = queue.priority
+        """What it shows its parent, asks that have a node kept for them or are refused everywhere included."""
         self.children: Final[list[QueueFigures]] = []
-
-    def lineage(self) -> list[QueueFigures]:
+        self.lineage: Final[tuple[QueueFigures, ...]] = (self, *(parent.lineage if parent is not None else ()))
         """This queue and its ancestors, root last."""
-        path = [self]
-        while path[-1].parent is not None:
-            path.append(path[-1].parent)
-        return path
+        self.capped: Final = tuple(figures for figures in self.lineage[:-1] if figures.queue.max)
+        """Those of them with a max of their own."""
+        self.counted: tuple[QueueFigures, ...] = ()
+        """Those of them with a guarantee or a max: where it matters what comes and goes."""
+        self.coming: Final[Amounts] = {}
+        """The asks below that have a place in this round, by type."""
+        self.going: Final[Amounts] = {}
+        """The tasks below that are to leave for them."""
+
+    @property
+    def priority(self) -> int:
+        """What it shows its parent; with nothing that waits, as if its tasks had priority 0."""
+        return self.queue.properties.priority_offset if self.shown == NOTHING_WAITS else self.shown
 
 
 class Picture:
     """All queues of a partition at one moment, parents before their children."""
 
-    __slots__ = ("cluster", "of", "queues", "root")
+    __slots__ = ("_leaves", "cluster", "of", "queues", "root")
 
     def __init__(self, root: Queue) -> None:
         self.cluster: Final[Amounts] = dict(root.max)
@@ -89,27 +110,31 @@ class Picture:
                 figures.children.append(child)
                 self.queues.append(child)
         self.of: Final = {figures.queue: figures for figures in self.queues}
+        leaves = (figures for figures in self.queues if figures.leaf)
+        self._leaves: Final = sorted(leaves, key=lambda figures: figures.queue.path)
 
     def leaves(self) -> list[QueueFigures]:
         """The leaves by path."""
-        return sorted((figures for figures in self.queues if figures.leaf), key=lambda figures: figures.queue.path)
+        return self._leaves
 
 
 def picture(view: MonitorView) -> Generator[int, None, Picture]:
     """The queues of *view* as they are; usage is of the moment of the first step."""
     found = Picture(view.root)
     yield len(found.queues)
+    largest = yield from _largest(view)
+    taken: dict[Account, Amounts] = {}
     for figures in found.queues:
         if figures.leaf and figures.queue.waiting:
-            yield from _count_demand(figures)
+            yield from _count_demand(figures, largest, taken)
     for reservation in list(view.reservations.values()):
         ask = reservation.ask
         if reservation.by_age and waits_for_room(ask):
-            _want(found, ask.queue, ask.shape.pairs, 1, ask.priority, reserved=True)
+            _want(found, ask, largest, reserved=True)
     for rooms in list(view.refused.values()):
         for ask in [ask for room in rooms.values() for ask in room if ask.reservation is None]:
             if waits_for_room(ask):
-                _want(found, ask.queue, ask.shape.pairs, 1, ask.priority)
+                _want(found, ask, largest)
     for figures in reversed(found.queues):
         above = figures.parent
         if above is not None:
@@ -117,22 +142,85 @@ def picture(view: MonitorView) -> Generator[int, None, Picture]:
                 above.demand[t] = above.demand.get(t, 0) + amount
             for t, amount in figures.reserved.items():
                 above.reserved[t] = above.reserved.get(t, 0) + amount
-    yield len(found.queues)
+    derive(found)
+    for figures in found.queues:
+        figures.counted = tuple(above for above in figures.lineage[:-1] if above.guaranteed or above.queue.max)
+    yield len(found.queues) * 2
     return found
 
 
 def waits_for_room(ask: Allocation) -> bool:
-    """Whether room anywhere would do for *ask*: it has not preempted, and need not run on one node."""
-    return not ask.triggered and not ask.spec.required_node
+    """Whether the monitor may make room for *ask*: it may preempt, has not yet, and need not run on one node."""
+    return ask.spec.allow_preempt_other and not ask.triggered and not ask.spec.required_node
 
 
-def _count_demand(figures: QueueFigures) -> Generator[int, None, None]:
+def derive(found: Picture) -> None:
+    """Guarantees of types that a queue does not declare itself, from the levels around it.
+
+    It counts at least what its children are owed. Of what its parent is owed and no child declares, it has a share: as
+    much as it uses and wants, and no more than an equal part while others want more.
+    """
+    for figures in reversed(found.queues):
+        if figures.parent is None:
+            continue
+        owed: Amounts = {}
+        for child in figures.children:
+            for t, amount in child.guaranteed.items():
+                owed[t] = owed.get(t, 0) + amount
+        for t, amount in owed.items():
+            figures.guaranteed.setdefault(t, amount)
+    for figures in found.queues:
+        if figures.parent is None:
+            continue
+        for t, amount in figures.guaranteed.items():
+            sharing = [child for child in figures.children if t not in child.queue.guaranteed]
+            if sharing:
+                _share_out(sharing, t, amount - sum(child.guaranteed.get(t, 0) for child in figures.children))
+
+
+def _share_out(sharing: list[QueueFigures], t: int, left: int) -> None:
+    """Give *sharing* what is *left* of their parent's guarantee, on top of what their own children declare."""
+    if left <= 0:
+        return
+    caps = [(child.used[t] + child.demand.get(t, 0) - child.guaranteed.get(t, 0), child) for child in sharing]
+    wanting = sorted(((cap, child) for cap, child in caps if cap > 0), key=lambda pair: (pair[0], pair[1].queue.name))
+    for at, (cap, child) in enumerate(wanting):
+        part = min(cap, left // (len(wanting) - at))
+        left -= part
+        if part:
+            child.guaranteed[t] = child.guaranteed.get(t, 0) + part
+
+
+def _largest(view: MonitorView) -> Generator[int, None, Amounts]:
+    """By type, the most that one node in service offers."""
+    largest: Amounts = {}
+    for looked_at, node in enumerate(list(view.nodes.values()), 1):
+        if node.schedulable:
+            for t, amount in enumerate(node.capacity):
+                if amount > largest.get(t, 0):
+                    largest[t] = amount
+        if looked_at % _NODES_A_PIECE == 0:
+            yield _NODES_A_PIECE // 2
+    return largest
+
+
+def _count_demand(figures: QueueFigures, largest: Amounts, taken: dict[Account, Amounts]) -> Generator[int, None, None]:
+    """*taken*: what was counted so far against each limit of a user or group."""
     looked_at = 0
     for application in list(figures.queue.applications.values()):
-        for group in application.groups.values():
+        for group in list(application.groups.values()):
             looked_at += 1
-            if group.size and not group.kept_back and not group.required_node:
-                _add(figures, group.shape.pairs, group.size, group.head().priority)
+            if not group.size or group.kept_back or group.required_node or not _could_run(group.shape.pairs, largest):
+                continue
+            members = group.members()
+            looked_at += len(members) // _MEMBERS_A_LOOK
+            unwilling = {ask for ask in members if not ask.spec.allow_preempt_other}
+            count = _within_limits(application, group.shape.pairs, group.size - len(unwilling), taken)
+            if count:
+                _add(figures, group.shape.pairs, count)
+            if looked_at >= _APPLICATIONS_A_PIECE:
+                yield looked_at
+                looked_at = 0
         looked_at += 1
         if looked_at >= _APPLICATIONS_A_PIECE:
             yield looked_at
@@ -140,15 +228,50 @@ def _count_demand(figures: QueueFigures) -> Generator[int, None, None]:
     yield looked_at
 
 
-def _want(found: Picture, leaf: Queue, pairs: Pairs, count: int, priority: int, *, reserved: bool = False) -> None:
-    figures = found.of.get(leaf)
-    if figures is not None:
-        _add(figures, pairs, count, priority, reserved=reserved)
+def _within_limits(application: Application, pairs: Pairs, count: int, taken: dict[Account, Amounts]) -> int:
+    """How many of *count* asks of *pairs* the limits of the user and group of *application* leave room for."""
+    for account in application.accounts:
+        used = taken.get(account, {})
+        for t, amount in pairs:
+            most = account.limit.max.get(t)
+            if most is not None:
+                count = min(count, max(0, most - account.used[t] - used.get(t, 0)) // amount)
+    for account in application.accounts:
+        used = taken.setdefault(account, {})
+        for t, amount in pairs:
+            used[t] = used.get(t, 0) + amount * count
+    return count
 
 
-def _add(figures: QueueFigures, pairs: Pairs, count: int, priority: int, *, reserved: bool = False) -> None:
+def _could_run(pairs: Pairs, largest: Amounts) -> bool:
+    return all(amount <= largest.get(t, 0) for t, amount in pairs)
+
+
+def _want(found: Picture, ask: Allocation, largest: Amounts, *, reserved: bool = False) -> None:
+    figures = found.of.get(ask.queue)
+    if figures is not None and _could_run(ask.shape.pairs, largest):
+        _add(figures, ask.shape.pairs, 1, reserved=reserved)
+        _show(figures, ask.priority)
+
+
+def _show(leaf: QueueFigures, priority: int) -> None:
+    """An ask of *priority* below *leaf* counts for the priorities on its path, though it lends the cycle none."""
+    shown = priority
+    for figures in leaf.lineage:
+        shown = shown_by(figures.queue, shown)
+        if shown <= figures.shown:
+            return
+        figures.shown = shown
+
+
+def shown_by(queue: Queue, priority: int) -> int:
+    """Returns what *queue* shows its parent of *priority* below it."""
+    properties = queue.properties
+    return exposed(priority, properties.priority_offset, fenced=properties.priority_policy is PriorityPolicy.FENCE)
+
+
+def _add(figures: QueueFigures, pairs: Pairs, count: int, *, reserved: bool = False) -> None:
     for t, amount in pairs:
         figures.demand[t] = figures.demand.get(t, 0) + amount * count
         if reserved:
             figures.reserved[t] = figures.reserved.get(t, 0) + amount
-        figures.priorities[t] = max(priority, figures.priorities.get(t, PRIORITY_MIN))

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.model.allocations import Allocation, Reservation
+from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs
 
 KIND: Final = "monitor"
 
 
+class Place(NamedTuple):
+    """Where a waiting ask runs once *victims* have left. Without any, room that others of the round leave will do."""
+
+    ask: Allocation
+    node: Node
+    victims: tuple[Allocation, ...]
+
+
 class Selection:
     """Who should go, in the order of selection, within *limits*: the most one round may select, by type."""
 
-    __slots__ = ("allocations", "lacking", "limits", "neediest", "reservations", "selected", "targets", "waits")
+    __slots__ = (
+        "allocations", "lacking", "limits", "places", "reservations", "selected", "targets", "waits",
+    )  # fmt: skip
 
     def __init__(self, limits: dict[int, int]) -> None:
         self.limits: Final = limits
         self.selected: Final[dict[int, int]] = {}
+        self.places: Final[list[Place]] = []
         self.allocations: Final[list[Allocation]] = []
         self.waits: Final[dict[str, int]] = {}
         """By key: nanoseconds from notice to kill."""
@@ -28,27 +40,48 @@ class Selection:
         """By leaf and type: what it should give up in this turn."""
         self.lacking: Final[dict[str, dict[int, int]]] = {}
         """By path of leaf and type: what it should hold more."""
-        self.neediest: Final[dict[int, Queue]] = {}
-        """By type: the leaf that lacks most of what it should hold, the first by path among equals."""
         self.reservations: Final[list[Reservation]] = []
         """To be given back: their applications are asked for what they hold already."""
 
-    def fits(self, pairs: Pairs) -> bool:
-        """Whether *pairs* may still be selected in this round."""
-        return all(self.selected.get(t, 0) + amount <= self.limits.get(t, 0) for t, amount in pairs)
-
-    def count(self, pairs: Pairs) -> None:
-        """*pairs* are selected; negative amounts are not any more."""
+    def has_room(self, pairs: Pairs) -> bool:
+        """Whether *pairs* on top are within the limit."""
+        selected, limits = self.selected, self.limits
         for t, amount in pairs:
-            self.selected[t] = self.selected.get(t, 0) + amount
+            if selected.get(t, 0) + amount > limits.get(t, 0):
+                return False
+        return True
 
-    def add(self, allocation: Allocation, wait_ns: int) -> None:
-        self.allocations.append(allocation)
-        self.waits[allocation.key] = wait_ns
+    def fits(self, freed: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
+        """Whether what is *freed* may be selected on top, for an ask that lacks *wanted* (by type).
+
+        At least one place is allowed for each type: else nothing larger than the part of a round would ever go.
+        """
+        selected, limits = self.selected, self.limits
+        if all(selected.get(t, 0) + amount <= limits.get(t, 0) for t, amount in freed.items()):
+            return True
+        return any(t in freed and not selected.get(t, 0) for t in wanted)
+
+    def add(self, place: Place, wait_ns: int) -> None:
+        self.places.append(place)
+        for victim in place.victims:
+            self.allocations.append(victim)
+            self.waits[victim.key] = wait_ns
+            for t, amount in victim.shape.pairs:
+                self.selected[t] = self.selected.get(t, 0) + amount
+
+    def rearrange(self, before: Sequence[Place], after: Sequence[Place]) -> None:
+        """The places *before*, all of one node, become *after*, which need fewer victims."""
+        needed = {victim.key for place in after for victim in place.victims}
+        for victim in [victim for place in before for victim in place.victims if victim.key not in needed]:
+            del self.waits[victim.key]
+            self.allocations.remove(victim)
+            for t, amount in victim.shape.pairs:
+                self.selected[t] -= amount
+        order = iter(after)
+        self.places[:] = [next(order) if place in before else place for place in self.places]
 
 
-@dataclass(frozen=True, slots=True)
-class Doomed:
+class Doomed(NamedTuple):
     """A victim whose time is up: notified at ``notified_ns`` in round ``first_round``, selected ``times`` since."""
 
     allocation: Allocation
@@ -57,16 +90,23 @@ class Doomed:
     times: int
 
 
+class DuePlace(NamedTuple):
+    """A place of which all victims are due."""
+
+    ask: Allocation
+    node: Node
+    victims: tuple[Doomed, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class MonitorPlan:
-    """Mark *victims*, as part of *round*.
+    """Mark the victims of *places* for their asks, in this order, as part of *round*.
 
-    ``limits`` is what one round may select, ``selected`` what this one selected, both by type.
+    *balance*: asks of queues that have their guarantees may be served, too.
     """
 
     round: int
     now_ns: int
     max_wait_ns: int
-    victims: tuple[Doomed, ...]
-    limits: Mapping[int, int]
-    selected: Mapping[int, int]
+    places: tuple[DuePlace, ...]
+    balance: bool = False

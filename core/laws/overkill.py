@@ -1,0 +1,52 @@
+"""Nobody goes without need: the law that binds every kind of preemption.
+
+A kind says what has to be freed, place by place and type by type, and who contributes how much. Then no victim can be
+left out, and what is freed exceeds a need by less than the smallest victim that could have been left out for its sake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from core.laws.verdict import Law, Violation
+from core.model.allocations import Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An amount of one type to be freed in one place.
+
+    place   the type and the node or queue, for people
+    amount  base units; 0 or less: nothing has to be freed there
+    gains   by key, what each victim frees there; who frees nothing may be missing
+    mine    the keys of those that may go for the sake of this need
+    """
+
+    place: str
+    amount: int
+    gains: Mapping[str, int]
+    mine: frozenset[str]
+
+    def freed(self) -> int:
+        return sum(self.gains.values())
+
+    def depends_on(self, key: str) -> bool:
+        """Whether without the victim called *key* less than the amount would be freed."""
+        return self.amount > 0 and self.freed() - self.gains.get(key, 0) < self.amount
+
+
+def check(needs: Sequence[Need], victims: Sequence[Allocation]) -> Iterator[Violation]:
+    """Every victim that could be left out, and every need that is met by more than it takes."""
+    real = [need for need in needs if need.amount > 0]
+    needed: dict[str, list[Need]] = {v.key: [n for n in real if n.depends_on(v.key)] for v in victims}
+    for victim in victims:
+        if not any(victim.key in need.mine for need in needed[victim.key]):
+            yield Violation(Law.MINIMAL, f"{victim.key} need not go")
+    for need in real:
+        spare = need.freed() - need.amount
+        for victim in victims:
+            gain = need.gains.get(victim.key, 0)
+            if gain and gain <= spare and all(other is need for other in needed[victim.key]):
+                detail = f"{need.freed()} freed of {need.place}, {need.amount} needed: {victim.key} could stay"
+                yield Violation(Law.MINIMAL, detail)

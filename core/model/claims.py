@@ -1,0 +1,237 @@
+"""Claims on the room of one node: amounts that are held for asks, and victims that are about to make room.
+
+A node is never closed because somebody waits for it. Each ask that waits for room on it holds the amount it needs;
+what nobody holds stays open to whatever fits beside. Claims rank: asks that must run on the node and are made room for
+come first, then those that preempt for it, then those that must run there and find no victims, then those it is kept
+for because they have waited long. Within a rank the older claim comes first.
+
+What an ask holds comes from its own victims first, as long as they are on the node, and from what is free for the rest.
+So what leaves belongs to the holders in the order of their claims, and room that is free because somebody else's
+victims left early is not kept from those it is enough for. Rules: docs/spec/preemption.md B.7.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.model.shapes import Pairs, Vector, book, unbook, widen
+
+if TYPE_CHECKING:
+    from core.model.allocations import Allocation, Reservation
+
+
+class Claims:
+    """All claims on one node, with their sums by type index."""
+
+    __slots__ = ("_owners", "_parts", "by_age", "held", "leaving", "needed", "reservations", "unowned", "victims")
+
+    def __init__(self, width: int) -> None:
+        self.reservations: dict[str, Reservation] = {}
+        """By the key of the ask that holds something, in the order in which the claims were made."""
+        self.held: Vector = [0] * width
+        """What is held for asks that must run here, or preempt for the room."""
+        self.needed: Vector = [0] * width
+        """What of that does not come from their own victims, and so from what is free."""
+        self.by_age: Vector = [0] * width
+        """What is held for asks that come last: they have waited long, or must run here and have no victims."""
+        self.victims: dict[str, Pairs] = {}
+        """By key, what each victim that is expected to leave makes free."""
+        self.leaving: Vector = [0] * width
+        """The sum of ``victims``."""
+        self.unowned: Vector = [0] * width
+        """What of that was not told to leave for a claim here: it goes to whoever comes first."""
+        self._owners: dict[str, str] = {}
+        """By key of a victim, the key of the ask with a claim here that it leaves for."""
+        self._parts: dict[str, dict[int, int]] = {}
+        """By key of an ask with victims here, what they free for it."""
+
+    def __bool__(self) -> bool:
+        return bool(self.reservations or self.victims)
+
+    def add(self, reservation: Reservation) -> None:
+        """Hold what the ask of *reservation* needs. Its victims here, if it has any, leave for this claim."""
+        self.reservations[reservation.ask.key] = reservation
+        self._begin(reservation)
+
+    def drop(self, reservation: Reservation) -> None:
+        """Hold nothing for *reservation* any more. What its victims free is anybody's."""
+        self._end(reservation)
+        del self.reservations[reservation.ask.key]
+
+    def resize(self, reservation: Reservation, pairs: Pairs) -> None:
+        """Hold *pairs* for *reservation* instead of what was held, or nothing; its place in the order stays."""
+        self._end(reservation)
+        reservation.pairs = pairs
+        if pairs:
+            self._begin(reservation)
+
+    def rank(self, reservation: Reservation, *, last: bool) -> None:
+        """Have *reservation* come after asks that preempt, or before them; among its equals its place stays."""
+        self._end(reservation)
+        reservation.comes_last = last
+        self._begin(reservation)
+
+    def _begin(self, reservation: Reservation) -> None:
+        if reservation.comes_last:
+            book(self.by_age, reservation.pairs)
+            return
+        ask, owners, unowned = reservation.ask, self._owners, self.unowned
+        part: dict[int, int] = {}
+        book(self.held, reservation.pairs)
+        # All of its victims here at once: each by itself would have what it needs worked out anew every time.
+        for key in ask.victims:
+            pairs = self.victims.get(key)
+            if pairs is None:
+                continue
+            if key in owners:
+                self._give_to(key, None)
+            owners[key] = ask.key
+            for t, amount in pairs:
+                unowned[t] -= amount
+                part[t] = part.get(t, 0) + amount
+        if part:
+            self._parts[ask.key] = part
+        book(self.needed, self._from_free(reservation))
+
+    def _end(self, reservation: Reservation) -> None:
+        if reservation.comes_last:
+            unbook(self.by_age, reservation.pairs)
+            return
+        for key in [key for key, owner in self._owners.items() if owner == reservation.ask.key]:
+            self._give_to(key, None)
+        unbook(self.needed, reservation.pairs)
+        unbook(self.held, reservation.pairs)
+
+    def expect_exit(self, victim: Allocation) -> None:
+        """*victim* is going to leave and to free what it holds, for its preemptor if that has a claim here."""
+        pairs, leaving, unowned = victim.shape.pairs, self.leaving, self.unowned
+        self.victims[victim.key] = pairs
+        for t, amount in pairs:
+            leaving[t] += amount
+            unowned[t] += amount
+        if not self.reservations:
+            return
+        claim = None if victim.preemptor is None else self.reservations.get(victim.preemptor.key)
+        if claim is not None and claim.pairs and not claim.comes_last:
+            self._give_to(victim.key, claim.ask.key)
+
+    def expect_no_exit(self, key: str) -> None:
+        """The victim called *key* has left, or is not expected to any more; an unknown key does nothing."""
+        if key in self.victims:
+            self._give_to(key, None)
+            pairs = self.victims.pop(key)
+            unbook(self.unowned, pairs)
+            unbook(self.leaving, pairs)
+
+    def open_room(self, free: Vector) -> Vector:
+        """By type, what anybody may take of *free* now without touching what is held; negative: nothing.
+
+        *free* itself where the victims of those who hold something here make all of their room.
+        """
+        if not any(self.needed) and not any(self.by_age):
+            return free
+        return [
+            min(room, room + coming - needed - kept)
+            for room, coming, needed, kept in zip(free, self.unowned, self.needed, self.by_age, strict=True)
+        ]
+
+    def room_beside(self, free: Vector, without: Reservation | None = None) -> Vector:
+        """By type, what remains of *free* and of what is leaving once every holder has its amount; at least 0.
+
+        Below 0 only where the node is over-allocated or more is claimed than there is. *without*: a holder that is
+        left out.
+        """
+        held, kept = self.held, self.by_age
+        if without is not None:
+            held, kept = (held, kept.copy()) if without.comes_last else (held.copy(), kept)
+            unbook(kept if without.comes_last else held, without.pairs)
+        return [
+            _beside(room + leaves - taken, aged)
+            for room, leaves, taken, aged in zip(free, self.leaving, held, kept, strict=True)
+        ]
+
+    def overdrawn(self, free: Vector, t: int) -> bool:
+        """Whether more of type *t* is claimed, age aside, than there will be: nobody may add a claim to that."""
+        return self.held[t] > 0 and free[t] + self.leaving[t] < self.held[t]
+
+    def exceed(self, free: Vector) -> bool:
+        """Whether more is claimed of some type, age aside, than there will be."""
+        return any(self.overdrawn(free, t) for t in range(len(free)))
+
+    def in_order(self) -> list[Reservation]:
+        """All claims, the first to be served first."""
+        return sorted(self.reservations.values(), key=lambda reservation: reservation.rank)
+
+    def to_wake(self, free: Vector) -> list[Reservation]:
+        """The claims for which *free* has room by now, with those before them served; who must run here in any case."""
+        found: list[Reservation] = []
+        before = [0] * len(free)
+        for reservation in self.in_order():
+            if reservation.ask.spec.required_node or self._fits(reservation, free, before):
+                found.append(reservation)
+            book(before, self._from_free(reservation))
+        return found
+
+    def room_for(self, reservation: Reservation, free: Vector) -> bool:
+        """Whether *free* holds what *reservation* claims, with what claims before it still need left alone."""
+        before = [0] * len(free)
+        for earlier in self.in_order():
+            if earlier is reservation:
+                break
+            book(before, self._from_free(earlier))
+        return self._fits(reservation, free, before)
+
+    def copy(self) -> Claims:
+        """The same claims in a record of their own."""
+        claims = Claims(len(self.held))
+        claims.reservations, claims.victims = dict(self.reservations), dict(self.victims)
+        claims.held, claims.needed, claims.by_age = self.held.copy(), self.needed.copy(), self.by_age.copy()
+        claims.leaving, claims.unowned = self.leaving.copy(), self.unowned.copy()
+        claims._owners = dict(self._owners)
+        claims._parts = {key: dict(part) for key, part in self._parts.items()}
+        return claims
+
+    def widen(self, width: int) -> None:
+        for vector in (self.held, self.needed, self.by_age, self.leaving, self.unowned):
+            widen(vector, width)
+
+    def _fits(self, reservation: Reservation, free: Vector, before: Vector) -> bool:
+        """Whether *reservation* can be served from *free*, of which claims before it need *before*."""
+        for t, amount in reservation.pairs:
+            room = free[t]
+            if min(room, room + self.unowned[t] - before[t]) < amount:
+                return False
+        return True
+
+    def _from_free(self, reservation: Reservation) -> Pairs:
+        """What *reservation* holds of the room that is free: the rest comes from its victims."""
+        part = self._parts.get(reservation.ask.key)
+        if part is None:
+            return reservation.pairs
+        return tuple([(t, max(0, amount - part.get(t, 0))) for t, amount in reservation.pairs])
+
+    def _give_to(self, key: str, owner: str | None) -> None:
+        """The victim called *key* leaves for the claim of the ask called *owner*; ``None``: for nobody here."""
+        before = self._owners.pop(key, None)
+        if before is not None:
+            self._share(before, self.victims[key], -1)
+            book(self.unowned, self.victims[key])
+        if owner is not None:
+            self._owners[key] = owner
+            self._share(owner, self.victims[key], 1)
+            unbook(self.unowned, self.victims[key])
+
+    def _share(self, owner: str, pairs: Pairs, sign: int) -> None:
+        reservation = self.reservations[owner]
+        unbook(self.needed, self._from_free(reservation))
+        part = self._parts.setdefault(owner, {})
+        for t, amount in pairs:
+            part[t] = part.get(t, 0) + sign * amount
+        if not any(part.values()):
+            del self._parts[owner]
+        book(self.needed, self._from_free(reservation))
+
+
+def _beside(room: int, kept: int) -> int:
+    """What of *room* is not *kept*; room that is overdrawn already stays as it is."""
+    return room if room < 0 else max(0, room - kept)

@@ -1,0 +1,65 @@
+"""The records of a partition that is no more, taken apart so that reference counting frees them.
+
+Records refer to each other both ways: a queue to its applications and they to it, an ask to its node and back. The
+collector of cycles does not look at what has lived long (:mod:`core.service.garbage`), so a partition that was merely
+forgotten would stay in memory for ever, with every ask of it. It goes a few records at a time, because nobody should
+wait while a million of them are freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.model.group_order import GroupOrder
+from core.model.nodes import Node
+from core.partition.state import PartitionState
+
+
+def take_apart(state: PartitionState) -> Iterator[None]:
+    """Let go of everything that *state* holds; yields after each record. Nobody may use *state* as a partition then."""
+    state.timers.clear()
+    state.attempts_due.clear()
+    state.types.stop_following()
+    for reservation in state.reservations.values():
+        reservation.parked_at = None
+    state.reservations.clear()
+    while state.requests:
+        _release_request(state.requests.popitem()[1])
+        yield
+    while state.applications:
+        _release_application(state.applications.popitem()[1])
+        yield
+    while state.nodes:
+        _release_node(state.nodes.popitem()[1])
+        yield
+    while state.queues:
+        state.queues.popitem()[1].dissolve()
+        yield
+
+
+def _release_request(request: Allocation) -> None:
+    request.extras = None
+    request.group = request.node = request.reservation = None
+    request.replaces = request.replaced_by = None
+
+
+def _release_application(application: Application) -> None:
+    for group in application.groups.values():
+        group.parked_at = None
+    application.groups.clear()
+    application.order = GroupOrder()
+    application.asks.clear()
+    application.allocations.clear()
+    application.task_groups.clear()
+    application.accounts = ()
+    application.held_at = application.offered_by = None
+    application.held_groups.clear()
+    application.backoff_room.clear()
+
+
+def _release_node(node: Node) -> None:
+    node.allocations.clear()
+    node.held.clear()
+    node.claims = None

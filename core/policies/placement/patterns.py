@@ -1,0 +1,62 @@
+"""Regular expressions of placement filters (config.md 8.3): the language of RE2, which YuniKorn's filters have too.
+
+A name comes from anybody and is matched on the engine's thread, so the time it takes must not depend on what its author
+made of it: RE2 never goes back in the text. What it could not match that way is no expression here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Protocol
+
+import re2
+
+LONGEST: Final = 512
+"""Characters of one expression."""
+
+MEMORY: Final = 128 * 1024
+"""Bytes for an expression's program and what is kept while it runs: about 5,000 instructions."""
+
+_ENDLESS_REPEAT: Final = re.compile(r"\{[0-9]*,?[0-9]{9}", re.ASCII)
+_QUOTED_OR_ESCAPED: Final = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(.)", re.DOTALL)
+
+
+class Pattern(Protocol):
+    """An expression ready for use."""
+
+    def search(self, text: str, /) -> object | None:
+        """A true value where the expression matches a part of *text*, else ``None``."""
+
+
+def find_flaw(text: str) -> str | None:
+    """Returns why *text* is no regular expression that a filter can use; ``None`` when it is one."""
+    if len(text) > LONGEST:
+        return f"longer than {LONGEST} characters"
+    # Two things that RE2 takes and Go refuses: a repeat too large to be read as one, and a byte inside of a character.
+    if _ENDLESS_REPEAT.search(text):
+        return "invalid repetition size"
+    if any(match[1] == "C" for match in _QUOTED_OR_ESCAPED.finditer(text)):
+        return r"invalid escape sequence: \C"
+    try:
+        compile_pattern(text)
+    except re2.error as error:
+        return _described(error)
+    return None
+
+
+def compile_pattern(text: str) -> Pattern:
+    """Returns *text*, in which :func:`find_flaw` finds nothing, ready for use."""
+    options = re2.Options()
+    options.max_mem = MEMORY
+    options.log_errors = False
+    options.never_capture = True
+    pattern: Pattern = re2.compile(text, options)
+    return pattern
+
+
+def _described(error: Exception) -> str:
+    said = error.args[0] if error.args else b""
+    words = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    if "too large" in words:
+        return "too complex"
+    return f"{words}; look-around, back-references and possessive repeats do not exist in RE2's language"
