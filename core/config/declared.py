@@ -86,7 +86,8 @@ class DeclaredTemplate:
 class DeclaredQueue:
     """``written_name`` keeps the case of the text.
 
-    ``path`` and ``effective`` are settled once the tree stands (:mod:`core.config.tree`). ``remarks`` are the warnings
+    ``path`` and ``effective`` are settled once the tree stands (:mod:`core.config.tree`). ``own_delay_only``: its delay
+    stands under ``resources``, so those below do not inherit it. ``remarks`` are the warnings
     given while it was read, those of its children aside. ``made`` is what it last came to, with what that follows
     from: the effective properties and the template above.
     """
@@ -102,6 +103,7 @@ class DeclaredQueue:
     max_applications_field: Field | None = None
     properties: dict[str, str] = field(default_factory=dict)
     property_fields: dict[str, Field] = field(default_factory=dict)
+    own_delay_only: bool = False
     submit_acl: AccessList = NOBODY
     admin_acl: AccessList = NOBODY
     template: DeclaredTemplate | None = None
@@ -194,7 +196,7 @@ class _Reader:
         remarks_before = len(self._log.remarks)
         resources = keys["resources"].mapping(("guaranteed", "max", properties.QUOTA_DELAY))
         own = keys["properties"].text_map()
-        self.quota_delay(own, resources[properties.QUOTA_DELAY])
+        own_delay_only = self.quota_delay(own, resources[properties.QUOTA_DELAY])
         properties.check(own)
         name = keys["name"].text()
         max_applications = keys["maxapplications"].unsigned()
@@ -210,6 +212,7 @@ class _Reader:
             max_applications_field=keys["maxapplications"],
             properties={key: text for key, (text, _) in own.items()},
             property_fields={key: found for key, (_, found) in own.items()},
+            own_delay_only=own_delay_only,
             submit_acl=parse_access(keys["submitacl"]),
             admin_acl=parse_access(keys["adminacl"]),
             template=self.template(keys["childtemplate"]),
@@ -238,20 +241,27 @@ class _Reader:
         for remark in queue.remarks:
             self._log.remark(remark)
 
-    def quota_delay(self, own: dict[str, tuple[str, Field]], resource: Field) -> None:
-        """A delay under ``resources`` becomes the property, unless that is given too (V35)."""
+    def quota_delay(self, own: dict[str, tuple[str, Field]], resource: Field) -> bool:
+        """A delay under ``resources`` becomes the property, unless that is given too (V35). Whether it did.
+
+        There it stands beside the max of this queue, and concerns no other one.
+        """
         text = resource.text()
         if not resource.given:
-            return
+            return False
         if properties.quota_delay_ns(text):
-            resource.warning("YuniKorn refuses this key under resources; here it counts as the property of that name")
+            resource.warning(
+                "YuniKorn refuses this key under resources; here it counts as the property of that name, for this "
+                "queue alone"
+            )
         if properties.QUOTA_DELAY not in own:
             own[properties.QUOTA_DELAY] = (text, resource)
-            return
+            return True
         other = own[properties.QUOTA_DELAY][0]
         if properties.quota_delay_ns(text) != properties.quota_delay_ns(other):
             message = f"{properties.QUOTA_DELAY} is {shortened(text)} here and {shortened(other)} under properties"
             resource.error(message, "one value, or the same one in both places")
+        return False
 
     def template(self, at: Field) -> DeclaredTemplate | None:
         """``None`` also for a template in which nothing is set."""
@@ -323,17 +333,30 @@ class _Reader:
         keys = at.mapping(_PREEMPTION_KEYS)
         cycle = keys["cycle"].mapping(("interval_ms", "limit", "batch"))
         defaults = PreemptionConfig()
+        policies = _policies(keys["policies"])
+        enforced = keys["quotapreemptionenabled"].boolean()
+        monitor = self.monitor(keys["monitor"])
+        limit = cycle["limit"].number(defaults.cycle_limit, most=1)
+        for name, switched_on, found in (
+            ("guarantee", keys["enabled"].given and keys["enabled"].boolean(default=True), keys["enabled"]),
+            ("quota", enforced, keys["quotapreemptionenabled"]),
+            ("monitor", monitor is not None and monitor["enabled"], keys["monitor"]),
+        ):
+            if switched_on and name not in policies:
+                found.warning(f"no effect: preemption.policies does not list {name}")
+        if limit == 0:
+            cycle["limit"].warning("nobody preempts for a guarantee while the limit is 0")
         return PreemptionConfig(
             enabled=keys["enabled"].boolean(default=True),
-            quota_enabled=keys["quotapreemptionenabled"].boolean(),
+            quota_enabled=enforced and "quota" in policies,
             guarantee_mode=GuaranteeMode(keys["guaranteemode"].choice(GuaranteeMode, GuaranteeMode.REACH)),
             coexist=keys["coexist"].boolean(),
-            policies=_policies(keys["policies"]),
+            policies=policies,
             cycle_interval_ns=cycle["interval_ms"].unsigned(1000, least=1) * 10**6,
-            cycle_limit=cycle["limit"].number(defaults.cycle_limit, most=1),
+            cycle_limit=limit,
             cycle_batch=cycle["batch"].unsigned(defaults.cycle_batch, least=1),
             cost=keys["cost"].choice(COSTS, defaults.cost),
-            monitor=self.monitor(keys["monitor"]),
+            monitor=monitor,
             governor=read_governor(keys["governor"]),
             victim_timeout_ns=_victim_timeout(keys["victim"], defaults.victim_timeout_ns),
         )

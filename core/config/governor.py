@@ -9,17 +9,18 @@ from core.config.fields import Field
 from core.config.model import POLICIES
 from core.config.quantities import parse_quantity
 from core.config.yaml_reader import shortened
-from core.domain.settings import Budget, GovernorSettings
+from core.domain.settings import Budget, GovernorSettings, VictimBound, VictimBounds
 
 MS_NS: Final = 10**6
 
 
 def read_governor(at: Field) -> GovernorSettings:
     """The settings at *at*, each at its default where it is not given."""
-    keys = at.mapping(("window_ms", "cluster", "queue", "application", "cooldown_ms", "loop", "shadow"))
+    keys = at.mapping(("victims", "window_ms", "cluster", "queue", "application", "cooldown_ms", "loop", "shadow"))
     loop = keys["loop"].mapping(("window_ms", "returns"))
     defaults = GovernorSettings()
     return GovernorSettings(
+        victims=_bounds(keys["victims"], defaults.victims),
         window_ns=keys["window_ms"].unsigned(defaults.window_ns // MS_NS, least=1) * MS_NS,
         cluster=_budget(keys["cluster"], defaults.cluster),
         queue=_budget(keys["queue"], defaults.queue),
@@ -29,6 +30,22 @@ def read_governor(at: Field) -> GovernorSettings:
         loop_returns=loop["returns"].unsigned(defaults.loop_returns),
         shadow=_kinds(keys["shadow"]),
     )
+
+
+def _bounds(at: Field, defaults: VictimBounds) -> VictimBounds:
+    kinds = at.mapping(("guarantee", "required-node", "quota"))
+    # An enforced max serves no ask.
+    quota = kinds["quota"].mapping(("interval",))["interval"].unsigned(defaults.quota.interval)
+    return VictimBounds(
+        _bound(kinds["guarantee"], defaults.guarantee),
+        _bound(kinds["required-node"], defaults.required_node),
+        VictimBound(interval=quota),
+    )
+
+
+def _bound(at: Field, default: VictimBound) -> VictimBound:
+    keys = at.mapping(("ask", "interval"))
+    return VictimBound(keys["ask"].unsigned(default.ask), keys["interval"].unsigned(default.interval))
 
 
 def _budget(at: Field, default: Budget) -> Budget:

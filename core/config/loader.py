@@ -20,6 +20,7 @@ from core.config.declared import (
 )
 from core.config.default import DEFAULT_CONFIGURATION
 from core.config.fields import Field
+from core.config.idle_keys import warn_of_idle_keys
 from core.config.limit_rules import check_limits
 from core.config.model import (
     ChildTemplate,
@@ -29,11 +30,13 @@ from core.config.model import (
     QueueConfig,
 )
 from core.config.placement_rules import check_rules
+from core.config.priority_rules import check_priorities
 from core.config.problems import ProblemLog
-from core.config.resource_rules import check_resources
+from core.config.resource_rules import check_resources, check_types
 from core.config.tree import build_tree
 from core.config.upstream import warn_of_differences
 from core.config.yaml_reader import Document, collections_of, read, shortened
+from core.domain.names import LONGEST_MANAGER, length_flaw
 from core.domain.settings import PlacementRuleConfig
 
 _CHECKSUM_KEY: Final = "checksum: "
@@ -106,7 +109,10 @@ def _interpret(text: str, top: Field, log: ProblemLog, unavailable_resolvers: Ma
     for partition, root in trees:
         check_limits(root)
         check_resources(root)
+        check_types(partition, root)
+        check_priorities(root)
         check_rules(partition.rules, root)
+        warn_of_idle_keys(partition, root)
         warn_of_differences(partition, root)
     log.raise_if_errors()
     partitions = tuple(_partition(partition, root) for partition, root in trees)
@@ -133,6 +139,9 @@ def checksum(text: str) -> str:
 def _check_partition_names(partitions: list[DeclaredPartition]) -> None:
     seen: dict[str, int] = {}
     for partition in partitions:
+        if len(partition.name) > LONGEST_MANAGER:
+            flaw = length_flaw("a partition's name", len(partition.name), LONGEST_MANAGER)
+            partition.name_field.error(flaw, "a shorter one")
         key = partition.name.lower()
         if key in seen:
             partition.name_field.error(

@@ -93,8 +93,9 @@ class PreemptionConfig:
 
     enabled         guarantee-driven preemption, in the allocation path and in its cycle; not the other kinds
     policies        in the order in which they run
-    cycle_limit     part of the cluster that one round of the cycle may take, 0 to 1
-    cycle_batch     asks tried between two looks at the limit
+    quota_enabled   lowered maxima are enforced: switched on, and ``policies`` lists it
+    cycle_limit     part of the cluster that asks may be served by preemption within one interval, 0 to 1
+    cycle_batch     asks that a round takes at a time, those with the least in hand first
     monitor         all parameters of preemption.md E.1, defaults filled in; ``None``: not configured, which is off
     governor        bounds against storms; never of preemption on required nodes
     victim_timeout_ns  how long after it was told to leave a victim counts as stuck (K14)
@@ -106,7 +107,7 @@ class PreemptionConfig:
     coexist: bool = False
     policies: tuple[str, ...] = POLICIES
     cycle_interval_ns: int = 10**9
-    cycle_limit: float = 0.1
+    cycle_limit: float = 1.0
     cycle_batch: int = 10
     cost: str = "default"
     monitor: Mapping[str, bool | int | float | str] | None = None

@@ -19,8 +19,8 @@ from core.domain.names import (
     is_queue_name,
     is_user_name,
     looks_like_regex,
-    regex_flaw,
 )
+from core.policies.placement.patterns import find_flaw
 
 RULES: Final = ("provided", "user", "fixed", "tag")
 
@@ -92,7 +92,7 @@ def _check_filter_names(
         text, at = names[0]
         if is_name(text):
             return
-        flaw = regex_flaw(text) if looks_like_regex(text) else "neither a name nor a regular expression"
+        flaw = find_flaw(text) if looks_like_regex(text) else "neither a name nor a regular expression"
         if flaw is not None:
             at.error(f"filter {kind} {shortened(text)}: {flaw}", f"{expected}; or a regular expression")
         return

@@ -37,8 +37,6 @@ QUOTA_MISS: Final = "quota.preemption.miss"
 
 _SHORT_DELAY_NS: Final = 60 * SECOND_NS
 _LONG_DELAY_NS: Final = 5 * 3600 * SECOND_NS
-_SYSTEM_PRIORITY: Final = 2_000_000_000
-_HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}", re.ASCII)
 _UNSIGNED: Final = re.compile(r"[0-9]{1,30}", re.ASCII)
@@ -133,17 +131,16 @@ def is_bare_delay(text: str) -> bool:
     return _UNSIGNED.fullmatch(text) is not None and quota_delay_ns(text) > 0
 
 
+def is_at_once(text: str) -> bool:
+    """Whether *text* is a ``preemption.delay`` of 0."""
+    try:
+        return parse_duration(text) == 0
+    except ValueError:
+        return False
+
+
 def _advise(key: str, text: str, value: str | int | bool, field: Field) -> None:
-    if key == SORT_POLICY and text == "stateaware":
-        field.warning("stateaware is deprecated and sorts as fifo")
-    elif key == PRIORITY_OFFSET and int(value) >= _SYSTEM_PRIORITY:
-        field.warning(f"offset {value} lifts every task to the priorities of the system ({_SYSTEM_PRIORITY} and above)")
-    elif key == PRIORITY_OFFSET and int(value) >= _SYSTEM_PRIORITY - _HIGHEST_USER_PRIORITY:
-        field.warning(
-            f"offset {value} lifts tasks of priority {_SYSTEM_PRIORITY - int(value)} and above to the priorities of "
-            f"the system ({_SYSTEM_PRIORITY} and above)"
-        )
-    elif key == QUOTA_DELAY and 0 < int(value) < _SHORT_DELAY_NS:
+    if key == QUOTA_DELAY and 0 < int(value) < _SHORT_DELAY_NS:
         field.warning(f"a delay of {shortened(text)} leaves applications no time to shrink", "60s or more")
     elif key == QUOTA_DELAY and int(value) > _LONG_DELAY_NS:
         field.warning(
@@ -160,9 +157,10 @@ def _describe(key: str, default: str | int | bool) -> str:
 
 
 def _sort_policy(text: str) -> str:
-    if text in ("", "stateaware"):
+    if not text:
         return SortPolicy.FIFO.value
-    return SortPolicy(text).value if text in set(SortPolicy) else _unknown(text, "fifo or fair, in lower case")
+    known = text in set(SortPolicy)
+    return SortPolicy(text).value if known else _unknown(text, "fifo, fair or stateaware, in lower case")
 
 
 def _enabled(text: str) -> bool:
@@ -206,6 +204,14 @@ def _delay(text: str) -> int:
     return delay
 
 
+def _age(text: str) -> int:
+    """0 is at once."""
+    delay = parse_duration(text)
+    if delay < 0:
+        raise ValueError(f"duration {shortened(text)} is below 0")
+    return delay
+
+
 def _quota_delay(text: str) -> int:
     delay = parse_delay(text)
     if delay < 0:
@@ -223,7 +229,7 @@ _READERS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     PRIORITY_POLICY: (_one_of("default", "fence"), PriorityPolicy.DEFAULT.value),
     PRIORITY_OFFSET: (_offset, 0),
     PREEMPTION_POLICY: (_one_of("default", "fence", "disabled"), PreemptionPolicyKind.DEFAULT.value),
-    PREEMPTION_DELAY: (_delay, DEFAULT_PREEMPTION_DELAY_NS),
+    PREEMPTION_DELAY: (_age, DEFAULT_PREEMPTION_DELAY_NS),
     QUOTA_DELAY: (_quota_delay, 0),
     QUOTA_TIMER: (_one_of("reset", "adjust"), QuotaTimer.RESET.value),
     QUOTA_MISS: (_percent, 0),

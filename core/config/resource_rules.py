@@ -6,10 +6,10 @@ above it as well (B13).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from core.config.declared import Amounts, DeclaredQueue
+from core.config.declared import Amounts, DeclaredPartition, DeclaredQueue
 from core.config.properties import (
     PREEMPTION_DELAY,
     PREEMPTION_POLICY,
@@ -18,11 +18,46 @@ from core.config.properties import (
     QUOTA_DELAY,
     quota_delay_ns,
 )
+from core.config.yaml_reader import shortened
+from core.domain.resources import MAX_TYPES
 
 _FOREIGN_TO_QUOTA: Final = (PREEMPTION_POLICY, PREEMPTION_DELAY, PRIORITY_POLICY, PRIORITY_OFFSET)
 
 Ceilings = Mapping[str, tuple[int, str]]
 """The least maximum on the path so far, and the queue that sets it, by resource type."""
+
+
+def check_types(partition: DeclaredPartition, root: DeclaredQueue) -> None:
+    """Report the first resource type that is one too many for a partition."""
+    governor = partition.preemption.governor
+    known = set(partition.node_sort.weights)
+    for budget in (governor.cluster, governor.queue, governor.application):
+        known.update(budget.lost)
+    if len(known) > MAX_TYPES:
+        partition.name_field.error(
+            f"partition {shortened(partition.name)} weighs and bounds {len(known)} resource types",
+            f"at most {MAX_TYPES} in one partition",
+        )
+        return
+    for queue in root.walk():
+        for amounts in _amounts_of(queue):
+            new = [name for name in amounts.values if name not in known]
+            known.update(new)
+            if len(known) > MAX_TYPES:
+                beyond = new[MAX_TYPES - len(known)]
+                amounts.fields[beyond].error(
+                    f"queue {queue.path}: {shortened(beyond)} is one resource type too many",
+                    f"at most {MAX_TYPES} in one partition",
+                )
+                return
+
+
+def _amounts_of(queue: DeclaredQueue) -> Iterator[Amounts]:
+    template = queue.template
+    found = [queue.guaranteed, queue.max, *(limit.max_resources for limit in queue.limits)]
+    if template is not None:
+        found += [template.guaranteed, template.max]
+    return (amounts for amounts in found if amounts is not None)
 
 
 def check_resources(root: DeclaredQueue) -> None:
@@ -51,8 +86,9 @@ def _check_queue(queue: DeclaredQueue, above: Ceilings) -> dict[str, int]:
                 queue.max.fields[name].error(
                     f"queue {queue.path}: max {name} {amount} is above the max {least} of {setter}", f"at most {least}"
                 )
-    _warn_of_quota_delay(queue, guaranteed, maximum)
-    return _check_sum(queue, guaranteed, ceilings)
+    needed = _check_sum(queue, guaranteed, ceilings)
+    _warn_of_quota_delay(queue, needed, maximum)
+    return needed
 
 
 def _check_sum(queue: DeclaredQueue, guaranteed: Mapping[str, int], ceilings: Ceilings) -> dict[str, int]:
@@ -77,14 +113,19 @@ def _check_sum(queue: DeclaredQueue, guaranteed: Mapping[str, int], ceilings: Ce
     return needed
 
 
-def _warn_of_quota_delay(queue: DeclaredQueue, guaranteed: Mapping[str, int], maximum: Mapping[str, int]) -> None:
-    """The combinations that preemption.md D.3 and H accept with a warning."""
+def _warn_of_quota_delay(queue: DeclaredQueue, needed: Mapping[str, int], maximum: Mapping[str, int]) -> None:
+    """The combinations that preemption.md D.3 and H accept with a warning.
+
+    *needed*: what is guaranteed to it, or where it says nothing to those below.
+    """
     if queue.is_root or quota_delay_ns(queue.effective.get(QUOTA_DELAY, "")) == 0:
         return
-    equal = [name for name, amount in maximum.items() if guaranteed.get(name) == amount]
+    equal = [name for name, amount in maximum.items() if needed.get(name) == amount and amount]
     if equal and queue.max is not None:
+        own = queue.guaranteed is not None and all(name in queue.guaranteed.values for name in equal)
+        whose = "guaranteed" if own else "what is guaranteed below it"
         queue.max.at.warning(
-            f"queue {queue.path}: max equals guaranteed for {', '.join(equal)}, so a lowered max can be enforced "
+            f"queue {queue.path}: max equals {whose} for {', '.join(equal)}, so a lowered max can be enforced "
             "by preemption only as far as guarantees allow"
         )
     foreign = [key for key in _FOREIGN_TO_QUOTA if key in queue.properties]

@@ -58,6 +58,10 @@ def _settle(queue: DeclaredQueue, path: str, passed_on: dict[str, str]) -> None:
     if queue.template is not None and not queue.parent:
         queue.template.at.warning(f"ignored: queue {shortened(path)} is a leaf and has no children")
     to_children = properties.inherited(queue.effective)
+    if queue.own_delay_only:
+        to_children.pop(properties.QUOTA_DELAY, None)
+        if properties.QUOTA_DELAY in passed_on:
+            to_children[properties.QUOTA_DELAY] = passed_on[properties.QUOTA_DELAY]
     seen: dict[str, DeclaredQueue] = {}
     for child in queue.children:
         _check_name(child, path, seen)

@@ -12,6 +12,7 @@ from core.config import properties
 from core.config.declared import Amounts, DeclaredPartition, DeclaredQueue, DeclaredRule
 from core.config.fields import Field
 from core.config.yaml_reader import shortened
+from core.domain.settings import SortPolicy
 
 _QUOTA_KEYS: Final = (properties.QUOTA_DELAY, properties.QUOTA_TIMER, properties.QUOTA_MISS)
 _DEFAULTS: Final = properties.resolve({}, leaf=True)
@@ -98,6 +99,10 @@ def _warn_of_properties(queue: DeclaredQueue) -> None:
         in_resources = isinstance(at.above, Field) and at.above.key == "resources"
         if key == properties.QUOTA_DELAY and properties.is_bare_delay(text) and not in_resources:
             at.warning(f"YuniKorn takes {shortened(text)} without a unit for 0 (off); here it is seconds", f"{text}s")
+        elif key == properties.SORT_POLICY and text == SortPolicy.STATE_AWARE and not queue.parent:
+            at.warning("recent versions of YuniKorn sort stateaware as fifo; here one application at a time may start")
+        elif key == properties.PREEMPTION_DELAY and properties.is_at_once(text):
+            at.warning(f"YuniKorn takes {shortened(text)} for 30s; here asks preempt at once")
         elif queue.is_root and key == properties.PRIORITY_OFFSET and _has_effect(key, text):
             at.warning("YuniKorn adds the offset of root when it preempts; here it has no effect", "no offset")
 

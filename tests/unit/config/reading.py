@@ -53,5 +53,14 @@ def errors(text: str) -> list[Problem]:
 
 
 def warnings(text: str) -> list[str]:
-    """The warnings of an accepted *text*."""
+    """The warnings of an accepted *text*, but for those of keys without effect where they stand."""
+    return [message for message in all_warnings(text) if ": no effect" not in message]
+
+
+def idle(text: str) -> list[str]:
+    """The warnings of an accepted *text* that tell of keys without effect where they stand."""
+    return [message for message in all_warnings(text) if ": no effect" in message]
+
+
+def all_warnings(text: str) -> list[str]:
     return [str(problem) for problem in load(text).warnings]

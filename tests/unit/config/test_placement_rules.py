@@ -93,7 +93,20 @@ def test_rules_that_cannot_be_built(rule: Any, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", ["bob", "a.b@c", "user[0-1]", "(?i)user1", "^u", "user*", "machine$", r"\(x\)+", "[*+]+"]
+    "entry",
+    [
+        "bob",
+        "a.b@c",
+        "user[0-1]",
+        "(?i)user1",
+        "^u",
+        "user*",
+        "machine$",
+        r"\(x\)+",
+        "[*+]+",
+        r"\Q\C\E+",
+        r"^\pL[\pL\d]*$",
+    ],
 )
 def test_t68_single_filter_entry(entry: str) -> None:
     """A single entry is a name or a regular expression."""
@@ -117,6 +130,12 @@ def test_t68_single_filter_entry(entry: str) -> None:
         "x" * 600 + "*",
         "(" * 300,
         "a{99999999999999999999}",
+        "a{1001}",
+        "(?>a)",
+        "(a)(?(1)b)",
+        r"a\Z",
+        r"\C+",
+        r"(\pL\PL?){300}",
     ],
 )
 def test_t68_bad_single_filter_entry(entry: str) -> None:
@@ -124,6 +143,14 @@ def test_t68_bad_single_filter_entry(entry: str) -> None:
     for key in ("users", "groups"):
         (problem,) = errors(text(USER | {"filter": {key: [entry]}}))
         assert problem.path == f"partitions[0].placementrules[0].filter.{key}[0]"
+
+
+def test_an_expression_that_needs_to_go_back_is_refused_at_its_place() -> None:
+    """The author is told where it stands and what the language lacks."""
+    (problem,) = errors(text(USER | {"filter": {"users": [r"^(\w)\1$"]}}))
+    assert problem.line == 1
+    assert problem.column > 1
+    assert "back-references" in problem.message
 
 
 def test_v43_longer_filter_lists_are_only_warned_of() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from core.config.loader import load
 from core.config.model import POLICIES, PreemptionConfig
-from core.domain.settings import Budget, GovernorSettings, GuaranteeMode
+from core.domain.settings import Budget, GovernorSettings, GuaranteeMode, VictimBound, VictimBounds
 from tests.unit.config.reading import errors, only
 
 
@@ -69,13 +69,45 @@ def test_governor_and_victims() -> None:
     assert found.governor == GovernorSettings(
         window_ns=60 * 10**9,
         cluster=Budget(9),
-        queue=Budget(50_000, {"vcore": 2000, "f": 3}),
+        queue=Budget(10_000, {"vcore": 2000, "f": 3}),
         application=Budget(0),
         cooldown_ns=5 * 10**9,
         loop_window_ns=0,
         loop_returns=1,
         shadow=frozenset({"quota", "guarantee"}),
     )
+
+
+def test_bounds_on_victims() -> None:
+    """By kind; an enforced max serves no ask, so it has no bound for one."""
+    written = "{governor: {victims: {guarantee: {ask: 3}, required-node: {ask: 0, interval: 9}, quota: {interval: 0}}}}"
+    assert read(written).governor.victims == VictimBounds(VictimBound(3, 1_000), VictimBound(0, 9), VictimBound())
+
+
+def test_a_kind_that_is_not_listed_is_not_enforced() -> None:
+    """The switch of lowered maxima and the list of policies come to one answer."""
+    assert not read("{quotapreemptionenabled: true, policies: [guarantee]}").quota_enabled
+
+
+@pytest.mark.parametrize(
+    ("written", "path", "message"),
+    [
+        ("{enabled: true, policies: [quota]}", "enabled", "does not list guarantee"),
+        ("{quotapreemptionenabled: true, policies: [guarantee]}", "quotapreemptionenabled", "does not list quota"),
+        ("{monitor: {enabled: true}, policies: [guarantee]}", "monitor", "does not list monitor"),
+        ("{cycle: {limit: 0}}", "cycle.limit", "nobody preempts for a guarantee"),
+    ],
+)
+def test_settings_without_effect_are_warned_of(written: str, path: str, message: str) -> None:
+    """A switch that the list of policies overrules, and a limit that lets nobody preempt, are said."""
+    (problem,) = load(text(written)).warnings
+    assert problem.path == f"partitions[0].preemption.{path}"
+    assert message in problem.message
+
+
+def test_policies_left_out_by_default_switches_are_no_news() -> None:
+    """Who leaves a policy out and sets no switch for it wants just that."""
+    assert load(text("{policies: [required-node]}")).warnings == ()
 
 
 def test_monitor_has_all_its_parameters() -> None:
@@ -109,6 +141,9 @@ def test_monitor_has_all_its_parameters() -> None:
         ("{governor: {cluster: {lost: {vcore: lots}}}}", "governor.cluster.lost.vcore"),
         ("{governor: {shadow: [guarantee, storm]}}", "governor.shadow[1]"),
         ("{governor: {loop: {returns: never}}}", "governor.loop.returns"),
+        ("{governor: {victims: {guarantee: {ask: -1}}}}", "governor.victims.guarantee.ask"),
+        ("{governor: {victims: {quota: {ask: 1}}}}", "governor.victims.quota.ask"),
+        ("{governor: {victims: {monitor: {interval: 1}}}}", "governor.victims.monitor"),
         ("{victim: {timeout: soon}}", "victim.timeout"),
         ("{victim: {timeout: 0s}}", "victim.timeout"),
         ("{monitor: {interval_ms: 0}}", "monitor.interval_ms"),

@@ -1,4 +1,4 @@
-"""Queue properties: values, defaults, inheritance and warnings: config.md 6.1 and 6.2, T34 to T41, V35, D.2."""
+"""Queue properties: values, defaults, inheritance, warnings: config.md 6.1, 6.2, T34 to T41, V35; preemption.md D.2."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VALUES: list[tuple[str, str, str, Any, bool]] = [
     ("application.sort.policy", "fifo", "sort_policy", SortPolicy.FIFO, False),
     ("application.sort.policy", "fair", "sort_policy", SortPolicy.FAIR, False),
     ("application.sort.policy", "", "sort_policy", SortPolicy.FIFO, False),
-    ("application.sort.policy", "stateaware", "sort_policy", SortPolicy.FIFO, True),
+    ("application.sort.policy", "stateaware", "sort_policy", SortPolicy.STATE_AWARE, True),
     ("application.sort.policy", "Fair", "sort_policy", SortPolicy.FIFO, True),
     ("application.sort.priority", "Disabled", "sort_by_priority", False, False),
     ("application.sort.priority", "ENABLED", "sort_by_priority", True, False),
@@ -52,7 +52,8 @@ VALUES: list[tuple[str, str, str, Any, bool]] = [
     ("preemption.policy", "invalid", "preemption_policy", PreemptionPolicyKind.DEFAULT, True),
     ("preemption.delay", "10s", "preemption_delay_ns", 10 * S, False),
     ("preemption.delay", "-1s", "preemption_delay_ns", 30 * S, True),
-    ("preemption.delay", "0s", "preemption_delay_ns", 30 * S, True),
+    ("preemption.delay", "0s", "preemption_delay_ns", 0, True),
+    ("preemption.delay", "0", "preemption_delay_ns", 0, True),
     ("preemption.delay", "xxxx", "preemption_delay_ns", 30 * S, True),
     ("preemption.delay", "10", "preemption_delay_ns", 30 * S, True),
     ("quota.preemption.delay", "7200", "quota_preemption_delay_ns", 7200 * S, True),
@@ -180,13 +181,23 @@ def test_bad_values_are_warned_of_where_they_are_set() -> None:
     assert find(load_root(root(queues)), "p.c").effective.preemption_delay_ns == 30 * S
 
 
-def test_t38_quota_delay_under_resources_is_the_property() -> None:
-    """A delay under resources is read as the property, and inherited like it."""
-    child = queue("c")
-    top = load_root(root({"name": "p", "resources": {"quota.preemption.delay": 7200}, "queues": [child]}))
-    assert find(top, "p").properties == {"quota.preemption.delay": "7200"}
-    assert find(top, "p").effective.quota_preemption_delay_ns == 7200 * S
-    assert find(top, "p.c").effective.quota_preemption_delay_ns == 7200 * S
+def test_t38_quota_delay_under_resources_is_the_property_of_this_queue_alone() -> None:
+    """A delay under resources is read as the property; those below have what they have without it."""
+    child, own = queue("c"), queue("o", queue("d"), properties={"quota.preemption.delay": "5m"})
+    parent = {"name": "p", "resources": {"quota.preemption.delay": 7200}, "queues": [child, own]}
+    for above, inherited_s in (({}, 0), ({"quota.preemption.delay": "1h"}, 3600)):
+        top = load_root(root(parent, properties=above))
+        assert find(top, "p").properties == {"quota.preemption.delay": "7200"}
+        assert find(top, "p").effective.quota_preemption_delay_ns == 7200 * S
+        assert find(top, "p.c").effective.quota_preemption_delay_ns == inherited_s * S
+        assert find(top, "p.o.d").effective.quota_preemption_delay_ns == 300 * S
+
+
+def test_a_delay_in_both_places_is_inherited() -> None:
+    """The property is, whatever stands beside the max."""
+    both = {"resources": {"quota.preemption.delay": "300"}, "properties": {"quota.preemption.delay": "5m"}}
+    top = load_root(root({"name": "p", "queues": [queue("c")], **both}))
+    assert find(top, "p.c").effective.quota_preemption_delay_ns == 300 * S
 
 
 @pytest.mark.parametrize(

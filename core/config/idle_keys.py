@@ -1,0 +1,70 @@
+"""Keys that are understood and have no effect where they stand: each gets a warning that says why.
+
+A configuration that looks as if it protected or enforced something, and does not, is found out by its owner on the day
+it matters. Rules: preemption.md D.2, G and H.
+"""
+
+from __future__ import annotations
+
+from core.config.declared import DeclaredPartition, DeclaredQueue
+from core.config.properties import (
+    PREEMPTION_POLICY,
+    PRIORITY_POLICY,
+    QUOTA_DELAY,
+    QUOTA_MISS,
+    QUOTA_TIMER,
+    quota_delay_ns,
+)
+from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
+
+
+def warn_of_idle_keys(partition: DeclaredPartition, root: DeclaredQueue) -> None:
+    """Warn of every key of *partition* that nothing follows from."""
+    for queue in root.walk():
+        _warn_of_delay(queue, enabled=partition.preemption.quota_enabled)
+        _warn_of_terms(queue)
+        _warn_of_template(queue)
+    _warn_of_root(root)
+
+
+def _warn_of_delay(queue: DeclaredQueue, *, enabled: bool) -> None:
+    """Of a delay that enforces nobody's max."""
+    if quota_delay_ns(queue.properties.get(QUOTA_DELAY, "")) == 0:
+        return
+    at = queue.property_fields[QUOTA_DELAY]
+    reached = [queue] if queue.own_delay_only else list(queue.walk())
+    if not any(below.max is not None and below.max.values for below in reached):
+        where = "it has no max" if queue.own_delay_only else "neither it nor a queue below has a max"
+        at.warning(f"no effect: queue {queue.path} is never above a max, {where}")
+    elif not enabled:
+        at.warning(
+            "no effect: lowered maxima are enforced only where the partition says so",
+            "preemption: {quotapreemptionenabled: true}",
+        )
+
+
+def _warn_of_terms(queue: DeclaredQueue) -> None:
+    """Of how a max is to be enforced that never is."""
+    for key in (QUOTA_TIMER, QUOTA_MISS):
+        if key in queue.properties and not any(
+            quota_delay_ns(below.effective.get(QUOTA_DELAY, "")) for below in queue.walk()
+        ):
+            queue.property_fields[key].warning(
+                f"no effect: neither queue {queue.path} nor one below has a {QUOTA_DELAY}", f"a {QUOTA_DELAY}"
+            )
+
+
+def _warn_of_template(queue: DeclaredQueue) -> None:
+    template = queue.template
+    if template is None or not queue.parent:
+        return
+    for key in (QUOTA_TIMER, QUOTA_MISS):
+        if key in template.properties:
+            template.at.warning(f"no effect of {key} in a template: quotas of dynamic queues are not enforced")
+
+
+def _warn_of_root(root: DeclaredQueue) -> None:
+    """Nothing lies outside of the root that a fence could keep away."""
+    for key, fence in ((PREEMPTION_POLICY, PreemptionPolicyKind.FENCE), (PRIORITY_POLICY, PriorityPolicy.FENCE)):
+        if root.properties.get(key, "").lower() == fence.value:
+            root.property_fields[key].warning(f"no effect: {key} {fence.value} on the root fences nothing off")

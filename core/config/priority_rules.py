@@ -1,0 +1,96 @@
+"""Offsets of priorities over the queue tree: where they reach the priorities of the system.
+
+Rules: preemption.md G. Offsets add up on the way to the root, so the sum counts; behind a fence only what is above it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from core.config import properties
+from core.config.declared import DeclaredQueue
+from core.domain.settings import PriorityPolicy, QueueProperties
+
+_SYSTEM_PRIORITY: Final = 2_000_000_000
+_HIGHEST_USER_PRIORITY: Final = 1_000_000_000
+
+
+class _Reach(NamedTuple):
+    """The most that a user's task below a queue can show there, and what makes it that much.
+
+    offset  the sum of the offsets passed; the highest priority of users comes on top unless *fenced*
+    paths   the queues that set them, the lowest first
+    """
+
+    offset: int
+    fenced: bool = False
+    paths: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> int:
+        return self.offset if self.fenced else self.offset + _HIGHEST_USER_PRIORITY
+
+
+def check_priorities(root: DeclaredQueue) -> None:
+    """Warn of offsets below *root* that lift users' tasks to the priorities of the system.
+
+    One on *root* itself lifts nothing: that it has no effect is said where YuniKorn differs (core.config.upstream).
+    """
+    for child in root.children:
+        _check_queue(child)
+
+
+def _check_queue(queue: DeclaredQueue) -> _Reach:
+    below = [_check_queue(child) for child in queue.children]
+    if queue.template is not None and queue.parent:
+        below.append(_check_template(queue))
+    base = max(below, key=lambda reach: reach.shown, default=_Reach(0))
+    own = _own(queue)
+    reach = _with(base, queue.path, own)
+    at = queue.property_fields.get(properties.PRIORITY_OFFSET)
+    if at is not None and own.priority_offset:
+        said = _too_high(base, own, reach)
+        if said:
+            at.warning(said)
+    return reach
+
+
+def _check_template(queue: DeclaredQueue) -> _Reach:
+    """What leaves made below *queue* show."""
+    template = queue.template
+    assert template is not None, "only queues with a template come here"
+    own = properties.resolve(template.properties, leaf=True)
+    path = f"{queue.path}.*"
+    reach = _with(_Reach(0), path, own)
+    said = _too_high(_Reach(0), own, reach)
+    if said:
+        template.at.warning(f"{properties.PRIORITY_OFFSET} of the queues made from it: {said}")
+    return reach
+
+
+def _with(base: _Reach, path: str, own: QueueProperties) -> _Reach:
+    paths = (path,) if own.priority_offset else ()
+    if own.priority_policy is PriorityPolicy.FENCE:
+        return _Reach(own.priority_offset, fenced=True, paths=paths)
+    return _Reach(base.offset + own.priority_offset, base.fenced, (*base.paths, *paths))
+
+
+def _too_high(base: _Reach, own: QueueProperties, reach: _Reach) -> str:
+    """What is wrong with the offset that makes *reach* of *base*; nothing where the base was too high by itself."""
+    offset, system = own.priority_offset, f"the priorities of the system ({_SYSTEM_PRIORITY} and above)"
+    if own.priority_policy is PriorityPolicy.FENCE:
+        return f"offset {offset} makes all below the fence count among {system}" if offset >= _SYSTEM_PRIORITY else ""
+    if offset >= _SYSTEM_PRIORITY:
+        return f"offset {offset} lifts every task to {system}"
+    if offset >= _SYSTEM_PRIORITY - _HIGHEST_USER_PRIORITY:
+        return f"offset {offset} lifts tasks of priority {_SYSTEM_PRIORITY - offset} and above to {system}"
+    if offset <= 0 or base.shown >= _SYSTEM_PRIORITY or reach.shown < _SYSTEM_PRIORITY:
+        return ""
+    together = f"the offsets of {', '.join(reach.paths)} add up to {reach.offset}"
+    if reach.fenced:
+        return f"{together}: all below the fence count among {system}"
+    return f"{together} and lift tasks of priority {_SYSTEM_PRIORITY - reach.offset} and above to {system}"
+
+
+def _own(queue: DeclaredQueue) -> QueueProperties:
+    return properties.resolve(queue.properties, leaf=not queue.parent)
