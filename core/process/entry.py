@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
@@ -13,7 +12,7 @@ from core.process.event_loop import loop_factory
 from core.process.server import KornelServer, ServerSettings
 from core.process.version import core_version
 from core.security.security import Security
-from core.service.clock import ManualClock, SystemClock
+from core.service.clock import ManualClock, SystemClock, wall_ns
 from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.logs import LevelSwitch
@@ -72,7 +71,7 @@ async def _serve(
     server = KornelServer(
         engine,
         settings,
-        clock=ManualClock(time.time_ns()) if settings.test_clock else SystemClock(),
+        clock=ManualClock(wall_ns()) if settings.test_clock else SystemClock(),
         metrics=ServiceMetrics(),
         logger=logger,
         garbage=GarbageKeeper(),

@@ -11,6 +11,8 @@ from structlog.typing import FilteringBoundLogger
 from core.domain.application_states import AppState
 from core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
 from core.rest.application import RestApplication, Services
+from core.rest.browser_rules import ANYTHING, BrowserRules
+from core.rest.connections import MOST_CONNECTIONS
 from core.rest.handlers.metrics import Exposition
 from core.rest.history import UsageHistory
 from core.rest.server import HttpServer
@@ -45,9 +47,11 @@ class HttpFront:
         metrics: Exposition,
         door: Door = OPEN_DOOR,
         proofs: Proofs = NO_PROOFS,
-        tls: ssl.SSLContext | None = None,
+        rules: BrowserRules = ANYTHING,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        connections: int = MOST_CONNECTIONS,
     ) -> None:
-        """*tls* absent: plain HTTP."""
+        """*tls* absent: plain HTTP. *connections*: the most at a time."""
         services = Services(
             runner=runner,
             configurator=configurator,
@@ -60,9 +64,18 @@ class HttpFront:
             log_level=log_level,
         )
         rest = RestApplication(
-            services, clock=clock, logger=logger, version=version, door=door, proofs=proofs, page=Page()
+            services,
+            clock=clock,
+            logger=logger,
+            version=version,
+            door=door,
+            proofs=proofs,
+            rules=rules,
+            page=Page(),
         )
-        self._server = HttpServer(rest.app, address, logger=logger, tls=tls, on_stop=rest.close)
+        self._server = HttpServer(
+            rest.app, address, logger=logger, tls=tls, on_stop=rest.close, connections=connections
+        )
         self._warmer = Warmer(runner)
         self._warming: asyncio.Task[None] | None = None
 

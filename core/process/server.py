@@ -8,18 +8,16 @@ is cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import grpc
 from grpc_health.v1 import health_pb2
-from grpc_health.v1.health import aio as health_aio
-from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 from kornel.v1 import (
     admin_pb2,
@@ -43,7 +41,10 @@ from core.metrics.measures import Measures
 from core.metrics.sources import Sources as MetricsSources
 from core.process.history import NO_HISTORY, History, HistoryChoice
 from core.process.http import HttpFront, running_applications
+from core.process.socket_lock import SocketLock, SocketTaken
 from core.rest.access import OPEN_DOOR, Proofs
+from core.rest.browser_rules import BadOrigin, BrowserRules, checked_origins, local_hosts
+from core.rest.connections import MOST_CONNECTIONS
 from core.rest.guard_door import GuardDoor
 from core.rest.history import SAMPLES_KEPT, UsageHistory
 from core.rest.server import RestAddressUnavailable
@@ -51,24 +52,29 @@ from core.security.errors import SecurityError
 from core.security.security import Security
 from core.service.addresses import stays_on_this_machine
 from core.service.admin_service import AdminService
+from core.service.admission import AdmissionInterceptor, CallLimits
 from core.service.callback_board import CallbackBoard
 from core.service.callback_service import CallbackService
 from core.service.clock import SECOND_NS, Clock, ManualClock
 from core.service.clock_service import TestClockService
+from core.service.clock_watch import ClockWatch
 from core.service.configuration_file import ConfigurationFile
 from core.service.configuration_history import Version
 from core.service.configuration_service import ConfigurationService
 from core.service.configuring import Configurator
+from core.service.connections import ConnectionKeeper, ConnectionLimits
 from core.service.engine_port import EnginePort
 from core.service.event_journal import EventJournal
 from core.service.event_service import EventService
 from core.service.explain_service import ExplainService
-from core.service.garbage import GarbageKeeper
+from core.service.garbage import GarbageKeeper, GarbageRounds
 from core.service.health import HealthKeeper
+from core.service.health_service import HealthService
 from core.service.limits import MESSAGE_LIMIT
 from core.service.logs import LevelSwitch, LogLevel
 from core.service.manager_service import ManagerService
 from core.service.metrics import ServiceMetrics
+from core.service.presence import Presence, PresenceKeeper
 from core.service.read_service import ReadService
 from core.service.resolvers.lookups import GroupLookups
 from core.service.resolvers.sources import Sources
@@ -101,8 +107,8 @@ CONFIGURATION_FILE: Final = "kornel.v1.Configuration"
 HISTORY: Final = "kornel.v1.History"
 """Health of the durable history: NOT_SERVING while what happens waits in the spool."""
 
-HEALTH_PATIENCE_S: Final = 1.0
-"""A health watcher that does not read must not hold up whoever changes the status."""
+CONCURRENT_CALLS: Final = 100
+"""Calls of one connection without a security file, which has a limit of its own."""
 
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
@@ -115,6 +121,20 @@ OPTIONS: Final = (
     ("grpc.keepalive_permit_without_calls", 1),
     # Who connects and says nothing is not waited for.
     ("grpc.server_handshake_timeout_ms", 20_000),
+    # No message of a few bytes becomes one of many megabytes: identity is the only encoding that is taken.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+    # What comes before any call is read, or beside all of them, is kept small: headers that refer to one another, calls
+    # that wait, bytes of a message that nobody has asked for yet. Readers ask for the rest as they go.
+    ("grpc.http2.settings_timeout", 5_000),
+    ("grpc.http2.hpack_table_size.decoder", 0),
+    ("grpc.max_concurrent_streams", CONCURRENT_CALLS),
+    ("grpc.server.max_pending_requests", 512),
+    ("grpc.server.max_pending_requests_hard_limit", 1_024),
+    ("grpc.http2.lookahead_bytes", 65_536),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.max_requests_per_read", 8),
+    ("grpc.experimental.tcp_read_chunk_size", 16_384),
+    ("grpc.experimental.tcp_max_read_chunk_size", 65_536),
     # Shims ping as well; one every ten seconds is no abuse.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
@@ -122,6 +142,10 @@ OPTIONS: Final = (
 
 class AddressUnavailable(Exception):
     """The core cannot listen where it was told to."""
+
+
+class OriginUnusable(ValueError):
+    """What was given as the origin of web pages is none."""
 
 
 class AddressTooOpen(ValueError):
@@ -135,10 +159,13 @@ class ServerSettings:
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
-    ``rest_address``: ``host:port`` where HTTP is served; empty: nowhere.
+    ``rest_address``: ``host:port`` where HTTP is served; empty: nowhere. ``rest_hosts``: names that clients may know
+    this machine by, besides its own. ``rest_origins``: of web pages that may read answers. ``rest_connections``: the
+    most at a time.
     ``metric_aliases``: publish metrics also under names that dashboards of older upstream versions ask for.
     ``usage_samples``: numbers of running applications and containers to keep, one a minute; 0: none.
     ``history``: where what happens is kept for good.
+    ``calls``, ``connections``: how much of each callers may have open, and how far ahead of the core they may be.
     ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
     """
 
@@ -154,10 +181,19 @@ class ServerSettings:
     history: HistoryChoice = NO_HISTORY
     test_clock: bool = False
     rest_address: str = ""
+    rest_hosts: tuple[str, ...] = ()
+    rest_origins: tuple[str, ...] = ()
+    rest_connections: int = MOST_CONNECTIONS
     usage_samples: int = SAMPLES_KEPT
     metric_aliases: bool = False
+    calls: CallLimits = field(default_factory=CallLimits)
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
     def __post_init__(self) -> None:
+        try:
+            checked_origins(self.rest_origins)
+        except BadOrigin as error:
+            raise OriginUnusable(str(error)) from error
         if self.test_clock and not stays_on_this_machine(self.address):
             raise AddressTooOpen(
                 f"{self.address!r} can be reached from other machines; a core whose clock callers move is served on a"
@@ -196,8 +232,13 @@ class KornelServer:
         self._logger = logger
         self._metrics = metrics
         self._garbage = garbage
-        self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit)
-        self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger)
+        self.connections = ConnectionKeeper(settings.connections, logger)
+        """How far each connection is ahead of the core."""
+        self.admission = AdmissionInterceptor(settings.calls, self.connections, logger)
+        """Which calls are open."""
+        self._presence = PresenceKeeper(clock, self._on_presence)
+        self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit, presence=self._presence)
+        self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger, presence=self._presence)
         self.events = events = EventJournal(str(uuid4()), logger=logger)
         """What has happened lately."""
         self.health = HealthKeeper(
@@ -205,6 +246,7 @@ class KornelServer:
             lambda: self._runner.extra_config(),  # noqa: PLW0108
             clock=clock,
             logger=logger,
+            absence=self._absence,
         )
         """Whether the books agree and requests make sense."""
         self.usage = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.usage_samples)
@@ -225,6 +267,7 @@ class KornelServer:
             logger=logger,
             garbage=garbage,
             callbacks=self._callbacks,
+            presence=self._presence,
             on_damage=self._on_damage,
             observers=(
                 self.measures.decisions,
@@ -238,6 +281,13 @@ class KornelServer:
             timer=self.measures.timings,
             on_submit=None if tracing is None else tracing.submitted,
         )
+        self._clock_watch = ClockWatch(clock, logger)
+        self._garbage_rounds = GarbageRounds(
+            garbage,
+            records=lambda: sum(views.size for views in self._runner.all_views()),
+            idle=lambda: self._runner.asleep and not self._runner.questions.waiting,
+            logger=logger,
+        )
         self._lookups = GroupLookups(
             sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
         )
@@ -249,6 +299,7 @@ class KornelServer:
             default=settings.default_config,
             on_problem=self._on_file_problem,
             on_version=self._on_version,
+            on_rollback=self._tell_of_root,
             unavailable_resolvers=sources.unavailable,
         )
         self._file: ConfigurationFile | None = None
@@ -288,21 +339,31 @@ class KornelServer:
                 clock=clock,
                 logger=logger,
                 version=settings.version,
-                metrics=self.metrics.render,
+                metrics=self.metrics.pieces,
                 proofs=Proofs(
                     guarded=bool(security and security.guard),
                     certificate=bool(security and security.tls and security.tls.demands_certificate),
                 ),
                 door=GuardDoor(security.guard, self._runner.administers) if security and security.guard else OPEN_DOOR,
-                tls=security.tls.context() if security and security.tls else None,
+                rules=BrowserRules(
+                    # Whoever proves who they are does so to a name that a certificate holds, or with a token that no
+                    # page of another name has.
+                    hosts=local_hosts(settings.rest_hosts)
+                    if stays_on_this_machine(settings.rest_address) and not (security and security.asks_who_calls)
+                    else None,
+                    origins=checked_origins(settings.rest_origins),
+                    tokens=bool(security and security.guard),
+                ),
+                connections=settings.rest_connections,
+                tls=security.tls.context if security and security.tls else None,
             )
         self._ready = False
         """Whether requests are taken and the state can be trusted."""
         self._reading: set[asyncio.Task[None]] = set()
-        self._health = health_aio.HealthServicer()
+        self._health = HealthService(logger)
         self._services: tuple[str, ...] = ()
-        self._health_changes: set[asyncio.Task[None]] = set()
         self._server: grpc.aio.Server | None = None
+        self._lock: SocketLock | None = None
         self._running: asyncio.Task[None] | None = None
         self.address = ""
         """Where it listens, once started."""
@@ -322,29 +383,39 @@ class KornelServer:
                     security.check(self._settings.rest_address, "--rest-address")
             except SecurityError as error:
                 raise AddressTooOpen(str(error)) from error
-        limits = dict(security.transport_options()) if security is not None else {}
+        limits = {"grpc.max_allowed_incoming_connections": self._settings.connections.connections}
+        limits.update(security.transport_options() if security is not None else ())
         server = grpc.aio.server(
             options=tuple({**dict(OPTIONS), **limits}.items()),
             interceptors=(
-                *(() if self._tracing is None else (self._tracing.interceptor(),)),
+                self.admission,
                 *(() if security is None else security.interceptors()),
+                # The innermost one: it is told of calls as services have them, and of none that was refused.
+                *(() if self._tracing is None else (self._tracing.interceptor(),)),
             ),
         )
         self._add_services(server)
+        try:
+            self._lock = SocketLock(self._settings.address)
+        except (SocketTaken, OSError) as error:
+            raise AddressUnavailable(f"cannot listen on {self._settings.address!r}: {error}") from error
         if self._http is not None:
             try:
                 self._http.listen()
             except RestAddressUnavailable as error:
+                self._lock.release()
                 raise AddressUnavailable(str(error)) from error
             self.rest_address = self._http.address
         tls = security.tls if security is not None else None
         try:
             self.address = _listen(server, self._settings.address, tls.grpc_credentials() if tls is not None else None)
         except AddressUnavailable:
+            self._lock.release()
             if self._http is not None:
                 await self._http.stop()
             raise
         self._server = server
+        self.connections.start(_port_of(self.address))
         self._garbage.start()
         loop = asyncio.get_running_loop()
         self.history.start(partial(_call_in, loop, self._on_history_problem))
@@ -353,13 +424,15 @@ class KornelServer:
         self.health.start()
         self.usage.start()
         self.measures.lag.start()
+        self._garbage_rounds.start()
+        self._clock_watch.start()
         if self._http is not None:
             await self._http.start()
-        await self._set_health(serving=True)
+        self._set_health(serving=True)
         if self.history.kept:
-            await self._quietly(self._health.set(HISTORY, _serving(True)))
+            self._health.set_serving(HISTORY, True)
         if self._file is not None:
-            await self._set_file_health(good=True)
+            self._health.set_serving(CONFIGURATION_FILE, True)
             if self._settings.watch:
                 self._read_file(self._file.watch())
         if security is not None:
@@ -405,9 +478,12 @@ class KornelServer:
         http_down = asyncio.create_task(self._http.stop()) if self._http is not None else None
         self.usage.stop()
         self.measures.lag.stop()
+        self._presence.stop()
+        self._garbage_rounds.stop()
+        self._clock_watch.stop()
         await self.health.stop()
         self._ready = False
-        await self._quietly(self._health.enter_graceful_shutdown())
+        self._health.stop_serving()
         # Asked for first, because from here on gRPC takes no new call while the old ones are being ended.
         down = asyncio.create_task(self._server.stop(self._settings.grace_s))
         self._runner.stop()
@@ -423,8 +499,11 @@ class KornelServer:
         # What is still open are calls such as health watches, which never end by themselves.
         await self._server.stop(None)
         await down
-        await asyncio.gather(*self._health_changes, return_exceptions=True)
+        await asyncio.to_thread(self.connections.stop)
+        if self._lock is not None:
+            self._lock.release()
         await self._lookups.close()
+        await self._configurator.close()
         if http_down is not None:
             await http_down
         if self._tracing is not None:
@@ -441,6 +520,7 @@ class KornelServer:
                 lookups=self._lookups,
                 metrics=self._metrics,
                 logger=self._logger,
+                clock=self._clock,
             ).handlers(),
             _CONFIGURATION: ConfigurationService(self._configurator, logger=self._logger).handlers(),
             _CALLBACKS: CallbackService(
@@ -462,7 +542,7 @@ class KornelServer:
             _EXPLAIN: ExplainService(self._runner, clock=self._clock, logger=self._logger).handlers(),
             _HISTORY: self.history.service.handlers(),
             _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
-            _MANAGER: ManagerService(self._runner, logger=self._logger).handlers(),
+            _MANAGER: ManagerService(self._runner, logger=self._logger, on_unregistered=self._tell_of_root).handlers(),
             _READ: ReadService(self._runner, self.health, logger=self._logger).handlers(),
             _ADMIN: AdminService(self._runner, logger=self._logger).handlers(),
         }
@@ -470,9 +550,8 @@ class KornelServer:
             assert isinstance(self._clock, ManualClock), "only a clock that stands still can be moved"
             services[_TEST_CLOCK] = TestClockService(self._runner, self._clock, logger=self._logger).handlers()
         self._services = tuple(services)
-        for name, handlers in services.items():
+        for name, handlers in {**services, _HEALTH: self._health.handlers()}.items():
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
-        add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection((*services, _HEALTH, reflection.SERVICE_NAME), server)
 
     async def _streams_gone(self) -> None:
@@ -492,42 +571,43 @@ class KornelServer:
         self.history.version_added(version)
 
     def _on_damage(self, damaged: bool) -> None:
-        self._change_health(self._set_health(serving=not damaged))
+        self._set_health(serving=not damaged)
 
     def _on_file_problem(self, problem: str) -> None:
-        self._change_health(self._set_file_health(good=not problem))
-        said = f"configuration file not applied: {problem}" if problem else "configuration file is good again"
+        self._health.set_serving(CONFIGURATION_FILE, not problem)
+        self._tell_of_root(
+            f"configuration file not applied: {problem}" if problem else "configuration file is good again"
+        )
+
+    def _tell_of_root(self, said: str) -> None:
         told = [_event_of_root(self._clock.now_ns(), said)]
         self._callbacks.deliver(told)
         for observer in (self.events, *self.history.observers):
             observer.observe(told)
 
-    def _on_history_problem(self, problem: str) -> None:
-        self._change_health(self._quietly(self._health.set(HISTORY, _serving(not problem))))
+    def _absence(self) -> str:
+        found = self._presence.now
+        return found.words if found is not None else ""
 
-    def _change_health(self, change: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(change)
-        self._health_changes.add(task)
-        task.add_done_callback(self._health_changes.discard)
+    def _on_presence(self, found: Presence) -> None:
+        if found.gone:
+            self._logger.warning("resource manager is gone", rm_id=found.rm_id, cause=found.words)
+        else:
+            self._logger.info("resource manager is back", rm_id=found.rm_id)
+        self.health.recheck()
+
+    def _on_history_problem(self, problem: str) -> None:
+        self._health.set_serving(HISTORY, not problem)
 
     def _read_file(self, reading: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(reading)
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
-    async def _set_file_health(self, *, good: bool) -> None:
-        await self._quietly(self._health.set(CONFIGURATION_FILE, _serving(good)))
-
-    async def _set_health(self, *, serving: bool) -> None:
+    def _set_health(self, *, serving: bool) -> None:
         self._ready = serving
         for service in ("", *self._services):
-            await self._quietly(self._health.set(service, _serving(serving)))
-
-    async def _quietly(self, change: Awaitable[None]) -> None:
-        try:
-            await asyncio.wait_for(change, HEALTH_PATIENCE_S)
-        except TimeoutError:
-            self._logger.warning("a health watcher does not read, it was not told of a change")
+            self._health.set_serving(service, serving)
 
     def _log_summary(self) -> None:
         try:
@@ -557,10 +637,6 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text:
         loop.call_soon_threadsafe(call, text)
 
 
-def _serving(well: bool) -> Any:
-    return health_pb2.HealthCheckResponse.SERVING if well else health_pb2.HealthCheckResponse.NOT_SERVING
-
-
 def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
     """Open *address*. Returns it with the port that was really opened."""
     try:
@@ -573,6 +649,12 @@ def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCrede
     if address.startswith("unix"):
         return address
     return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _port_of(address: str) -> int:
+    """The TCP port of *address*; 0: it has none."""
+    port = address.rpartition(":")[2]
+    return 0 if address.startswith("unix") or not port.isdigit() else int(port)
 
 
 def _write_whole(path: Path, text: str) -> None:

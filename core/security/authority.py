@@ -22,6 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from core.security.defaults import CERTIFICATE_DAYS
 from core.security.errors import SecurityError
+from core.service.clock import SECOND_NS, wall_ns
 
 CA_DAYS: Final = 3650
 CLOCK_SKEW: Final = timedelta(minutes=5)
@@ -104,7 +105,7 @@ class Authority:
 
 
 def _builder(name: str, days: int) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
+    now = datetime.fromtimestamp(wall_ns() / SECOND_NS, UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(_name(name))

@@ -14,8 +14,8 @@ from core.config.problems import ConfigError
 from core.security.errors import SecurityError
 from core.security.identity import Identity, of_certificate
 from core.security.jwks import KeySet
-from core.security.limits import Buckets
-from core.security.oidc import OidcVerifier
+from core.security.limits import Buckets, SignatureChecks, address_block
+from core.security.oidc import OidcVerifier, SignatureWrong
 from core.security.policy import Grants, Limits, Policy, read_policy
 from core.security.static_tokens import StaticTokens, read_tokens
 from core.service.callers import AclCheck, Permission
@@ -27,6 +27,8 @@ ParsedT = TypeVar("ParsedT")
 
 UNKNOWN: Final = "somebody unknown"
 FAILURE_BURST_S: Final = 10
+TOLD_PER_S: Final = 1 / 60
+"""How often the log tells of an address that its failed attempts are refused."""
 
 _certificate_identity = lru_cache(maxsize=1024)(of_certificate)
 """Certificates that were shown last; each call of a connection shows the same again."""
@@ -41,6 +43,7 @@ class Pass:
     def __init__(self, identity: Identity | None, grants: Grants) -> None:
         self.identity = identity
         self.name = UNKNOWN if identity is None else identity.name
+        self.proved = "" if identity is None else identity.name
         self.ended = asyncio.Event()
         self.reason: ServiceError | None = None
         self.timer: Timer | None = None
@@ -51,6 +54,16 @@ class Pass:
     @property
     def known(self) -> bool:
         return self.identity is not None
+
+    @property
+    def manages_any(self) -> bool:
+        """Whether it may act as some resource manager."""
+        return bool(self._grants.managers)
+
+    def require_any_manager(self) -> None:
+        """Raises :class:`NotPermitted` unless it may act as some resource manager."""
+        if not self.manages_any:
+            raise self._refusal("to be a resource manager")
 
     def require(self, permission: Permission) -> None:
         """Raises :class:`NotPermitted` unless *permission* is granted; :class:`NotAuthenticated` to the unknown."""
@@ -67,6 +80,11 @@ class Pass:
         """Raises :class:`NotPermitted` unless it may act as resource manager *rm_id*."""
         self._asked.append(partial(self._check_manager, rm_id))
         self._check_manager(rm_id)
+
+    def require_no_other_manager(self, rm_id: str) -> None:
+        """Raises :class:`NotPermitted` for a manager that may not act as *rm_id*."""
+        self._asked.append(partial(self._check_no_other_manager, rm_id))
+        self._check_no_other_manager(rm_id)
 
     def regrant(self, grants: Grants) -> None:
         """What it may from now on. What it was let in for ends the call if it may not do that any more."""
@@ -92,6 +110,10 @@ class Pass:
     def _check_manager(self, rm_id: str) -> None:
         if not self._grants.manages(rm_id):
             raise self._refusal(f"to be resource manager {rm_id!r}")
+
+    def _check_no_other_manager(self, rm_id: str) -> None:
+        if self._grants.managers:
+            self._check_manager(rm_id)
 
     def _refusal(self, lacking: str) -> ServiceError:
         if self.identity is None:
@@ -120,10 +142,13 @@ class Guard:
         self._live: set[Pass] = set()
         self._keys: KeySet | None = None
         self._keys_source = ""
+        self._oidc: OidcVerifier | None = None
         policy, tokens = read_files(self._path)
         usual = policy.limits
         self._calls = Buckets(usual.calls_per_second, usual.burst)
         self._failures = Buckets(usual.failures_per_second, 1)
+        self._checks = SignatureChecks()
+        self._told = Buckets(TOLD_PER_S, 1)
         self._apply(policy, tokens)
 
     @property
@@ -151,29 +176,40 @@ class Guard:
                 admitted.regrant(policy.grants(admitted.identity))
         self._logger.info("security file read again", rules=len(policy.rules), calls=len(self._live))
 
-    async def enter(self, authorization: str | None, certificate: bytes | None, host: str) -> Pass:
+    async def enter(
+        self, authorization: str | None, certificate: bytes | None, host: str, connection: str = ""
+    ) -> Pass:
         """Let a call from *host* in; to be followed by :meth:`leave`.
 
         *authorization*: the header of that name. *certificate*: DER of a client certificate that was verified. With a
-        token the token says who calls, else the certificate. Raises :class:`NotAuthenticated` for a proof that does not
-        hold, :class:`TooMany` for a peer that calls too often.
+        token the token says who calls, else the certificate. *connection*: over which it comes; empty: nobody knows.
+        Raises :class:`NotAuthenticated` for a proof that does not hold, :class:`TooMany` for a peer that calls too
+        often, or from whose address too many come that do not hold. A proof that holds is let in whatever others do.
         """
-        now_ns = self._clock.now_ns()
-        if self._failures.empty(host, now_ns):
-            raise TooMany("too many failed attempts from this address")
+        block = address_block(host)
         try:
-            identity = await self._identify(authorization, certificate, now_ns)
+            identity = await self._identify(authorization, certificate, block, connection)
         except NotAuthenticated as refusal:
-            self._failures.take(host, now_ns)
-            self._logger.info("caller refused", host=host, cause=str(refusal))
-            raise
-        if not self._calls.take(host if identity is None else identity.name, now_ns):
+            raise self._refusal(refusal, host, block, connection) from refusal
+        if not self._calls.take(block if identity is None else identity.name, self._clock.now_ns()):
             raise TooMany("this peer calls more often than it may")
         admitted = Pass(identity, self._policy.grants(identity))
         self._live.add(admitted)
         if identity is not None and identity.expires_ns is not None:
             self._watch(admitted, identity.expires_ns)
         return admitted
+
+    def _refusal(self, refusal: NotAuthenticated, host: str, block: str, connection: str) -> ServiceError:
+        """What whoever showed a proof that does not hold is told: the more of them, the less, and the log too."""
+        now_ns = self._clock.now_ns()
+        if isinstance(refusal, SignatureWrong):
+            self._checks.count_bad(connection, block, now_ns)
+        if self._failures.take(block, now_ns):
+            self._logger.info("caller refused", host=host, cause=str(refusal))
+            return NotAuthenticated(str(refusal))
+        if self._told.take(block, now_ns):
+            self._logger.warning("too many failed attempts, only good proofs are let in", host=host, cause=str(refusal))
+        return TooMany("too many failed attempts from this address")
 
     def leave(self, admitted: Pass) -> None:
         """The call is over."""
@@ -186,34 +222,42 @@ class Guard:
         return len(self._live)
 
     def _watch(self, admitted: Pass, expires_ns: int) -> None:
-        if self._clock.now_ns() >= expires_ns:
+        if self._clock.wall_ns() >= expires_ns:
             admitted.end(_come_back("the proof of identity has expired"))
         else:
-            admitted.timer = self._clock.call_at(expires_ns, partial(self._watch, admitted, expires_ns))
+            admitted.timer = self._clock.call_at_wall(expires_ns, partial(self._watch, admitted, expires_ns))
 
-    async def _identify(self, authorization: str | None, certificate: bytes | None, now_ns: int) -> Identity | None:
+    async def _identify(
+        self, authorization: str | None, certificate: bytes | None, block: str, connection: str
+    ) -> Identity | None:
+        wall_ns = self._clock.wall_ns()
         if authorization is None:
-            return self._of_certificate(certificate, now_ns)
+            return self._of_certificate(certificate, wall_ns)
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or not token.isascii():
             raise NotAuthenticated("not a bearer token")
-        found = self._tokens.find(token, now_ns)
+        found = self._tokens.find(token, wall_ns)
         if found is not None:
             return found
         if self._oidc is None or token.count(".") != 2:
             raise NotAuthenticated("an unknown or expired token")
-        return await self._oidc.verify(token, certificate, now_ns)
 
-    def _of_certificate(self, certificate: bytes | None, now_ns: int) -> Identity | None:
+        def may_check() -> bool:
+            return self._checks.may_check(connection, block, self._clock.now_ns())
+
+        return await self._oidc.verify(token, certificate, wall_ns, may_check)
+
+    def _of_certificate(self, certificate: bytes | None, wall_ns: int) -> Identity | None:
         if certificate is None:
             return None
         try:
             identity = _certificate_identity(certificate)
-        except ValueError as error:
+        except Exception as error:
+            # The library has errors of its own for extensions that stand there twice, and what else may be wrong.
             raise NotAuthenticated("the client certificate cannot be read") from error
         # TLS checked that once, when the connection began.
-        if identity is not None and identity.expires_ns is not None and identity.expires_ns <= now_ns:
+        if identity is not None and identity.expires_ns is not None and identity.expires_ns <= wall_ns:
             raise NotAuthenticated("the client certificate has expired")
         return identity
 
@@ -225,13 +269,15 @@ class Guard:
         return self._oidc is None or not self._oidc.holds(identity.proof)
 
     def _apply(self, policy: Policy, tokens: StaticTokens) -> None:
+        """Follow *policy*. Tokens that were proved before stay so while the same is asked of them."""
         self._policy = policy
         self._tokens = tokens
         limits = policy.limits
         self._calls.resize(limits.calls_per_second, limits.burst)
         self._failures.resize(limits.failures_per_second, max(1, int(FAILURE_BURST_S * limits.failures_per_second)))
-        self._oidc: OidcVerifier | None = None
-        if policy.oidc is not None:
+        if policy.oidc is None:
+            self._oidc = None
+        elif self._oidc is None or policy.oidc != self._oidc.settings:
             if self._keys is None or self._keys_source != policy.oidc.keys:
                 self._keys_source = policy.oidc.keys
                 self._keys = KeySet(self._keys_source, clock=self._clock, logger=self._logger, fetch=self._fetch_keys)

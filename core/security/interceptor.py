@@ -17,9 +17,10 @@ from structlog.typing import FilteringBoundLogger
 from core.security.guard import Guard, Pass
 from core.security.methods import METHODS, Demand
 from core.security.tls import der_of
-from core.service.callers import CALLER
-from core.service.event_service import host_of
-from core.service.rpc import Handler, Requests, end
+from core.service.admission import read_late
+from core.service.callers import CALLER, host_of
+from core.service.connections import LINK
+from core.service.rpc import Handler, Requests, close_requests, end
 from core.service.status_codes import NotPermitted, ServiceError
 
 _NOT_LISTED: Final = Demand(lambda caller, _: _refuse())
@@ -38,53 +39,37 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
         if handler is None:
             return None
         demand = METHODS.get(handler_call_details.method, _NOT_LISTED)
-        return handler if demand.public else self._guarded(handler, demand)
+        return handler if demand.public else self._guarded(handler, handler_call_details.method, demand)
 
-    def _guarded(self, handler: Any, demand: Demand) -> Handler:
-        forms = {
-            "request_deserializer": handler.request_deserializer,
-            "response_serializer": handler.response_serializer,
-        }
-        if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, demand), **forms)
-        if handler.stream_stream is not None:
-            return grpc.stream_stream_rpc_method_handler(self._stream(handler.stream_stream, demand), **forms)
-        if handler.unary_stream is not None:
-            return grpc.unary_stream_rpc_method_handler(self._answers(handler.unary_stream, demand), **forms)
-        raise AssertionError("nobody serves a call with many requests and one response")
+    def _guarded(self, handler: Any, method: str, demand: Demand) -> Handler:
+        """*handler* as a stream: nothing of a call is read before its caller was let in."""
+        serve = read_late(handler, method, self._logger)
+        short = handler.unary_unary is not None
 
-    def _unary(self, serve: Callable[[Any, Any], Awaitable[Any]], demand: Demand) -> Any:
-        async def handle(request: Any, context: Any) -> Any:
+        async def handle(requests: Requests, context: Any) -> None:
             async with self._admitted(context) as admitted:
-                await self._check(demand, admitted, request, context)
-                return await serve(request, context)
+                await self._check_before(demand, admitted, context)
+                serving = serve(self._checked(requests, admitted, demand), context)
+                if short:
+                    await serving
+                else:
+                    await self._while_good(admitted, serving, context)
 
-        return handle
-
-    def _answers(self, serve: Callable[[Any, Any], Any], demand: Demand) -> Any:
-        async def handle(request: Any, context: Any) -> None:
-            async with self._admitted(context) as admitted:
-                await self._check(demand, admitted, request, context)
-                await self._while_good(admitted, serve(request, context), context)
-
-        return handle
-
-    def _stream(self, serve: Callable[[Any, Any], Any], demand: Demand) -> Any:
-        async def handle(requests: Any, context: Any) -> None:
-            async with self._admitted(context) as admitted:
-                if demand.request is None:
-                    await self._check(demand, admitted, None, context)
-                await self._while_good(admitted, serve(_checked(requests, admitted, demand), context), context)
-
-        return handle
+        return grpc.stream_stream_rpc_method_handler(handle)
 
     @contextlib.asynccontextmanager
     async def _admitted(self, context: Any) -> AsyncIterator[Pass]:
         try:
-            admitted = await self._guard.enter(_authorization(context), _certificate(context), host_of(context.peer()))
+            peer = context.peer()
+            host = host_of(peer)
+            # A unix socket does not tell its callers apart: its name is that of all of them.
+            connection = peer if peer.startswith(("ipv4:", "ipv6:")) else ""
+            admitted = await self._guard.enter(_authorization(context), _certificate(context), host, connection)
         except ServiceError as error:
             await end(context, error, self._logger)
             raise
+        if admitted.manages_any:
+            LINK.get().manager = True
         token = CALLER.set(admitted)
         try:
             yield admitted
@@ -92,16 +77,33 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             CALLER.reset(token)
             self._guard.leave(admitted)
 
-    async def _check(self, demand: Demand, admitted: Pass, request: Any, context: Any) -> None:
+    async def _check_before(self, demand: Demand, admitted: Pass, context: Any) -> None:
+        """What can be said of the caller before the first request is read."""
         try:
-            demand.met(admitted, request)
+            demand.met_before(admitted)
         except ServiceError as error:
             self._logger.info("call refused", caller=admitted.name, cause=str(error))
             await end(context, error, self._logger)
 
+    async def _checked(self, requests: Requests, admitted: Pass, demand: Demand) -> Requests:
+        """*requests*; the first one is looked at. What it raises ends the call in the service's own way."""
+        first = True
+        try:
+            async for request in requests:
+                if first and demand.request is not None:
+                    try:
+                        demand.met(admitted, request)
+                    except ServiceError as error:
+                        self._logger.info("call refused", caller=admitted.name, cause=str(error))
+                        raise
+                    first = False
+                yield request
+        finally:
+            await close_requests(requests)
+
     async def _while_good(self, admitted: Pass, serving: Any, context: Any) -> None:
         """Run *serving*, responses given by it or written to the context, until it ends or has no right to go on."""
-        work = asyncio.ensure_future(_forward(serving, context) if hasattr(serving, "__aiter__") else serving)
+        work = asyncio.ensure_future(serving)
         ended = asyncio.ensure_future(admitted.ended.wait())
         try:
             await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -115,21 +117,6 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
         assert admitted.reason is not None
         self._logger.info("call ended", caller=admitted.name, cause=str(admitted.reason))
         await end(context, admitted.reason, self._logger)
-
-
-async def _forward(responses: AsyncIterator[Any], context: Any) -> None:
-    async for response in responses:
-        await context.write(response)
-
-
-async def _checked(requests: Requests, admitted: Pass, demand: Demand) -> Requests:
-    """*requests*; the first one is looked at. What it raises ends the stream in the service's own way."""
-    first = True
-    async for request in requests:
-        if first and demand.request is not None:
-            demand.met(admitted, request)
-            first = False
-        yield request
 
 
 def _refuse() -> None:

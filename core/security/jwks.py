@@ -1,18 +1,27 @@
 """The public keys of an OIDC issuer: a JWKS from a file or over HTTPS, kept, and read again when it may have changed.
 
-A token signed with a key nobody knows makes the keys be read again, because issuers rotate them; but at most once in
-:data:`LEAST_BETWEEN_NS`, so that made-up key IDs cost the issuer nothing. While an issuer does not answer, the keys it
-gave last hold for :data:`KEEP_NS`.
+Whoever shows a token signed with a key that is known waits for nobody: old keys are read again meanwhile. A token
+signed with a key nobody knows makes the keys be read again, because issuers rotate them, and waits for that a moment;
+but at most once in :data:`LEAST_BETWEEN_NS`, so that made-up key IDs cost the issuer nothing. There is one reading at a
+time, and an issuer that takes its time has :data:`FETCH_TIMEOUT_S` for all of its answer. While it does not answer, the
+keys it gave last hold for :data:`KEEP_NS`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import socket
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.error import HTTPError
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 import jwt
 from structlog.typing import FilteringBoundLogger
@@ -24,7 +33,15 @@ REFRESH_NS: Final = 300 * SECOND_NS
 LEAST_BETWEEN_NS: Final = 10 * SECOND_NS
 KEEP_NS: Final = 24 * 3600 * SECOND_NS
 FETCH_TIMEOUT_S: Final = 5.0
+"""For the whole of an answer, however many pieces it comes in."""
+UNKNOWN_WAIT_S: Final = 2.0
+"""So long a call waits at most for a key that is not known."""
+MOST_WAITING: Final = 64
+"""Calls that wait for such keys; the others are refused at once."""
 MOST_BYTES: Final = 1 << 20
+MOST_KEYS: Final = 1_000
+LONGEST_NUMBER: Final = 2_800
+"""Characters of an RSA modulus: 16,384 bits. To check a signature takes the longer the more there are."""
 
 KEY_TYPES: Final = {
     "RS256": "RSA", "RS384": "RSA", "RS512": "RSA", "PS256": "RSA", "PS384": "RSA", "PS512": "RSA",
@@ -33,6 +50,34 @@ KEY_TYPES: Final = {
 """Signature algorithms with public keys, and the type of key each takes. There is no other way to sign a token."""
 
 _CURVES: Final = {"ES256": ("P-256",), "ES384": ("P-384",), "ES512": ("P-521",), "EdDSA": ("Ed25519", "Ed448")}
+
+
+class SigningKey:
+    """A key as the issuer told it. The same one stays the same object from one reading to the next."""
+
+    def __init__(self, said: dict[str, Any]) -> None:
+        self._said = said
+        self._made: dict[str, Any] = {}
+
+    def fits(self, key_id: str | None, algorithm: str) -> bool:
+        """Return whether a token with these headers may be signed with it."""
+        said = self._said
+        return bool(
+            said["kty"] == KEY_TYPES[algorithm]
+            and said.get("alg", algorithm) == algorithm
+            and said.get("use", "sig") == "sig"
+            and (algorithm not in _CURVES or said.get("crv") in _CURVES[algorithm])
+            and (key_id is None or said.get("kid") == key_id)
+        )
+
+    def made_for(self, algorithm: str) -> Any:
+        """Return the key as the library takes it; ``None``: it is none."""
+        if algorithm not in self._made:
+            try:
+                self._made[algorithm] = jwt.PyJWK(self._said, algorithm=algorithm).key
+            except Exception:  # noqa: BLE001 - what an issuer says may be anything
+                self._made[algorithm] = None
+        return self._made[algorithm]
 
 
 class KeySet:
@@ -50,60 +95,76 @@ class KeySet:
         self._clock = clock
         self._logger = logger
         self._fetch = fetch or read_source
-        self._keys: list[dict[str, Any]] = []
+        self._keys: dict[str, SigningKey] = {}
+        """By what the issuer said of each."""
+        self._current: frozenset[SigningKey] = frozenset()
         self._read_ns: int | None = None
         self._tried_ns: int | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._waiting = 0
 
-    async def find(self, key_id: str | None, algorithm: str) -> Any:
-        """The key a token with these headers was signed with; ``None``: there is none.
+    async def find(self, key_id: str | None, algorithm: str) -> SigningKey | None:
+        """Return the key a token with these headers was signed with; ``None``: there is none.
 
-        Without *key_id* there has to be exactly one that fits.
+        Without *key_id* there has to be exactly one that fits. Waits a moment for one that is not known.
         """
-        now_ns = self._clock.now_ns()
-        if self._read_ns is None or now_ns - self._read_ns >= REFRESH_NS:
-            await self._read()
+        self._refresh_old()
         found = self._match(key_id, algorithm)
-        if found is None:
-            await self._read()
-            found = self._match(key_id, algorithm)
+        if found is None and self._waiting < MOST_WAITING:
+            reading = self._begin_reading()
+            if reading is not None:
+                self._waiting += 1
+                try:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(asyncio.shield(reading), UNKNOWN_WAIT_S)
+                finally:
+                    self._waiting -= 1
+                found = self._match(key_id, algorithm)
         return found
 
-    def _match(self, key_id: str | None, algorithm: str) -> Any:
-        if self._read_ns is None or self._clock.now_ns() - self._read_ns >= KEEP_NS:
-            return None
-        fitting = [
-            key
-            for key in self._keys
-            if key["kty"] == KEY_TYPES[algorithm]
-            and key.get("alg", algorithm) == algorithm
-            and key.get("use", "sig") == "sig"
-            and (algorithm not in _CURVES or key.get("crv") in _CURVES[algorithm])
-            and (key_id is None or key.get("kid") == key_id)
-        ]
-        if len(fitting) != 1:
-            return None
-        try:
-            return jwt.PyJWK(fitting[0], algorithm=algorithm).key
-        except jwt.PyJWTError:
-            return None
+    def holds(self, key: SigningKey) -> bool:
+        """Return whether *key*, found before, is still one that the issuer signs with. Waits for nothing."""
+        self._refresh_old()
+        return key in self._current and not self._lapsed()
 
-    async def _read(self) -> None:
-        """Read the source unless that was tried a moment ago; callers that come meanwhile wait for the same reading."""
+    def _refresh_old(self) -> None:
+        if self._read_ns is not None and self._clock.now_ns() - self._read_ns >= REFRESH_NS:
+            self._begin_reading()
+
+    def _lapsed(self) -> bool:
+        return self._read_ns is None or self._clock.now_ns() - self._read_ns >= KEEP_NS
+
+    def _match(self, key_id: str | None, algorithm: str) -> SigningKey | None:
+        if self._lapsed():
+            return None
+        fitting = [key for key in self._keys.values() if key.fits(key_id, algorithm)]
+        if len(fitting) != 1 or fitting[0].made_for(algorithm) is None:
+            return None
+        return fitting[0]
+
+    def _begin_reading(self) -> asyncio.Task[None] | None:
+        """Return the reading that is under way, or begin one; ``None``: that was tried a moment ago."""
         now_ns = self._clock.now_ns()
         if self._reading is None:
             if self._tried_ns is not None and now_ns - self._tried_ns < LEAST_BETWEEN_NS:
-                return
+                return None
             self._tried_ns = now_ns
             self._reading = asyncio.create_task(self._read_now(), name="read signing keys")
-        await asyncio.shield(self._reading)
+        return self._reading
 
     async def _read_now(self) -> None:
         try:
-            self._keys = parse_keys(await asyncio.to_thread(self._fetch, self._source))
+            said = parse_keys(await _run_in_thread(self._fetch, self._source))
+            by_text = {json.dumps(key, sort_keys=True): key for key in said}
+            self._keys = {text: self._keys.get(text) or SigningKey(key) for text, key in by_text.items()}
+            self._current = frozenset(self._keys.values())
             self._read_ns = self._clock.now_ns()
-        except (OSError, ValueError) as error:
-            self._logger.warning("signing keys not read, the former ones hold", source=self._source, cause=str(error))
+        except Exception as error:  # noqa: BLE001 - what an issuer answers may be anything
+            self._logger.warning(
+                "signing keys not read, the former ones hold",
+                source=self._source,
+                cause=f"{type(error).__name__}: {error}"[:300],
+            )
         finally:
             self._reading = None
 
@@ -117,8 +178,106 @@ def parse_keys(raw: bytes) -> list[dict[str, Any]]:
             raise TypeError("keys is no list")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SecurityError(f"not a JWKS document: {type(error).__name__}") from error
-    public = set(KEY_TYPES.values())
-    return [key for key in keys if isinstance(key, dict) and key.get("kty") in public and "d" not in key]
+    if len(keys) > MOST_KEYS:
+        raise SecurityError(f"more than {MOST_KEYS} keys")
+    return [key for key in keys if isinstance(key, dict) and _is_public(key)]
+
+
+def _is_public(key: dict[str, Any]) -> bool:
+    modulus = key.get("n", "")
+    return (
+        isinstance(key.get("kty"), str)
+        and key["kty"] in KEY_TYPES.values()
+        and isinstance(modulus, str)
+        and len(modulus) <= LONGEST_NUMBER
+        and "d" not in key
+    )
+
+
+async def _run_in_thread(work: Callable[[str], bytes], source: str) -> bytes:
+    """Return what *work* does in a thread that nobody waits for at the end of the process."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[bytes] = loop.create_future()
+
+    def settle(raw: bytes, error: Exception | None) -> None:
+        if not done.done():
+            if error is None:
+                done.set_result(raw)
+            else:
+                done.set_exception(error)
+
+    def run() -> None:
+        raw, failure = b"", None
+        try:
+            raw = work(source)
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+            failure = error
+        with suppress(RuntimeError):  # The loop has been closed meanwhile.
+            loop.call_soon_threadsafe(settle, raw, failure)
+
+    threading.Thread(target=run, name="signing keys", daemon=True).start()
+    return await done
+
+
+class _PromptReader(io.RawIOBase):
+    """Reads a socket until a deadline, however little comes at a time: a timeout alone begins anew with each byte."""
+
+    def __init__(self, connection: socket.socket, deadline_s: float) -> None:
+        self._connection = connection
+        self._raw = connection.makefile("rb", buffering=0)
+        self._deadline_s = deadline_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the answer took too long")
+        self._connection.settimeout(left_s)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _PromptSocket:
+    """What a response asks of its socket."""
+
+    def __init__(self, connection: socket.socket, deadline_s: float) -> None:
+        self._connection = connection
+        self._deadline_s = deadline_s
+
+    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
+        return io.BufferedReader(_PromptReader(self._connection, self._deadline_s))
+
+
+class _PromptConnection(HTTPConnection):
+    """Has one deadline for the whole answer."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._deadline_s = time.monotonic() + FETCH_TIMEOUT_S
+
+    def response_class(self, connection: Any, *arguments: Any, **named: Any) -> HTTPResponse:  # type: ignore[override]
+        """The answer that comes over *connection*."""
+        prompt: Any = _PromptSocket(connection, self._deadline_s)
+        return HTTPResponse(prompt, *arguments, **named)
+
+
+class _PromptHttpsConnection(_PromptConnection, HTTPSConnection):
+    """The same over TLS."""
+
+
+class _PromptHttp(HTTPHandler):
+    def http_open(self, request: Request) -> HTTPResponse:
+        return self.do_open(_PromptConnection, request)
+
+
+class _PromptHttps(HTTPSHandler):
+    def https_open(self, request: Request) -> HTTPResponse:
+        return self.do_open(_PromptHttpsConnection, request)
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -132,8 +291,12 @@ def read_source(source: str) -> bytes:
     """The document at *source*, a file or an address. Raises OSError, or ValueError when it is too long."""
     if source.startswith(("https://", "http://")):
         request = Request(source, headers={"Accept": "application/json"})  # noqa: S310 - the scheme was checked
-        with build_opener(_NoRedirect).open(request, timeout=FETCH_TIMEOUT_S) as answer:
-            raw: bytes = answer.read(MOST_BYTES + 1)
+        try:
+            with build_opener(_NoRedirect, _PromptHttp, _PromptHttps).open(request, timeout=FETCH_TIMEOUT_S) as answer:
+                raw: bytes = answer.read(MOST_BYTES + 1)
+        except HTTPError as error:
+            error.close()
+            raise
     else:
         with Path(source).open("rb") as file:
             raw = file.read(MOST_BYTES + 1)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from ipaddress import IPv6Address, IPv6Network
 from typing import Final
 
 from core.service.clock import SECOND_NS
 
 MOST_PEERS: Final = 10_000
 """Buckets kept; the one unused for longest goes first. A peer that comes back after that starts with a full one."""
+
+CHECKS_OF_CONNECTION: Final = (1.0, 5)
+CHECKS_OF_ADDRESS: Final = (50.0, 100)
+CHECKS_IN_ALL: Final = (200.0, 400)
+"""Signatures that do not hold, a second and at once. Each costs the core a tenth of a millisecond."""
 
 
 class Buckets:
@@ -44,3 +50,43 @@ class Buckets:
     def _level(self, peer: str, now_ns: int) -> float:
         left, at_ns = self._levels.get(peer, (self._burst, now_ns))
         return min(self._burst, left + max(0, now_ns - at_ns) * self._per_ns)
+
+
+class SignatureChecks:
+    """How many signatures that do not hold are looked at: by connection, by address, and by all together.
+
+    A connection that shows bad ones uses up its own share first, so that others from its address are still looked at.
+    """
+
+    def __init__(self) -> None:
+        self._of_connections = Buckets(*CHECKS_OF_CONNECTION)
+        self._of_addresses = Buckets(*CHECKS_OF_ADDRESS)
+        self._in_all = Buckets(*CHECKS_IN_ALL)
+
+    def may_check(self, connection: str, address: str, now_ns: int) -> bool:
+        """Return whether one more may be looked at. *connection* may be empty: nobody knows which it is."""
+        return not (
+            (connection and self._of_connections.empty(connection, now_ns))
+            or self._of_addresses.empty(address, now_ns)
+            or self._in_all.empty("", now_ns)
+        )
+
+    def count_bad(self, connection: str, address: str, now_ns: int) -> None:
+        """One that was looked at did not hold."""
+        if connection:
+            self._of_connections.take(connection, now_ns)
+        self._of_addresses.take(address, now_ns)
+        self._in_all.take("", now_ns)
+
+
+def address_block(host: str) -> str:
+    """Return what counts as one address: of IPv6 the first 64 bits, because whoever has one has all of them."""
+    if ":" not in host:
+        return host
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((int(address) >> 64 << 64, 64)))

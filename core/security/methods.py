@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from google.protobuf.message import Message
-from kornel.v1 import callback_pb2, manager_pb2, status_pb2
+from kornel.v1 import callback_pb2, configuration_pb2, manager_pb2, status_pb2
 from si.v1 import si_pb2 as si
 
 from core.security.guard import Pass
@@ -23,11 +23,22 @@ from core.service.status_codes import NotPermitted
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """``request``: the message that ``check`` is given; ``None``: it looks at none. ``public``: nobody is asked."""
+    """``request``: the message that ``check`` is given; ``None``: it looks at none. ``public``: nobody is asked.
+
+    ``before``: what can be asked of the caller while the request is still unread.
+    """
 
     check: Callable[[Pass, Any], None]
     request: type[Message] | None = None
     public: bool = False
+    before: Callable[[Pass], None] | None = None
+
+    def met_before(self, caller: Pass) -> None:
+        """Raises when it is plain before the first request is read that *caller* may not make this call."""
+        if self.before is not None:
+            self.before(caller)
+        if self.request is None:
+            self.check(caller, None)
 
     def met(self, caller: Pass, raw: bytes) -> None:
         """Raises unless *caller* may make this call, whose (first) request is *raw*."""
@@ -39,7 +50,9 @@ def _need(permission: Permission) -> Demand:
 
 
 def _manager(request: type[Message], rm_id_of: Callable[[Any], str]) -> Demand:
-    return Demand(lambda caller, message: caller.require_manager(rm_id_of(message)), request)
+    return Demand(
+        lambda caller, message: caller.require_manager(rm_id_of(message)), request, before=Pass.require_any_manager
+    )
 
 
 def _register(caller: Pass, request: si.RegisterResourceManagerRequest) -> None:
@@ -49,11 +62,22 @@ def _register(caller: Pass, request: si.RegisterResourceManagerRequest) -> None:
         caller.require(Permission.CONFIGURE)
 
 
+def _update(caller: Pass, request: configuration_pb2.UpdateConfigurationRequest) -> None:
+    """A manager changes its own configuration. The same holds for a rollback, where the service asks."""
+    caller.require(Permission.CONFIGURE)
+    caller.require_no_other_manager(request.rm_id)
+
+
 def _unregister(caller: Pass, request: manager_pb2.UnregisterResourceManagerRequest) -> None:
     try:
         caller.require(Permission.ADMINISTER)
     except NotPermitted:
         caller.require_manager(request.rm_id)
+
+
+def _administer_or_manage(caller: Pass) -> None:
+    if not caller.manages_any:
+        caller.require(Permission.ADMINISTER)
 
 
 def _status(caller: Pass, request: status_pb2.GetStatusRequest) -> None:
@@ -69,21 +93,25 @@ _FOR_QUEUE: Final = Demand(lambda caller, _: None)
 
 METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
     {
-        "/si.v1.Scheduler/RegisterResourceManager": Demand(_register, si.RegisterResourceManagerRequest),
+        "/si.v1.Scheduler/RegisterResourceManager": Demand(
+            _register, si.RegisterResourceManagerRequest, before=Pass.require_any_manager
+        ),
         "/si.v1.Scheduler/UpdateAllocation": _manager(si.AllocationRequest, lambda request: request.rmID),
         "/si.v1.Scheduler/UpdateApplication": _manager(si.ApplicationRequest, lambda request: request.rmID),
         "/si.v1.Scheduler/UpdateNode": _manager(si.NodeRequest, lambda request: request.rmID),
         "/kornel.v1.CallbackService/Attach": _manager(
             callback_pb2.AttachRequest, lambda request: request.subscription.rm_id
         ),
-        "/kornel.v1.ConfigurationService/UpdateConfiguration": _CONFIGURE,
+        "/kornel.v1.ConfigurationService/UpdateConfiguration": Demand(
+            _update, configuration_pb2.UpdateConfigurationRequest
+        ),
         "/kornel.v1.ConfigurationService/RollbackConfiguration": _CONFIGURE,
         "/kornel.v1.ConfigurationService/ValidateConfiguration": _READ,
         "/kornel.v1.ConfigurationService/PreviewConfiguration": _READ,
         "/kornel.v1.ConfigurationService/GetConfigurationHistory": _READ,
         "/kornel.v1.ConfigurationService/GetConfiguration": _READ,
         "/kornel.v1.StatusService/GetStatus": Demand(_status, status_pb2.GetStatusRequest),
-        "/kornel.v1.StatusService/GetStateDump": _READ,
+        "/kornel.v1.StatusService/GetStateDump": _need(Permission.ADMINISTER),
         "/kornel.v1.StatusService/ExplainAsk": _READ,
         "/kornel.v1.StatusService/ExplainUser": _READ,
         "/kornel.v1.StatusService/ExplainQueue": _FOR_QUEUE,
@@ -105,7 +133,7 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.HistoryService/ListConfigurations": _READ,
         "/kornel.v1.HistoryService/GetHistoryStatus": _READ,
         "/kornel.v1.ManagerService/UnregisterResourceManager": Demand(
-            _unregister, manager_pb2.UnregisterResourceManagerRequest
+            _unregister, manager_pb2.UnregisterResourceManagerRequest, before=_administer_or_manage
         ),
         "/kornel.v1.TestClockService/AdvanceClock": _need(Permission.TEST_CLOCK),
         "/grpc.health.v1.Health/Check": _PUBLIC,

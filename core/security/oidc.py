@@ -2,26 +2,44 @@
 
 Time is this process's clock, and ``exp`` is demanded: a token without ``jti`` can be replayed, but only until then. One
 that says whose certificate it belongs to (``cnf``, RFC 8705) is worth nothing to anybody else.
+
+What a token says is looked at strictly, and before its signature, which costs more to check than all else. A token that
+has proved to be good is remembered, and not checked again while its key and its time hold.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
-import math
-from collections.abc import Mapping
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
 
 from core.security.identity import Identity, fingerprint
-from core.security.jwks import KEY_TYPES, KeySet
+from core.security.jwks import KEY_TYPES, KeySet, SigningKey
 from core.service.clock import SECOND_NS
-from core.service.status_codes import NotAuthenticated
+from core.service.status_codes import NotAuthenticated, TooMany
 
 LONGEST: Final = 16 * 1024
 MOST_GROUPS: Final = 1_000
+MOST_PROVED: Final = 1_000
+"""Tokens that are remembered; the one unused for longest goes first."""
+LATEST_S: Final = 253_402_300_800
+"""The year 10,000. What lies beyond it is no time."""
+
+_BASE64: Final = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
+_STRANGE_HEADERS: Final = ("crit", "zip", "b64", "enc")
+"""They say that the token is to be understood in another way (RFC 7515, 7516, 7797)."""
+
+
+class SignatureWrong(NotAuthenticated):
+    """Looked right until its signature was checked, which costs the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,87 +59,144 @@ class OidcSettings:
     revoked: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """What a token says, in the right form. ``bound``: of its ``cnf``; ``None``: it has none."""
+
+    identity: Identity
+    expires_ns: int
+    from_ns: tuple[tuple[str, int], ...]
+    bound: str | None
+
+
 class OidcVerifier:
     """One issuer."""
 
     def __init__(self, settings: OidcSettings, keys: KeySet) -> None:
-        self._settings = settings
+        self.settings: Final = settings
         self._keys = keys
+        self._proved: OrderedDict[bytes, tuple[_Claims, SigningKey]] = OrderedDict()
+        """Tokens whose signature held, by their digests, and the key it held with."""
 
     def holds(self, proof: str) -> bool:
         """Whether what a token of this issuer proved, *proof*, was not withdrawn."""
         issuer, _, token_id = proof.partition(" ")
-        return issuer == self._settings.issuer and token_id not in self._settings.revoked
+        return issuer == self.settings.issuer and token_id not in self.settings.revoked
 
-    async def verify(self, token: str, certificate: bytes | None, now_ns: int) -> Identity:
-        """Whose token it is, shown over a connection with client *certificate*. Raises :class:`NotAuthenticated`."""
-        settings = self._settings
-        claims = await self._claims(token)
-        expires_ns = _time_of(claims, "exp")
-        if expires_ns is None:
-            raise NotAuthenticated("the token has no exp claim")
-        if now_ns >= expires_ns + settings.skew_ns:
-            raise NotAuthenticated("the token has expired")
-        for name in ("nbf", "iat"):
-            from_ns = _time_of(claims, name)
-            if from_ns is not None and now_ns < from_ns - settings.skew_ns:
-                raise NotAuthenticated(f"the token is not valid yet ({name})")
-        _check_binding(claims, certificate)
-        if settings.revoked:
-            token_id = claims.get("jti")
-            if not isinstance(token_id, str) or token_id in settings.revoked:
-                raise NotAuthenticated("the token was revoked, or has no ID (jti) to tell")
-        user = claims.get(settings.user_claim)
-        if not isinstance(user, str) or not user:
-            raise NotAuthenticated(f"the token has no {settings.user_claim} claim")
-        groups = claims.get(settings.groups_claim, [])
-        groups = [groups] if isinstance(groups, str) else groups
-        if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
-            raise NotAuthenticated(f"the {settings.groups_claim} claim is no list of texts")
-        groups = groups[:MOST_GROUPS]
-        return Identity(
-            principals=(f"oidc:{user}", *(f"oidc-group:{group}" for group in groups)),
-            user=user,
-            groups=tuple(groups),
-            expires_ns=expires_ns + settings.skew_ns,
-            proof=proof_of(settings.issuer, claims.get("jti")),
-        )
+    async def verify(
+        self, token: str, certificate: bytes | None, now_ns: int, may_check: Callable[[], bool] = lambda: True
+    ) -> Identity:
+        """Whose token it is, shown over a connection with client *certificate*.
 
-    async def _claims(self, token: str) -> Mapping[str, Any]:
-        """Claims of a token that the issuer signed for us; its times are not judged here."""
+        *may_check*: whether a signature may be checked now; one that held before needs none. Raises
+        :class:`NotAuthenticated`, of it :class:`SignatureWrong` if that was what was wrong, and :class:`TooMany`.
+        """
         if len(token) > LONGEST:
             raise NotAuthenticated("the token is too long")
-        try:
-            header = jwt.get_unverified_header(token)
-        except jwt.PyJWTError as error:
-            raise NotAuthenticated("not a token this core knows") from error
-        algorithm, key_id = header.get("alg"), header.get("kid")
-        if not isinstance(algorithm, str) or algorithm not in self._settings.algorithms or algorithm not in KEY_TYPES:
-            raise NotAuthenticated("the token is signed in a way that is not allowed here")
-        if "crit" in header or not (key_id is None or isinstance(key_id, str)):
-            raise NotAuthenticated("the token has headers that this core does not know")
+        digest = hashlib.sha256(token.encode()).digest()
+        claims = self._remembered(digest)
+        if claims is not None:
+            self._check_time(claims, now_ns)
+        else:
+            claims = await self._prove(token, digest, now_ns, may_check)
+        _check_binding(claims.bound, certificate)
+        return claims.identity
+
+    def _remembered(self, digest: bytes) -> _Claims | None:
+        found = self._proved.get(digest)
+        if found is None:
+            return None
+        claims, key = found
+        if not self._keys.holds(key):
+            del self._proved[digest]
+            return None
+        self._proved.move_to_end(digest)
+        return claims
+
+    async def _prove(self, token: str, digest: bytes, now_ns: int, may_check: Callable[[], bool]) -> _Claims:
+        parts = token.split(".")
+        if len(parts) != 3 or not all(map(_BASE64.fullmatch, parts)):
+            raise NotAuthenticated("not a token this core knows")
+        algorithm, key_id = self._headers(_object_of(parts[0]))
+        claims = self._claims(_object_of(parts[1]))
+        self._check_time(claims, now_ns)
         key = await self._keys.find(key_id, algorithm)
         if key is None:
             raise NotAuthenticated("the token is signed with an unknown key")
+        if not may_check():
+            raise TooMany("too many signatures that did not hold, try again")
+        self._check_signature(token, algorithm, key)
+        self._proved[digest] = (claims, key)
+        if len(self._proved) > MOST_PROVED:
+            self._proved.popitem(last=False)
+        return claims
+
+    def _headers(self, headers: Mapping[str, Any]) -> tuple[str, str | None]:
+        """Algorithm and ID of the key."""
+        algorithm, key_id = headers.get("alg"), headers.get("kid")
+        if not isinstance(algorithm, str) or algorithm not in self.settings.algorithms or algorithm not in KEY_TYPES:
+            raise NotAuthenticated("the token is signed in a way that is not allowed here")
+        if any(name in headers for name in _STRANGE_HEADERS) or not (key_id is None or isinstance(key_id, str)):
+            raise NotAuthenticated("the token has headers that this core does not know")
+        return algorithm, key_id
+
+    def _claims(self, claims: Mapping[str, Any]) -> _Claims:
+        """What the token says, if all of it is in the right form and it is for us; nobody knows yet who says it."""
+        settings = self.settings
+        for name in ("iss", "aud", "exp"):
+            if name not in claims:
+                raise NotAuthenticated(f"the token has no {name} claim")
+        if claims["iss"] != settings.issuer:
+            raise NotAuthenticated("the token is from another issuer")
+        audiences = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
+        if not any(isinstance(each, str) and each in settings.audiences for each in audiences):
+            raise NotAuthenticated("the token is for another audience")
+        token_id = claims.get("jti")
+        if settings.revoked and (not _is_text(token_id) or token_id in settings.revoked):
+            raise NotAuthenticated("the token was revoked, or has no ID (jti) to tell")
+        user = claims.get(settings.user_claim)
+        if not _is_text(user) or not user:
+            raise NotAuthenticated(f"the token has no {settings.user_claim} claim")
+        groups = claims.get(settings.groups_claim, [])
+        groups = groups if isinstance(groups, list) else [groups]
+        if not all(map(_is_text, groups)):
+            raise NotAuthenticated(f"the {settings.groups_claim} claim is no list of texts")
+        groups = groups[:MOST_GROUPS]
+        expires_ns = _time_of(claims, "exp")
+        return _Claims(
+            identity=Identity(
+                principals=(f"oidc:{user}", *(f"oidc-group:{group}" for group in groups)),
+                user=user,
+                groups=tuple(groups),
+                expires_ns=expires_ns + settings.skew_ns,
+                proof=proof_of(settings.issuer, token_id if _is_text(token_id) else None),
+            ),
+            expires_ns=expires_ns,
+            from_ns=tuple((name, _time_of(claims, name)) for name in ("nbf", "iat") if name in claims),
+            bound=_bound_to(claims),
+        )
+
+    def _check_time(self, claims: _Claims, now_ns: int) -> None:
+        if now_ns >= claims.expires_ns + self.settings.skew_ns:
+            raise NotAuthenticated("the token has expired")
+        for name, from_ns in claims.from_ns:
+            if now_ns < from_ns - self.settings.skew_ns:
+                raise NotAuthenticated(f"the token is not valid yet ({name})")
+
+    def _check_signature(self, token: str, algorithm: str, key: SigningKey) -> None:
         options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "require": ["iss", "aud", "exp"]}
         try:
-            claims: dict[str, Any] = jwt.decode(
+            jwt.decode(
                 token,
-                key,
+                key.made_for(algorithm),
                 algorithms=[algorithm],
-                audience=list(self._settings.audiences),
-                issuer=self._settings.issuer,
+                audience=list(self.settings.audiences),
+                issuer=self.settings.issuer,
                 options=options,
             )
-        except jwt.InvalidAudienceError as error:
-            raise NotAuthenticated("the token is for another audience") from error
-        except jwt.InvalidIssuerError as error:
-            raise NotAuthenticated("the token is from another issuer") from error
-        except jwt.MissingRequiredClaimError as error:
-            raise NotAuthenticated(f"the token has no {error.claim} claim") from error
-        except jwt.PyJWTError as error:
-            raise NotAuthenticated("the token's signature or form is not right") from error
-        return claims
+        except Exception as error:
+            # Whatever a library makes of a token that is wrong in some new way: it is not right.
+            raise SignatureWrong("the token's signature or form is not right") from error
 
 
 def proof_of(issuer: str, token_id: object) -> str:
@@ -129,22 +204,61 @@ def proof_of(issuer: str, token_id: object) -> str:
     return f"{issuer} {token_id}" if isinstance(token_id, str) else issuer
 
 
-def _time_of(claims: Mapping[str, Any], name: str) -> int | None:
-    if name not in claims:
-        return None
+def _object_of(part: str) -> Mapping[str, Any]:
+    """The JSON object in a part of a token. Strict: what two readers could understand in two ways is refused."""
+    try:
+        raw = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+        found = json.loads(raw.decode(), object_pairs_hook=_once_each, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise NotAuthenticated("not a token this core knows") from error
+    if not isinstance(found, dict):
+        raise NotAuthenticated("not a token this core knows")
+    return found
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is given twice")
+    return found
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _is_text(value: object) -> bool:
+    """Whether *value* is text that can be written anywhere: halves of surrogate pairs cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _time_of(claims: Mapping[str, Any], name: str) -> int:
     value = claims[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # Compared before anything is reckoned with it: it may be infinite, or have thousands of digits.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -LATEST_S <= value <= LATEST_S:
         raise NotAuthenticated(f"the {name} claim is no time")
     return int(value * SECOND_NS)
 
 
-def _check_binding(claims: Mapping[str, Any], certificate: bytes | None) -> None:
+def _bound_to(claims: Mapping[str, Any]) -> str | None:
     if "cnf" not in claims:
-        return
+        return None
     bound = claims["cnf"]
     wanted = bound.get("x5t#S256") if isinstance(bound, dict) else None
-    if not isinstance(wanted, str):
+    if not isinstance(wanted, str) or not wanted.isascii():
         raise NotAuthenticated("the token is bound to something else than a certificate")
+    return wanted
+
+
+def _check_binding(wanted: str | None, certificate: bytes | None) -> None:
+    if wanted is None:
+        return
     if certificate is None:
         raise NotAuthenticated("the token is bound to a client certificate, and there is none")
     mine = base64.urlsafe_b64encode(fingerprint(certificate)).rstrip(b"=")

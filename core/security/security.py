@@ -56,7 +56,7 @@ class Security:
         missing = []
         if self.tls is None:
             missing.append("traffic would not be encrypted (--tls-cert FILE --tls-key FILE)")
-        if self.guard is None and not (self.tls is not None and self.tls.demands_certificate):
+        if not self.asks_who_calls:
             missing.append("nobody would be asked who they are (--tls-client-ca FILE or --security FILE)")
         if missing:
             raise SecurityError(
@@ -64,6 +64,11 @@ class Security:
                 " Give these options, listen on 127.0.0.1, or say --insecure-anywhere if everybody on the network may"
                 " do everything"
             )
+
+    @property
+    def asks_who_calls(self) -> bool:
+        """Whether callers have to prove who they are."""
+        return self.guard is not None or (self.tls is not None and self.tls.demands_certificate)
 
     def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
         """For the gRPC server."""

@@ -7,6 +7,7 @@ cannot be used are reported and change nothing.
 from __future__ import annotations
 
 import ssl
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,9 @@ from structlog.typing import FilteringBoundLogger
 from core.security.errors import SecurityError
 
 MOST_BYTES: Final = 1 << 20
+
+CIPHERS_OF_1_2: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Suites of TLS 1.2: with forward secrecy, and without CBC. Those of TLS 1.3 are all good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,7 @@ class Tls:
         self.files = files
         self._logger = logger
         self._loaded = _Loaded(files)
-        self._entry = _context(files)
-        # Called in every handshake, also where the client names no server.
-        self._entry.sni_callback = self._choose
+        self._warn_of_open_key()
 
     @property
     def demands_certificate(self) -> bool:
@@ -71,6 +73,7 @@ class Tls:
             self._logger.error("new TLS files not used, the former ones hold", cause=str(error))
         else:
             self._logger.info("TLS files read again", expires=self._loaded.expires.isoformat())
+            self._warn_of_open_key()
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
         """For a gRPC server's port."""
@@ -90,11 +93,22 @@ class Tls:
         )
 
     def context(self) -> ssl.SSLContext:
-        """For an HTTPS server. It follows :meth:`reload`."""
-        return self._entry
+        """For one connection over HTTPS, which begins now.
 
-    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext) -> None:
-        connection.context = self._loaded.context
+        Each reading of the files has a context of its own, and with it a cache of its own for sessions that TLS 1.2
+        resumes: who was let in by the former files shows a certificate again.
+        """
+        return self._loaded.context
+
+    def _warn_of_open_key(self) -> None:
+        try:
+            mode = stat.S_IMODE(self.files.key.stat().st_mode)
+        except OSError:
+            return
+        if mode & stat.S_IROTH:
+            self._logger.warning(
+                "the private key can be read by everybody on this machine", path=str(self.files.key), mode=f"{mode:04o}"
+            )
 
 
 def peer_certificate(connection: ssl.SSLObject | None) -> bytes | None:
@@ -111,6 +125,7 @@ def der_of(pem: bytes) -> bytes:
 def _context(files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS_OF_1_2)
     context.set_alpn_protocols(["http/1.1"])
     # Tickets would let a client whose certificate was withdrawn come back without showing it.
     context.num_tickets = 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 from kornel.v1 import admin_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.commands import NodeAction, NodeSpec, UpdateNodes
+from core.domain.commands import SetOperatorDrain
 from core.domain.partition_names import full_partition_name
 from core.domain.views import NodeView
+from core.partition.views.door import PartitionViews
+from core.service.callers import principal
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
 from core.service.status_codes import NothingRegistered, UnknownNode, UnknownPartition
@@ -28,32 +30,46 @@ class AdminService:
         }
 
     async def _drain(self, request: pb.DrainNodeRequest) -> pb.DrainNodeResponse:
-        before, now = await self._set(request.partition, request.node_id, NodeAction.DRAIN_NODE)
+        before = self._node(request.partition, request.node_id)
+        await self._set(request.partition, request.node_id, drained=True)
+        now = self._node(request.partition, request.node_id)
+        drain = now.operator_drain
+        assert drain is not None, "nobody else had a turn since it was set"
         return pb.DrainNodeResponse(
-            changed=before.schedulable is not now.schedulable, allocation_count=len(now.allocations)
+            changed=before.operator_drain is None,
+            allocation_count=len(now.allocations),
+            principal=drain.by,
+            since_ns=drain.at_ns,
         )
 
     async def _undrain(self, request: pb.UndrainNodeRequest) -> pb.UndrainNodeResponse:
-        before, now = await self._set(request.partition, request.node_id, NodeAction.DRAIN_TO_SCHEDULABLE)
-        return pb.UndrainNodeResponse(changed=before.schedulable is not now.schedulable)
+        views = self._partition(request.partition)
+        drained = request.node_id in views.operator_drains()
+        if not drained:
+            self._node(request.partition, request.node_id)
+        await self._set(request.partition, request.node_id, drained=False)
+        now = self._partition(request.partition).node(request.node_id)
+        return pb.UndrainNodeResponse(
+            changed=drained, schedulable=now is not None and now.schedulable, registered=now is not None
+        )
 
-    async def _set(self, partition: str, node_id: str, action: NodeAction) -> tuple[NodeView, NodeView]:
-        """The node before and after *action*."""
-        rm_id = self._runner.rm_id
-        if not rm_id:
-            raise NothingRegistered("no resource manager is registered, so there are no nodes")
-        before = self._node(partition, node_id)
+    async def _set(self, partition: str, node_id: str, *, drained: bool) -> None:
+        rm_id, by = self._runner.rm_id, principal()
         name = full_partition_name(rm_id, partition)
-        await self._runner.call(UpdateNodes(rm_id, (NodeSpec(node_id, action, name),)))
-        now = self._node(partition, node_id)
-        self._logger.info("node set by an administrator", partition=name, node_id=node_id, schedulable=now.schedulable)
-        return before, now
+        await self._runner.call(SetOperatorDrain(rm_id, name, node_id, drained, by))
+        said = "node drained by an operator" if drained else "node undrained by an operator"
+        self._logger.info(said, partition=name, node_id=node_id, by=by)
 
-    def _node(self, partition: str, node_id: str) -> NodeView:
+    def _partition(self, partition: str) -> PartitionViews:
+        if not self._runner.rm_id:
+            raise NothingRegistered("no resource manager is registered, so there are no nodes")
         views = self._runner.views(partition)
         if views is None:
             raise UnknownPartition(f"no partition {partition or 'default'!r}")
-        node = views.node(node_id)
+        return views
+
+    def _node(self, partition: str, node_id: str) -> NodeView:
+        node = self._partition(partition).node(node_id)
         if node is None:
             raise UnknownNode(f"no node {node_id!r} in partition {partition or 'default'!r}")
         return node

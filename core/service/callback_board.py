@@ -29,9 +29,10 @@ from core.domain.effects import (
 )
 from core.service.callback_times import CallbackTimes
 from core.service.callback_wire import Outgoing, Subscription
-from core.service.clock import Clock
+from core.service.clock import SECOND_NS, Clock
 from core.service.event_feed import EventFeed
 from core.service.metrics import ServiceMetrics
+from core.service.presence import PresenceKeeper
 
 QUESTIONS_PER_MESSAGE: Final = 1_000
 NAMES_PER_MESSAGE: Final = 20_000
@@ -89,8 +90,17 @@ class CallbackStream:
 class CallbackBoard:
     """All callback streams of the one registered manager. Used from the event loop's thread only."""
 
-    def __init__(self, *, clock: Clock, metrics: ServiceMetrics, logger: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        metrics: ServiceMetrics,
+        logger: FilteringBoundLogger,
+        presence: PresenceKeeper | None = None,
+    ) -> None:
+        """*presence*: is told of every stream that is attached."""
         self._clock = clock
+        self._presence = presence
         self._metrics = metrics
         self._feed = EventFeed(self._push_events, clock=clock, metrics=metrics, logger=logger)
         self._open: dict[CallbackStream, None] = {}
@@ -122,6 +132,8 @@ class CallbackBoard:
         stream.subscription = subscription
         stream.attached = True
         self._attached.append(stream)
+        if self._presence is not None:
+            self._presence.opened(subscription.attachment.rm_id)
         stream.notify()
 
     def close(self, stream: CallbackStream) -> None:
@@ -201,7 +213,7 @@ class CallbackBoard:
             return None
         self._take_questions(stream, outgoing)
         outgoing.scheduling_states = _first(stream.scheduling_states, NOTICES_PER_MESSAGE)
-        outgoing.notices = _first(stream.notices, PREEMPTION_NOTICES_PER_MESSAGE)
+        outgoing.notices = self._dated(_first(stream.notices, PREEMPTION_NOTICES_PER_MESSAGE))
         outgoing.events = _first(stream.events, NOTICES_PER_MESSAGE)
         if stream.dumps:
             outgoing.state_dump = stream.dumps.popleft()
@@ -214,6 +226,18 @@ class CallbackBoard:
         self._metrics.preemption_notices_sent += len(outgoing.notices)
         self._metrics.events_sent += len(outgoing.events)
         return outgoing
+
+    def _dated(self, notices: list[NoticeEffect]) -> list[NoticeEffect]:
+        """*notices* with deadlines as the wall clock will show them: the shim reckons from its own how long is left."""
+        ahead_ns = self._clock.ahead_s * SECOND_NS
+        if not ahead_ns:
+            return notices
+        return [
+            notice._replace(deadline_ns=notice.deadline_ns + ahead_ns)
+            if isinstance(notice, PreemptionNotice)
+            else notice
+            for notice in notices
+        ]
 
     async def state_dump(self) -> str:
         """What the shim says of its own state. Raises :class:`NoStateDump`."""
@@ -267,6 +291,8 @@ class CallbackBoard:
                 _fail(answer, reason)
         if stream in self._attached:
             self._attached.remove(stream)
+            if self._presence is not None:
+                self._presence.closed(_subscription(stream).attachment.rm_id)
             self.times.forget()
             receiver = self._receiver()
             if receiver is None or not _subscription(receiver).attachment.events:

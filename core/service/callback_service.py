@@ -14,10 +14,12 @@ from structlog.typing import FilteringBoundLogger
 from core.service.callback_board import CallbackBoard, CallbackStream
 from core.service.callback_wire import MILLISECOND_NS, Subscription, answer_commands, encode, subscription
 from core.service.clock import SECOND_NS
+from core.service.connections import LINK, MESSAGE_BYTES
 from core.service.metrics import ServiceMetrics
 from core.service.rpc import Context, Handler, Requests, bidirectional, end, parse
 from core.service.runner import PartitionRunner
 from core.service.status_codes import BadSubscription, ServiceError, ShuttingDown
+from core.service.wire_pieces import check_answers
 
 
 class CallbackService:
@@ -63,8 +65,10 @@ class CallbackService:
         """Queue the subscription and the answers that *requests* brings, then the end of the stream."""
         error: Exception | None = None
         rm_id: str | None = None
+        link = LINK.get()
         try:
             async for raw in requests:
+                await check_answers(raw)
                 request = parse(pb.AttachRequest, raw)
                 self._metrics.messages_received += 1
                 if rm_id is None:
@@ -74,6 +78,7 @@ class CallbackService:
                 elif request.HasField("subscription"):
                     raise BadSubscription("a second subscription; open another stream to change what is asked")
                 await self._answer(stream, request, rm_id)
+                link.took(len(raw))
         except ShuttingDown:
             return  # The server ends all streams in its own order.
         except ServiceError as refusal:
@@ -101,11 +106,13 @@ class CallbackService:
 
     async def _write(self, stream: CallbackStream, context: Context) -> None:
         """Send what *stream* gets until it ends."""
+        link = LINK.get()
         while True:
             outgoing = self._board.take(stream)
             if outgoing is not None:
                 assert stream.subscription is not None
                 await context.write(encode(outgoing, stream.subscription.attachment))
+                link.taken += MESSAGE_BYTES
                 self._metrics.messages_sent += 1
             elif stream.ending:
                 return

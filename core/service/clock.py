@@ -1,4 +1,11 @@
-"""Time as the shell sees it: a value handed to the engine, and a way to be called later.
+"""Time as the shell sees it: a value handed to the engine, and a way to be called later. Decided here alone.
+
+There are two kinds of time. What *lasts* (delays, timeouts, pauses, rates, lock-outs, retention of what is cached) is
+counted by the core's own time, which always runs on as fast as time passes, whatever somebody does to the machine's
+clock. It begins as Unix time when the core starts, so that it also serves to date things, and creation times that shims
+state are brought to it when they come in. What *expires at a date* that others chose (certificates, tokens) is held
+against the wall clock, which may be set at any moment. :meth:`Clock.now_ns` is the former, :meth:`Clock.wall_ns` the
+latter; a test (``tests/architecture/test_time.py``) keeps the machine's clock out of all other modules.
 
 The engine never asks what time it is; whoever drives it does, through a :class:`Clock`. Tests drive a
 :class:`ManualClock` and never wait for real.
@@ -14,6 +21,9 @@ from typing import Final, Protocol
 
 SECOND_NS: Final = 1_000_000_000
 LONGEST_WAIT_NS: Final = 60 * SECOND_NS
+"""The wall clock may be set while somebody waits for a date: it is looked at again after so long at the latest."""
+NOTICED_NS: Final = 2 * SECOND_NS
+"""The wall clock drifts, and is kept right by steps smaller than this all the time."""
 
 
 class Timer(Protocol):
@@ -24,29 +34,73 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Unix time in nanoseconds that never goes back."""
+    """The core's own time, Unix nanoseconds when it began, and the wall clock beside it."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since the Unix epoch, never less than the last answer."""
+        """The core's own time, never less than the last answer: for everything that lasts."""
+
+    def wall_ns(self) -> int:
+        """What the machine's clock shows: Unix time in nanoseconds, which may go back. For dates that others chose."""
+
+    @property
+    def ahead_s(self) -> int:
+        """Whole seconds by which the wall clock has been set ahead of the core's time; below 0: back."""
 
     def call_at(self, at_ns: int, callback: Callable[[], None]) -> Timer:
-        """Call *callback* from the event loop at *at_ns*, or soon if that is past. It may come early, never twice."""
+        """Call *callback* from the event loop when the core's time is *at_ns*, or soon if that is past.
+
+        It may come early, never twice.
+        """
+
+    def call_at_wall(self, at_ns: int, callback: Callable[[], None]) -> Timer:
+        """Call *callback* when the wall clock shows *at_ns*, or earlier, because somebody may set it: look again."""
+
+
+def wall_ns() -> int:
+    """What the machine's clock shows, for those who serve nobody: commands that show how long ago something was."""
+    return time.time_ns()
+
+
+class Offset:
+    """How far the wall clock was set: the same answer until it changes by more than clocks do by themselves."""
+
+    __slots__ = ("_seconds",)
+
+    def __init__(self) -> None:
+        self._seconds = 0
+
+    def seconds(self, wall: int, now: int) -> int:
+        """Whole seconds from *now* to *wall*, both in nanoseconds."""
+        ahead_ns = wall - now
+        if abs(ahead_ns - self._seconds * SECOND_NS) >= NOTICED_NS:
+            self._seconds = round(ahead_ns / SECOND_NS)
+        return self._seconds
 
 
 class SystemClock:
-    """The machine's wall clock, held still while somebody turns it back."""
+    """The machine's monotonic clock, dated by its wall clock once, when the core starts."""
 
     def __init__(self) -> None:
-        self._latest_ns = 0
+        self._began_ns = time.time_ns() - time.monotonic_ns()
+        self._offset = Offset()
 
     def now_ns(self) -> int:
-        self._latest_ns = max(self._latest_ns, time.time_ns())
-        return self._latest_ns
+        return self._began_ns + time.monotonic_ns()
+
+    def wall_ns(self) -> int:
+        return time.time_ns()
+
+    @property
+    def ahead_s(self) -> int:
+        return self._offset.seconds(time.time_ns(), self.now_ns())
 
     def call_at(self, at_ns: int, callback: Callable[[], None]) -> Timer:
-        # Loop timers count monotonic time: a wall clock that is set forward shows only when somebody looks again,
-        # which the longest wait bounds.
-        wait_ns = min(max(0, at_ns - self.now_ns()), LONGEST_WAIT_NS)
+        # Timers of the loop count monotonic time, as this clock does.
+        wait_ns = max(0, at_ns - self.now_ns())
+        return asyncio.get_running_loop().call_later(wait_ns / SECOND_NS, callback)
+
+    def call_at_wall(self, at_ns: int, callback: Callable[[], None]) -> Timer:
+        wait_ns = min(max(0, at_ns - time.time_ns()), LONGEST_WAIT_NS)
         return asyncio.get_running_loop().call_later(wait_ns / SECOND_NS, callback)
 
 
@@ -68,12 +122,29 @@ class ManualClock:
 
     def __init__(self, start_ns: int = 1_700_000_000 * SECOND_NS) -> None:
         self._now_ns = start_ns
+        self._wall_ahead_ns = 0
+        self._offset = Offset()
         self._order = itertools.count()
         # Whoever keeps time cancels nearly all its timers and has few at once: cheaper to search than to tidy up.
         self._agenda: dict[_ManualTimer, tuple[int, int]] = {}
 
     def now_ns(self) -> int:
         return self._now_ns
+
+    def wall_ns(self) -> int:
+        return self._now_ns + self._wall_ahead_ns
+
+    @property
+    def ahead_s(self) -> int:
+        return self._offset.seconds(self.wall_ns(), self._now_ns)
+
+    def set_wall(self, by_ns: int) -> None:
+        """Set the wall clock ahead by *by_ns*, or back where that is below 0. Time goes on from there."""
+        self._wall_ahead_ns += by_ns
+
+    def call_at_wall(self, at_ns: int, callback: Callable[[], None]) -> Timer:
+        wait_ns = min(max(0, at_ns - self.wall_ns()), LONGEST_WAIT_NS)
+        return self.call_at(self._now_ns + wait_ns, callback)
 
     def call_at(self, at_ns: int, callback: Callable[[], None]) -> Timer:
         timer = _ManualTimer(self._agenda, callback)

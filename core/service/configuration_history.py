@@ -35,6 +35,8 @@ class Version:
     applied   whether it came into force
     reason    why it did not; empty if it did
     problems  errors and warnings in the order of the text
+    principal who brought it (:func:`core.service.callers.principal`), or ``file``
+    note      what came of a rollback with it; empty: nothing
     """
 
     number: int
@@ -46,6 +48,8 @@ class Version:
     applied: bool
     reason: str
     problems: tuple[Problem, ...]
+    principal: str = ""
+    note: str = ""
 
 
 class ConfigurationHistory:
@@ -69,10 +73,24 @@ class ConfigurationHistory:
         checksum: str = "",
         reason: str = "",
         problems: Sequence[Problem] = (),
+        principal: str = "",
+        note: str = "",
     ) -> Version:
         """Take in a configuration: refused if there is a *reason*, else in force from now on."""
         self._last += 1
-        version = Version(self._last, at_ns, origin, rm_id, checksum, text, not reason, reason, tuple(problems))
+        version = Version(
+            self._last,
+            at_ns,
+            origin,
+            rm_id,
+            checksum,
+            text,
+            not reason,
+            reason,
+            tuple(problems),
+            principal=principal,
+            note=note,
+        )
         self._versions.append(version)
         self._characters += len(text)
         if version.applied:

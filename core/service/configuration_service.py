@@ -7,10 +7,11 @@ from structlog.typing import FilteringBoundLogger
 
 from core.config.problems import ConfigError
 from core.domain.commands import UpdateConfiguration
-from core.service.configuration_wire import impact_message, version_message
+from core.domain.secrets import text_without_secrets
+from core.service.configuration_wire import version_message
 from core.service.configuring import Configurator
-from core.service.rpc import Handler, unary
-from core.service.status_codes import problem_message
+from core.service.rpc import Encoded, Handler, unary
+from core.service.status_codes import InvalidRequest, problem_message
 from core.service.wire import sorted_items
 
 
@@ -50,20 +51,21 @@ class ConfigurationService:
 
     async def _validate(self, request: pb.ValidateConfigurationRequest) -> pb.ValidateConfigurationResponse:
         try:
-            configuration = await self._configurator.judge(request.config)
+            with self._configurator.judge.room() as room:
+                room.add(len(request.config))
+                judgement = await self._configurator.judged(request.config)
         except ConfigError as error:
             return pb.ValidateConfigurationResponse(
                 valid=False, problems=[problem_message(problem) for problem in error.problems]
             )
         return pb.ValidateConfigurationResponse(
             valid=True,
-            checksum=configuration.checksum,
-            problems=[problem_message(warning) for warning in configuration.warnings],
+            checksum=judgement.checksum,
+            problems=[problem_message(warning) for warning in judgement.warnings],
         )
 
-    async def _preview(self, request: pb.PreviewConfigurationRequest) -> pb.PreviewConfigurationResponse:
-        impact, warnings = await self._configurator.preview(request.config)
-        return impact_message(impact, warnings)
+    async def _preview(self, request: pb.PreviewConfigurationRequest) -> Encoded:
+        return Encoded(await self._configurator.preview(request.config))
 
     async def _history(self, _request: pb.GetConfigurationHistoryRequest) -> pb.GetConfigurationHistoryResponse:
         in_force = self._configurator.in_force
@@ -74,11 +76,21 @@ class ConfigurationService:
     async def _get(self, request: pb.GetConfigurationRequest) -> pb.GetConfigurationResponse:
         version = self._configurator.version(request.version)
         return pb.GetConfigurationResponse(
-            version=version_message(version, self._configurator.in_force), config=version.text
+            version=version_message(version, self._configurator.in_force),
+            config=text_without_secrets(version.text),
         )
 
     async def _rollback(self, request: pb.RollbackConfigurationRequest) -> pb.RollbackConfigurationResponse:
-        outcome = await self._configurator.rollback(request.version)
+        if request.undo and request.version:
+            raise InvalidRequest("a version to roll back to, or undo, not both")
+        configurator = self._configurator
+        if request.undo:
+            outcome = await configurator.undo_rollback()
+        else:
+            outcome = await configurator.rollback(request.version)
         return pb.RollbackConfigurationResponse(
-            changed=outcome.changed, checksum=outcome.checksum, version=outcome.version
+            changed=outcome.changed,
+            checksum=outcome.checksum,
+            version=outcome.version,
+            holds=configurator.rollback_held is not None,
         )

@@ -44,6 +44,8 @@ def version_message(version: Version, in_force: int) -> pb.ConfigurationVersion:
         reason=version.reason,
         problems=[problem_message(problem) for problem in version.problems],
         length=len(version.text),
+        principal=version.principal,
+        note=version.note,
     )
 
 

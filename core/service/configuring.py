@@ -1,16 +1,19 @@
 """The one way in which configurations come into force: registration, update call, file and rollback all pass here.
 
 A text is read in a thread of its own, so that scheduling goes on meanwhile, and reaches the engine together with its
-meaning. One at a time: versions are numbered in the order in which they take effect.
+meaning. One at a time: versions are numbered in the order in which they take effect. Texts that are only to be judged,
+or tried, wait for each other and never for these, nor these for them.
 
 Which text holds: the one a manager sends; where it sends none, the file; without a file the built-in default. A changed
-file is applied only while it is the file that holds; otherwise it is what the next empty text stands for.
+file is applied only while it is the file that holds; otherwise it is what the next empty text stands for. While a
+rollback holds, texts that were brought before it are compared and not applied (:mod:`core.service.rollbacks`).
 Rules: protocol.md 5.4, config.md 1.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
@@ -21,19 +24,31 @@ from structlog.typing import FilteringBoundLogger
 
 from core.config.loader import load
 from core.config.model import Configuration
-from core.config.problems import ConfigError, Problem
+from core.config.problems import ConfigError, Problem, Severity
 from core.config.rereading import ConfigurationReader
 from core.config.sharing import share
 from core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
-from core.domain.impact import Impact
+from core.partition.configuration.what_if import WhatIf
+from core.service import preview_process
+from core.service.callers import caller, principal
 from core.service.clock import Clock
 from core.service.configuration_history import ConfigurationHistory, Origin, Version
+from core.service.configuration_wire import impact_message
 from core.service.garbage import GarbageKeeper
+from core.service.judging import MOST_PREVIEWS, SMALL, Judge, Judgement
+from core.service.preview_process import read_answer, request_frames
+from core.service.reading_process import ReadingProcess
+from core.service.rollbacks import Fate, Rollback, Verdict, judge_text
 from core.service.runner import PartitionRunner
-from core.service.status_codes import NothingRegistered, UnknownVersion, VersionNotApplied
+from core.service.status_codes import NoRollback, NothingRegistered, TooMany, UnknownVersion, VersionNotApplied
 
 MOST_LOGGED: Final = 20
 """Problems of one text that are logged one by one."""
+
+MOMENT_S: Final = 0.01
+
+THE_FILE: Final = "file"
+"""Who brought a configuration that stands in the file the core was given: whoever may write there."""
 
 
 class EmptyFile(Exception):
@@ -55,7 +70,8 @@ class Configurator:
 
     ``default``: what an empty text stands for, itself empty for the built-in one; a good file replaces it.
     ``on_problem`` is told what is wrong with the file, and with empty text that nothing is any more.
-    ``on_version`` is told of every configuration that came into force or was refused.
+    ``on_version`` is told of every configuration that came into force or was refused, ``on_rollback`` in words what
+    becomes of rollbacks.
     ``unavailable_resolvers``: types of resolver that no configuration may ask for here, with the reason.
     """
 
@@ -69,6 +85,7 @@ class Configurator:
         default: str = "",
         on_problem: Callable[[str], None] = lambda problem: None,
         on_version: Callable[[Version], None] = lambda version: None,
+        on_rollback: Callable[[str], None] = lambda said: None,
         unavailable_resolvers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._runner = runner
@@ -78,12 +95,27 @@ class Configurator:
         self._default = default
         self._on_problem = on_problem
         self._on_version = on_version
+        self._on_rollback = on_rollback
         self._reader = ConfigurationReader(unavailable_resolvers)
+        self._preview_reader = ConfigurationReader(unavailable_resolvers)
+        self._one_previews = asyncio.Lock()
+        self._previews: set[asyncio.Task[bytes]] = set()
+        self._large_previews = ReadingProcess(
+            preview_process.MODULE, json.dumps(dict(unavailable_resolvers)).encode(), logger=logger
+        )
+        self.judge = Judge(unavailable_resolvers, logger=logger)
+        """Reads what is only to be judged."""
         self._one_reads = threading.Lock()
         """A thread goes on reading when whoever waited for it is gone, so this is not for tasks but for threads."""
         self._one_at_a_time = asyncio.Lock()
         self._under_way: set[asyncio.Task[Outcome]] = set()
         self._file_holds = True
+        self._brought = ""
+        """What the manager brought last; empty: whatever the file says."""
+        self._brought_by: dict[Origin, str] = {}
+        """The last text of each way by which a manager brings one."""
+        self.rollback_held: Rollback | None = None
+        """``None``: what is in force is what the manager or the file brought."""
         self._last = UpdateConfiguration(rm_id="", config="")
         """The last command that was accepted: a file or a rollback replaces its text and nothing else."""
         self.history = ConfigurationHistory()
@@ -102,13 +134,20 @@ class Configurator:
         """Put version *number* into force again, as a new version. Raises also for one that cannot be had."""
         return await self._to_the_end(self._rollback(number))
 
+    async def undo_rollback(self) -> Outcome:
+        """Put into force what the manager or the file brought last. Raises also when no rollback holds."""
+        return await self._to_the_end(self._undo_rollback())
+
     async def _register(self, command: RegisterManager) -> Outcome:
-        text = command.config or self._default
         async with self._one_at_a_time:
-            outcome = await self._apply(replace(command, config=text), Origin.REGISTRATION)
-            self._file_holds = not command.config
+            verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
+            outcome = await self._apply(replace(command, config=verdict.text), Origin.REGISTRATION, verdict.note)
+            self._take_note(Origin.REGISTRATION, command.config, verdict)
             self._last = UpdateConfiguration(
-                rm_id=command.rm_id, config=text, policy_group=command.policy_group, extra_config=command.extra_config
+                rm_id=command.rm_id,
+                config=verdict.text,
+                policy_group=command.policy_group,
+                extra_config=command.extra_config,
             )
         self._logger.info(
             "resource manager registered",
@@ -117,14 +156,19 @@ class Configurator:
             policy_group=command.policy_group,
             checksum=outcome.checksum,
             configuration=outcome.version,
+            by=principal(),
         )
         return outcome
 
     async def _update(self, command: UpdateConfiguration) -> Outcome:
         async with self._one_at_a_time:
-            outcome = await self._apply(replace(command, config=command.config or self._default), Origin.UPDATE)
-            self._file_holds = not command.config
+            verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
+            outcome = await self._apply(replace(command, config=verdict.text), Origin.UPDATE, verdict.note)
+            self._take_note(Origin.UPDATE, command.config, verdict)
             self._last = command
+        if verdict.note:
+            warning = Problem(Severity.WARNING, 0, 0, "", verdict.note)
+            return replace(outcome, warnings=(*outcome.warnings, warning))
         return outcome
 
     async def _rollback(self, number: int) -> Outcome:
@@ -132,7 +176,60 @@ class Configurator:
             version = self.version(number)
             if not version.applied:
                 raise VersionNotApplied(f"version {number} was refused: {version.reason}")
-            return await self._apply(replace(self._last, rm_id=self._manager(), config=version.text), Origin.ROLLBACK)
+            manager, own, held = self._manager(), self._own_text, self.rollback_held
+            caller().require_no_other_manager(manager)
+            brought = {self.version(0).text, own, self._default, *self._brought_by.values()}
+            outcome = await self._apply(replace(self._last, rm_id=manager, config=version.text), Origin.ROLLBACK)
+            if version.text == own:
+                self._end_rollback(f"the rollback to version {number} says what is brought anyway, and does not hold")
+            elif outcome.changed:
+                self.rollback_held = Rollback(
+                    version=number,
+                    text=version.text,
+                    rm_id=manager,
+                    at_ns=self._clock.now_ns(),
+                    principal=principal(),
+                    brought=frozenset(brought) | (held.brought if held is not None else frozenset()),
+                )
+                self._say(f"rolled back to version {number} by {principal()}, until another text is brought")
+            return outcome
+
+    async def _undo_rollback(self) -> Outcome:
+        async with self._one_at_a_time:
+            held = self.rollback_held
+            manager = self._manager()
+            if held is None:
+                raise NoRollback("no rollback holds")
+            caller().require_no_other_manager(manager)
+            note = f"the rollback to version {held.version} by {held.principal} was undone by {principal()}"
+            command = replace(self._last, rm_id=manager, config=self._own_text)
+            outcome = await self._apply(command, Origin.ROLLBACK, note)
+            self.rollback_held = None
+            self._say(note)
+            return outcome
+
+    @property
+    def _own_text(self) -> str:
+        """What would hold if nobody had rolled back."""
+        return self._brought or self._default
+
+    def _take_note(self, origin: Origin, brought: str, verdict: Verdict) -> None:
+        """A manager brought a text, empty for whatever the file says, and *verdict* was carried out."""
+        self._file_holds = not brought
+        self._brought = brought
+        self._brought_by[origin] = brought or self._default
+        self.rollback_held = verdict.rollback
+        if verdict.note:
+            self._say(verdict.note)
+
+    def _end_rollback(self, said: str) -> None:
+        if self.rollback_held is not None:
+            self.rollback_held = None
+            self._say(said)
+
+    def _say(self, note: str) -> None:
+        self._logger.warning("configuration rollback", note=note)
+        self._on_rollback(note)
 
     async def follow_file(self, text: str) -> None:
         """The file now says *text*. Never raises for what it says: a bad one changes nothing but ``problem``."""
@@ -141,7 +238,7 @@ class Configurator:
                 if not text.strip():
                     raise EmptyFile("the file is empty")
                 if self._runner.rm_id and self._file_holds:
-                    await self._apply(replace(self._last, rm_id=self._runner.rm_id, config=text), Origin.FILE)
+                    await self._follow_file(text)
                 elif text != self._default:
                     await self._read(text)
                     self._logger.info("configuration file read; it holds for whoever sends no configuration")
@@ -150,6 +247,15 @@ class Configurator:
                 return
             self._default = text
             self.report("")
+
+    async def _follow_file(self, text: str) -> None:
+        verdict = judge_text(self.rollback_held, text, self._runner.rm_id)
+        if verdict.fate is not Fate.KEPT_OUT:
+            command = replace(self._last, rm_id=self._runner.rm_id, config=text)
+            await self._apply(command, Origin.FILE, verdict.note, who=THE_FILE)
+        self.rollback_held = verdict.rollback
+        if verdict.note:
+            self._say(verdict.note)
 
     def report(self, problem: str) -> None:
         """The file cannot be used, for the reason of *problem*; empty: it can."""
@@ -162,17 +268,50 @@ class Configurator:
             self._logger.info("configuration file is good again")
         self._on_problem(problem)
 
-    async def preview(self, text: str) -> tuple[Impact, tuple[Problem, ...]]:
-        """What *text* would change, and its warnings. Changes nothing. Raises ConfigError."""
-        self._manager()
-        configuration = await self._read(text or self._default)
-        what_if = self._runner.what_if()
-        impact = await asyncio.to_thread(what_if.preview, configuration)
-        return impact, configuration.warnings
+    async def preview(self, text: str) -> bytes:
+        """What *text* would change, and its warnings, as a ``PreviewConfigurationResponse``. Changes nothing.
 
-    async def judge(self, text: str) -> Configuration:
-        """*text*, or what stands for an empty one, read and checked. Raises ConfigError."""
-        return await self._read(text or self._default)
+        Raises ConfigError, or :class:`TooMany`.
+        """
+        self._manager()
+        if len(self._previews) >= MOST_PREVIEWS:
+            raise TooMany("another preview is being worked out, and one waits")
+        # It goes on when whoever waited is gone, so it counts until that ends.
+        task = asyncio.create_task(self._preview(text or self._default))
+        self._previews.add(task)
+        task.add_done_callback(self._previews.discard)
+        return await asyncio.shield(task)
+
+    async def _preview(self, text: str) -> bytes:
+        async with self._one_previews:
+            if len(text) > SMALL:
+                in_force, what_if = await self._moment()
+                return read_answer(await self._large_previews.ask(request_frames(in_force, text, what_if)))
+            configuration = await asyncio.to_thread(self._preview_reader.load, text)
+            what_if = self._runner.what_if()
+            return await asyncio.to_thread(_try_on, what_if, configuration)
+
+    async def _moment(self) -> tuple[str, WhatIf]:
+        """The partitions of one moment, and the text that they follow then."""
+        while True:
+            self._manager()
+            what_if = self._runner.what_if()
+            version = self.version(0)
+            if what_if.configuration is not None and what_if.configuration.checksum == version.checksum:
+                return version.text, what_if
+            await asyncio.sleep(MOMENT_S)  # The engine has taken a text that is not written down yet.
+
+    async def close(self) -> None:
+        """Nothing more is judged or tried. What is being worked out is given up."""
+        for task in self._previews:
+            task.cancel()
+        await asyncio.gather(*self._previews, return_exceptions=True)
+        await self._large_previews.close()
+        await self.judge.close()
+
+    async def judged(self, text: str) -> Judgement:
+        """What is thought of *text*, or of what stands for an empty one. Raises ConfigError, or :class:`TooMany`."""
+        return await self.judge.judge(text or self._default)
 
     def version(self, number: int) -> Version:
         """Version *number*, 0 for the one in force. Raises :class:`UnknownVersion`."""
@@ -199,14 +338,20 @@ class Configurator:
             raise NothingRegistered("no resource manager is registered, so no configuration is in force")
         return self._runner.rm_id
 
-    async def _apply(self, command: RegisterManager | UpdateConfiguration, origin: Origin) -> Outcome:
-        """Read the text, let the engine apply it, and write down what came of it."""
+    async def _apply(
+        self, command: RegisterManager | UpdateConfiguration, origin: Origin, note: str = "", who: str = ""
+    ) -> Outcome:
+        """Read the text, let the engine apply it, and write down what came of it.
+
+        *note*: what comes of a rollback with it. *who* brings it; empty: whoever makes the call.
+        """
         read: Configuration | None = None
+        who = who or principal()
         try:
             if self._serves(command):
                 read = await self._read(command.config)
         except ConfigError as error:
-            self._refuse(command, origin, str(error), error.problems)
+            self._refuse(command, origin, str(error), error.problems, who=who)
             if isinstance(command, UpdateConfiguration) or await self._works_elsewhere(command.config):
                 raise
             # The engine has to hear of it all the same: a registration that fails leaves nobody registered.
@@ -214,7 +359,7 @@ class Configurator:
             change = await self._runner.call(command, read)
         except CommandRefused as error:
             if read is not None:
-                self._refuse(command, origin, str(error), read.warnings, read.checksum)
+                self._refuse(command, origin, str(error), read.warnings, read.checksum, who=who)
             raise
         warnings = read.warnings if read is not None else ()
         if change.changed or isinstance(command, RegisterManager):
@@ -225,6 +370,8 @@ class Configurator:
                 text=command.config,
                 checksum=change.checksum,
                 problems=warnings,
+                principal=who,
+                note=note,
             )
             self._on_version(version)
         if not isinstance(command, RegisterManager):
@@ -235,6 +382,7 @@ class Configurator:
                 changed=change.changed,
                 checksum=change.checksum,
                 version=self.history.in_force,
+                by=who,
             )
         for warning in warnings[:MOST_LOGGED] if change.changed else ():
             self._logger.warning("configuration", problem=str(warning))
@@ -272,8 +420,10 @@ class Configurator:
         reason: str,
         problems: tuple[Problem, ...],
         checksum: str = "",
+        *,
+        who: str,
     ) -> None:
-        self._logger.warning("configuration refused", origin=str(origin), rm_id=command.rm_id, problem=reason)
+        self._logger.warning("configuration refused", origin=str(origin), rm_id=command.rm_id, problem=reason, by=who)
         if self.history.refused_last(command.config, reason):
             return  # Somebody insists; the versions worth going back to must not be pushed out by that.
         version = self.history.add(
@@ -284,5 +434,13 @@ class Configurator:
             checksum=checksum,
             reason=reason,
             problems=problems,
+            principal=who,
         )
         self._on_version(version)
+
+
+def _try_on(what_if: WhatIf, configuration: Configuration) -> bytes:
+    """Thousands of queues may change, so that encoding what would come of it takes a while, too."""
+    if what_if.configuration is not None:
+        configuration = share(configuration, what_if.configuration)
+    return impact_message(what_if.preview(configuration), configuration.warnings).SerializeToString()

@@ -38,7 +38,6 @@ ROUTINE: Final = frozenset(
         Outcome.ALREADY_TRIGGERED,
         Outcome.REQUIRED_NODE,
         Outcome.TOO_YOUNG,
-        Outcome.CHECKED_RECENTLY,
         Outcome.NO_GUARANTEE,
         Outcome.ASK_EXCEEDS_GUARANTEE,
         Outcome.NOT_UNDER_GUARANTEE,

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack, suppress
 from typing import Final
-from urllib.parse import unquote
 
 from kornel.v1 import events_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.effects import EventRecorded
+from core.service.callers import host_of
 from core.service.clock import Clock
 from core.service.event_journal import EventJournal
 from core.service.event_ring import RingReader
@@ -70,6 +70,7 @@ class EventService:
                         await end(context, error, self._logger)
                 raise asyncio.CancelledError from error  # gRPC takes no other exception without a complaint in the log.
             except Exception as error:
+                raw = b""  # The frame of this call outlives it for a moment.
                 await end(context, error, self._logger)
                 raise
 
@@ -170,11 +171,3 @@ class _Watch:
         except TimeoutError as error:
             raise SlowReader(f"read nothing for {WRITE_PATIENCE_S:g} s; resume from {self._told_id}") from error
         self._write_took_s = loop.time() - began_s
-
-
-def host_of(peer: str) -> str:
-    """The address in gRPC's name of a peer, without its port: ``ipv4:10.0.0.1:4711`` gives ``10.0.0.1``."""
-    kind, _, address = peer.partition(":")
-    if kind not in ("ipv4", "ipv6"):
-        return kind
-    return unquote(address.rpartition(":")[0]).strip("[]")

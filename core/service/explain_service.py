@@ -28,14 +28,19 @@ class ExplainService:
         }
 
     async def _explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
-        found = self._runner.explain_work(request.partition, request.name, self._clock.now_ns())
+        found = await self._runner.questions.ask(
+            lambda: self._runner.explain_work(request.partition, request.name, self._clock.now_ns())
+        )
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
             raise UnknownAsk(f"no ask, allocation, application or recent victim {request.name!r} in {where}")
         return encode_report(found)
 
     async def _what_if(self, request: pb.WhatIfRequest) -> pb.WhatIfResponse:
-        found = self._runner.suppose(request.partition, decode_supposition(request), self._clock.now_ns())
+        question = decode_supposition(request)
+        found = await self._runner.questions.ask(
+            lambda: self._runner.suppose(request.partition, question, self._clock.now_ns())
+        )
         if found is None:
             raise UnknownPartition(f"no partition {request.partition or 'default'!r}")
         return encode_forecast(found)

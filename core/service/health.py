@@ -1,4 +1,4 @@
-"""Looks after the health of the core: nine checks, every thirty seconds unless configured otherwise (rest.md 7).
+"""Looks after the health of the core: ten checks, every thirty seconds unless configured otherwise (rest.md 7).
 
 The books of a large cluster take a while to look through, so that is done a little at a time between other work.
 """
@@ -29,7 +29,7 @@ _TICK_NS: Final = SECOND_NS
 _NAMED: Final = 5
 """Offenders that a diagnosis names; the others it counts."""
 
-_ERRORS, _FAILED_NODES, _RESERVATIONS = 0, 1, 6
+_ERRORS, _FAILED_NODES, _RESERVATIONS, _MANAGER = 0, 1, 6, 9
 _CHECKS: Final = (
     ("Scheduling errors", "allocation updates refused in the last ten minutes"),
     ("Failed nodes", "nodes registered for a partition that does not exist"),
@@ -40,14 +40,16 @@ _CHECKS: Final = (
     ("Reservation check", "reservations per node"),
     ("Orphan allocation on node check", "allocations on nodes belong to applications that know them"),
     ("Orphan allocation on app check", "allocations of applications are on nodes that have them"),
+    ("Resource manager check", "the registered resource manager has a stream open"),
 )
-"""Names are what clients look for, in this order."""
+"""Names are what clients look for, in this order; the last one is ours."""
 
 
 class HealthKeeper:
     """An ``EffectObserver``. ``report``: the last result; ``None`` before the first.
 
-    *views*: what each partition shows of itself now. *extra_config*: the extra settings in force.
+    *views*: what each partition shows of itself now. *extra_config*: the extra settings in force. *absence*: what there
+    is to say of a manager that is gone; empty: it is there, or none is registered.
     """
 
     def __init__(
@@ -57,7 +59,9 @@ class HealthKeeper:
         *,
         clock: Clock,
         logger: FilteringBoundLogger,
+        absence: Callable[[], str] = lambda: "",
     ) -> None:
+        self._absence = absence
         self._views = views
         self._extra_config = extra_config
         self._clock = clock
@@ -97,6 +101,11 @@ class HealthKeeper:
         """Check everything now; joins a check that is under way."""
         return await asyncio.shield(self._begin())
 
+    def recheck(self) -> None:
+        """Something has changed that need not wait for the next check; nothing happens before :meth:`start`."""
+        if self._timer is not None:
+            self._begin()
+
     def _begin(self) -> asyncio.Task[HealthReport]:
         if self._checking is None or self._checking.done():
             self._checked_ns = self._clock.now_ns()
@@ -120,6 +129,9 @@ class HealthKeeper:
             found[_ERRORS] = [f"{errors} refused"]
         if self._failed_nodes:
             found[_FAILED_NODES] = [f"{self._failed_nodes} failed node{'s' if self._failed_nodes > 1 else ''}"]
+        absence = self._absence()
+        if absence:
+            found[_MANAGER] = [absence]
         for views in self._views():
             reservations.append(_reserved(views.partition()))
             await _look(views, found)

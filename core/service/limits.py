@@ -6,3 +6,31 @@ from typing import Final
 
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
 """Most bytes of one message."""
+
+CONFIGURATION_LIMIT: Final = 3 * 1024 * 1024
+"""Most bytes of a request that brings a configuration."""
+
+NAME_LIMIT: Final = 4 * 1024
+"""Most bytes of a request that names a service, which anybody may send."""
+
+QUESTION_LIMIT: Final = 64 * 1024
+"""Most bytes of any other request: a question, a command."""
+
+_OF_METHOD: Final = {
+    "/grpc.health.v1.Health/Check": NAME_LIMIT,
+    "/grpc.health.v1.Health/List": NAME_LIMIT,
+    "/grpc.health.v1.Health/Watch": NAME_LIMIT,
+    "/si.v1.Scheduler/RegisterResourceManager": CONFIGURATION_LIMIT,
+    "/si.v1.Scheduler/UpdateAllocation": MESSAGE_LIMIT,
+    "/si.v1.Scheduler/UpdateApplication": MESSAGE_LIMIT,
+    "/si.v1.Scheduler/UpdateNode": MESSAGE_LIMIT,
+    "/kornel.v1.CallbackService/Attach": MESSAGE_LIMIT,
+    "/kornel.v1.ConfigurationService/UpdateConfiguration": CONFIGURATION_LIMIT,
+    "/kornel.v1.ConfigurationService/ValidateConfiguration": CONFIGURATION_LIMIT,
+    "/kornel.v1.ConfigurationService/PreviewConfiguration": CONFIGURATION_LIMIT,
+}
+
+
+def request_limit(method: str) -> int:
+    """Most bytes of a request of *method*."""
+    return _OF_METHOD.get(method, QUESTION_LIMIT)

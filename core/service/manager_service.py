@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kornel.v1 import manager_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.commands import UnregisterManager
+from core.service.callers import principal
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
 
 
 class ManagerService:
-    """Takes a resource manager away, so that another one may register."""
+    """Takes a resource manager away, so that another one may register. ``on_unregistered`` hears in words by whom."""
 
-    def __init__(self, runner: PartitionRunner, *, logger: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        runner: PartitionRunner,
+        *,
+        logger: FilteringBoundLogger,
+        on_unregistered: Callable[[str], None] = lambda said: None,
+    ) -> None:
+        self._on_unregistered = on_unregistered
         self._runner = runner
         self._logger = logger
 
@@ -23,5 +33,7 @@ class ManagerService:
 
     async def _unregister(self, request: pb.UnregisterResourceManagerRequest) -> pb.UnregisterResourceManagerResponse:
         await self._runner.call(UnregisterManager(request.rm_id))
-        self._logger.info("resource manager unregistered", rm_id=request.rm_id)
+        by = principal()
+        self._logger.info("resource manager unregistered", rm_id=request.rm_id, by=by)
+        self._on_unregistered(f"resource manager {request.rm_id} was unregistered by {by}")
         return pb.UnregisterResourceManagerResponse()

@@ -8,6 +8,7 @@ from kornel.v1 import read_pb2 as pb
 
 from core.domain.health import HealthReport
 from core.domain.resources import clamp
+from core.domain.secrets import without_secrets
 from core.domain.views import (
     AllocationView,
     ApplicationSummary,
@@ -32,7 +33,7 @@ def queue_message(view: QueueView) -> pb.QueueInfo:
         pending=_amounts(view.pending),
         preempting=_amounts(view.preempting),
         headroom=_amounts(view.headroom or {}),
-        properties=dict(view.properties),
+        properties=without_secrets(view.properties),
         application_count=view.applications,
         running_application_count=view.running_applications,
         max_applications=view.max_applications,
@@ -103,6 +104,9 @@ def node_message(view: NodeView) -> pb.GetNodeResponse:
         allocations=[_allocation(allocation) for allocation in view.allocations],
         reservations=view.reservations,
         foreign_keys=[load.key for load in view.foreign],
+        drained_by_manager=view.drained_by_shim,
+        drained_by=view.operator_drain.by if view.operator_drain is not None else "",
+        drained_since_ns=view.operator_drain.at_ns if view.operator_drain is not None else 0,
     )
 
 

@@ -6,13 +6,17 @@ exception text.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from traceback import clear_frames
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 from structlog.typing import FilteringBoundLogger
 
+from core.service.callers import PEER, host_of
+from core.service.request_lengths import check_lengths
 from core.service.status_codes import MalformedMessage, status_of
 
 # The stubs parametrise a context by request and response; ours are bytes on both sides.
@@ -20,36 +24,73 @@ Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Requests: TypeAlias = AsyncIterator[bytes]
 
+UNTIE_S: Final = 0.1
+"""From the end of a call until nothing of it is kept: by then its error has passed all who hear of it."""
+
 RequestT = TypeVar("RequestT", bound=Message)
 
 
 def parse(message_type: type[RequestT], raw: bytes) -> RequestT:
-    """*raw* as *message_type*. Unknown fields are ignored. Raises :class:`MalformedMessage`."""
+    """*raw* as *message_type*. Unknown fields are ignored.
+
+    Raises :class:`MalformedMessage`, and :class:`core.service.status_codes.InvalidRequest` for a name that is too long.
+    """
     try:
-        return message_type.FromString(raw)
+        message = message_type.FromString(raw)
     except DecodeError as error:
         raise MalformedMessage(f"not a {message_type.DESCRIPTOR.full_name} message") from error
+    check_lengths(message)
+    return message
 
 
 async def end(context: Context, error: Exception, logger: FilteringBoundLogger) -> None:
     """End the call with the status of *error*. Never returns."""
+    if isinstance(error, grpc.aio.InternalError):
+        # The client is gone, so nobody is to be told; gRPC takes no other exception without a complaint in the log.
+        raise asyncio.CancelledError from error
     status = status_of(error)
     if status.code is grpc.StatusCode.INTERNAL:
         logger.error("call failed", exc_info=error)
-    await context.abort(status.code, status.details, status.trailing)
+    clear_frames(error.__traceback__)
+    try:
+        await context.abort(status.code, status.details, status.trailing)
+    except grpc.aio.AbortError as aborted:
+        asyncio.get_running_loop().call_later(UNTIE_S, _untie, aborted)
+        raise
+
+
+def _untie(aborted: grpc.aio.AbortError) -> None:
+    """Undo the knot of the call, the error that ended it and the frames that the error passed.
+
+    gRPC keeps the error with the call, its frames hold the call, and with it the request that was refused for its size.
+    Only the collector of cycles would free them, some time.
+    """
+    aborted.__traceback__ = None
+    aborted.__context__ = None
+
+
+class Encoded(NamedTuple):
+    """A response that somebody has encoded already."""
+
+    raw: bytes
+
+    def SerializeToString(self) -> bytes:
+        return self.raw
 
 
 def unary(
     request_type: type[RequestT],
-    answer: Callable[[RequestT], Awaitable[Message]],
+    answer: Callable[[RequestT], Awaitable[Message | Encoded]],
     logger: FilteringBoundLogger,
 ) -> Handler:
     """A call with one request and one response, given by *answer*; what it raises becomes the status."""
 
     async def handle(raw: bytes, context: Context) -> bytes:
+        PEER.set(host_of(context.peer()))
         try:
             return (await answer(parse(request_type, raw))).SerializeToString()
         except Exception as error:
+            del raw  # The frame of this call outlives it for a moment.
             await end(context, error, logger)
             raise
 
@@ -58,7 +99,24 @@ def unary(
 
 def bidirectional(serve: Callable[[Requests, Context], Awaitable[None]]) -> Handler:
     """A call with a stream of requests and one of responses, which *serve* reads and writes as bytes."""
-    return grpc.stream_stream_rpc_method_handler(serve)
+
+    async def handle(requests: Requests, context: Context) -> None:
+        try:
+            await serve(requests, context)
+        finally:
+            await close_requests(requests)
+
+    return grpc.stream_stream_rpc_method_handler(handle)
+
+
+async def close_requests(requests: Requests) -> None:
+    """Let go of the last request that was read.
+
+    gRPC's iterator holds itself and that request, so one that is left before its end stays for the collector of cycles.
+    """
+    close = getattr(aiter(requests), "aclose", None)
+    if close is not None:
+        await close()
 
 
 def server_stream(serve: Callable[[bytes, Context], Awaitable[None]]) -> Handler:

@@ -28,6 +28,7 @@ from core.domain.commands import (
     CommandRefused,
     Fault,
     RegisterManager,
+    SetOperatorDrain,
     UnregisterManager,
     UpdateAllocations,
     UpdateApplications,
@@ -51,6 +52,8 @@ from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
 from core.service.observers import EffectObserver, EngineTimer, NoTimer
+from core.service.presence import Presence, PresenceKeeper, tell_of_absence
+from core.service.questions import Questions
 from core.service.sharing import Sharing
 from core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
 from core.service.streams import Stream, Switchboard
@@ -77,7 +80,7 @@ FAULT_WAIT_NS: Final = SECOND_NS
 """After a bug in a cycle nothing is tried before new input comes, or this has passed."""
 
 StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
-CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | UpdateNodes
+CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | SetOperatorDrain
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ class PartitionRunner:
     each registration and configuration update. ``on_submit`` hears of each command of a stream, in the context of its
     request. ``timer`` hears how long the engine took.
 
+    ``presence``: told of streams by *switchboard* and *callbacks*; absent: nobody counts as gone.
+
     ``callbacks`` absent: a board of its own, to which nobody attaches.
     """
 
@@ -139,6 +144,7 @@ class PartitionRunner:
         logger: FilteringBoundLogger,
         garbage: GarbageKeeper,
         callbacks: CallbackBoard | None = None,
+        presence: PresenceKeeper | None = None,
         on_damage: Callable[[bool], None] = lambda damaged: None,
         observers: Sequence[EffectObserver] = (),
         on_submit: Callable[[StreamCommand], None] | None = None,
@@ -150,6 +156,7 @@ class PartitionRunner:
         self._engine = engine
         self._switchboard = switchboard
         self._callbacks = callbacks or CallbackBoard(clock=clock, metrics=metrics, logger=logger)
+        self._presence = presence or PresenceKeeper(clock)
         self._link = CallbackLink(engine, self._callbacks, self._carry_out, metrics)
         self._clock = clock
         self._metrics = metrics
@@ -171,6 +178,8 @@ class PartitionRunner:
         self._damaged = False
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
+        self.questions = Questions()
+        """Where those that take long wait for their turn."""
         self.turns_taken = 0
         """The same as before: nothing has changed since."""
         engine.observe_ignored(self._ignored)
@@ -231,9 +240,19 @@ class PartitionRunner:
         return self._engine.status(audited=audited, now_ns=self._clock.now_ns())
 
     @property
+    def asleep(self) -> bool:
+        """Whether the engine has nothing to do before time passes or input comes."""
+        return self._asleep and not self._wake.is_set() and self._intake.empty()
+
+    @property
     def intake_waiting(self) -> int:
         """Commands and answers that wait for their turn."""
         return self._intake.qsize()
+
+    @property
+    def presence(self) -> Presence | None:
+        """Whether the registered resource manager is there; ``None``: none is registered."""
+        return self._presence.now
 
     @property
     def rm_id(self) -> str:
@@ -271,7 +290,8 @@ class PartitionRunner:
 
     def explain_work(self, partition: str, name: str, now_ns: int) -> Report | None:
         """Why work of *partition* (bare or full name) waits now, or who took its room; ``None``: unknown."""
-        return self._engine.explain_work(full_partition_name(self._engine.rm_id, partition), name, now_ns)
+        found = self._engine.explain_work(full_partition_name(self._engine.rm_id, partition), name, now_ns)
+        return tell_of_absence(found, self._presence.now) if found is not None else None
 
     def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
         """What would come of *question* in *partition* (bare or full name) now; ``None``: no such partition."""
@@ -493,6 +513,8 @@ class PartitionRunner:
             or (decided.kind == "quota" and decided.outcome is not Outcome.NOTHING_TO_DO)
         )
         log = self._logger.info if tell else self._logger.debug
+        if decided.kind == "quota" and decided.outcome in (Outcome.NONE, Outcome.PARTIAL, Outcome.VICTIM_STUCK):
+            log = self._logger.warning
         log(
             "preemption decided",
             partition=decided.partition,

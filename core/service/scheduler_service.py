@@ -14,20 +14,22 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from google.protobuf.message import Message
 from si.v1 import si_pb2 as si
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.commands import UpdateApplications
+from core.service.clock import Clock
 from core.service.configuring import Configurator
+from core.service.connections import LINK, MESSAGE_BYTES
 from core.service.limits import MESSAGE_LIMIT
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.lookups import GroupLookups
-from core.service.rpc import Context, Handler, Requests, bidirectional, end, parse, unary
+from core.service.rpc import Context, Handler, Requests, bidirectional, end, unary
 from core.service.runner import PartitionRunner, StreamCommand
 from core.service.status_codes import OtherManagerOnStream, ServiceError, ShuttingDown
 from core.service.streams import Batch, Kind, Stream, Switchboard
 from core.service.wire import Decoder, Encoder
+from core.service.wire_pieces import read_request
 
 RESPONSE_LIMIT: Final = MESSAGE_LIMIT // 2
 """A response that would be larger is sent in parts."""
@@ -45,6 +47,7 @@ class SchedulerService:
         lookups: GroupLookups,
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
+        clock: Clock,
     ) -> None:
         self._runner = runner
         self._lookups = lookups
@@ -52,12 +55,12 @@ class SchedulerService:
         self._switchboard = switchboard
         self._metrics = metrics
         self._logger = logger
-        self._decoder = Decoder()
+        self._decoder = Decoder(lambda: clock.ahead_s)
         encoder = Encoder()
-        self._decode: dict[Kind, tuple[type[Message], Callable[[Any], Iterator[StreamCommand]]]] = {
-            Kind.ALLOCATION: (si.AllocationRequest, self._decoder.allocation_commands),
-            Kind.APPLICATION: (si.ApplicationRequest, self._decoder.application_commands),
-            Kind.NODE: (si.NodeRequest, self._decoder.node_commands),
+        self._decode: dict[Kind, Callable[[Any], Iterator[StreamCommand]]] = {
+            Kind.ALLOCATION: self._decoder.allocation_commands,
+            Kind.APPLICATION: self._decoder.application_commands,
+            Kind.NODE: self._decoder.node_commands,
         }
         self._encode: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
             Kind.ALLOCATION: encoder.allocations,
@@ -77,6 +80,7 @@ class SchedulerService:
     async def _register(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse:
         """protocol.md 5.1."""
         await self._configurator.register(self._decoder.registration(request))
+        LINK.get().manager = True
         return si.RegisterResourceManagerResponse()
 
     def _stream_of(self, kind: Kind) -> Callable[[Requests, Context], Any]:
@@ -104,26 +108,33 @@ class SchedulerService:
 
     async def _read(self, stream: Stream, requests: Requests) -> None:
         """Queue everything *requests* brings, then the end of the stream."""
-        message_type, commands_of = self._decode[stream.kind]
+        commands_of = self._decode[stream.kind]
         error: Exception | None = None
         rm_id: str | None = None
+        link = LINK.get()
         try:
             async for raw in requests:
-                request: Any = parse(message_type, raw)
                 self._metrics.messages_received += 1
-                if rm_id is None:
-                    rm_id = request.rmID
-                elif request.rmID != rm_id:
-                    raise OtherManagerOnStream(
-                        f"{stream.kind} for {request.rmID!r} on a stream that is bound to {rm_id!r}"
-                    )
-                for number, command in enumerate(commands_of(request)):
-                    if number:
-                        await asyncio.sleep(0)  # A long request is read piece by piece, and others get their turn.
-                    if isinstance(command, UpdateApplications):
-                        command = await self._lookups.complete(command)  # noqa: PLW2901 - the same, with more known
-                    await self._runner.submit(stream, command)
+                number = 0
+                for request in await read_request(stream.kind, raw):
+                    if rm_id is None:
+                        rm_id = request.rmID
+                    elif request.rmID != rm_id:
+                        raise OtherManagerOnStream(
+                            f"{stream.kind} for {request.rmID!r} on a stream that is bound to {rm_id!r}"
+                        )
+                    for command in commands_of(request):
+                        if number:
+                            # A long request is read piece by piece, and others get their turn. Its answers wait for
+                            # whoever is to read them, as those to many short requests do.
+                            await asyncio.sleep(0)
+                            await self._switchboard.room(stream)
+                        number += 1
+                        if isinstance(command, UpdateApplications):
+                            command = await self._lookups.complete(command)  # noqa: PLW2901 - with more known
+                        await self._runner.submit(stream, command)
                 await self._switchboard.room(stream)
+                link.took(len(raw))
         except ShuttingDown:
             return  # The server ends all streams in its own order.
         except ServiceError as refusal:
@@ -145,9 +156,11 @@ class SchedulerService:
 
     async def _send(self, stream: Stream, batch: Batch, context: Context) -> None:
         sent = 0
+        link = LINK.get()
         try:
             for raw, entries in self._parts(stream.kind, batch.entries):
                 await context.write(raw)
+                link.taken += MESSAGE_BYTES
                 sent += entries
                 self._metrics.messages_sent += 1
                 self._metrics.entries_sent += entries

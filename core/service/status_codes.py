@@ -14,9 +14,11 @@
     UnknownQueue, UnknownUser     NOT_FOUND             the caller
     UnknownNode                   NOT_FOUND             the caller
     UnknownApplication            NOT_FOUND             the caller
+    UnknownService                NOT_FOUND             the caller
     UnknownVersion                NOT_FOUND             the caller
     VersionNotApplied             FAILED_PRECONDITION   the caller: another version
     NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
+    NoRollback                    FAILED_PRECONDITION   nobody: there is nothing to undo
     InvalidRequest                INVALID_ARGUMENT      the caller
     NotAuthenticated              UNAUTHENTICATED       the caller: prove who it is
     NotPermitted                  PERMISSION_DENIED     whoever grants permissions
@@ -116,6 +118,10 @@ class UnknownApplication(ServiceError):
     """Asked about an application that does not exist and is not remembered."""
 
 
+class UnknownService(ServiceError):
+    """Asked about the health of a service that does not exist."""
+
+
 class UnknownVersion(ServiceError):
     """Asked for a configuration that is not kept."""
 
@@ -126,6 +132,10 @@ class VersionNotApplied(ServiceError):
 
 class NothingRegistered(ServiceError):
     """Asked about the configuration in force while nobody is registered."""
+
+
+class NoRollback(ServiceError):
+    """Asked to undo a rollback while none holds."""
 
 
 class UnknownAsk(ServiceError):
@@ -191,9 +201,11 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     UnknownUser: grpc.StatusCode.NOT_FOUND,
     UnknownNode: grpc.StatusCode.NOT_FOUND,
     UnknownApplication: grpc.StatusCode.NOT_FOUND,
+    UnknownService: grpc.StatusCode.NOT_FOUND,
     UnknownVersion: grpc.StatusCode.NOT_FOUND,
     VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,
     NothingRegistered: grpc.StatusCode.FAILED_PRECONDITION,
+    NoRollback: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownAsk: grpc.StatusCode.NOT_FOUND,
     NotAuthenticated: grpc.StatusCode.UNAUTHENTICATED,
     NotPermitted: grpc.StatusCode.PERMISSION_DENIED,

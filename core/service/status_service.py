@@ -13,6 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from core.domain.partition_names import full_partition_name
 from core.domain.resources import Resources, clamp
 from core.domain.status import (
+    AboveMax,
     Bound,
     GovernorStatus,
     LimitLevel,
@@ -29,6 +30,8 @@ from core.service.callers import Permission, caller
 from core.service.clock import Clock
 from core.service.configuring import Configurator
 from core.service.metrics import ServiceMetrics
+from core.service.presence import Presence
+from core.service.rollbacks import Rollback
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
 from core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue, UnknownUser
@@ -137,7 +140,23 @@ class StatusService:
             configuration_problem=self._configurator.problem,
             unrouted_entries=status.unrouted,
             partitions=[_partition(partition, with_queues=not request.omit_queues) for partition in partitions],
+            rollback=_rollback(self._configurator.rollback_held) if status.rm_id else None,
+            presence=_presence(self._runner.presence),
         )
+
+
+def _rollback(held: Rollback | None) -> pb.RollbackStatus | None:
+    if held is None:
+        return None
+    return pb.RollbackStatus(
+        version=held.version, since_ns=held.at_ns, principal=held.principal, kept_out=held.kept_out
+    )
+
+
+def _presence(found: Presence | None) -> pb.ManagerPresence | None:
+    if found is None:
+        return None
+    return pb.ManagerPresence(open_streams=found.streams, no_stream_since_ns=found.no_stream_since_ns, gone=found.gone)
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -172,6 +191,12 @@ def _partition(partition: PartitionStatus, *, with_queues: bool) -> pb.Partition
         governor=_governor(partition.governor) if partition.governor is not None else None,
         stuck_victims=[_stuck(victim) for victim in partition.stuck],
         monitor=_monitor(partition.monitor) if partition.monitor is not None else None,
+        drained_nodes=[
+            pb.DrainedNode(
+                node_id=node.node_id, principal=node.drain.by, since_ns=node.drain.at_ns, registered=node.known
+            )
+            for node in partition.drained
+        ],
     )
 
 
@@ -247,6 +272,19 @@ def _explanation(found: QueueExplanation) -> pb.ExplainQueueResponse:
         headroom=_amounts(found.headroom),
         bounds=[_bound(bound) for bound in found.bounds],
         tightest=_bound(found.tightest) if found.tightest is not None else None,
+        above_max=[_above_max(above) for above in found.above],
+    )
+
+
+def _above_max(found: AboveMax) -> pb.QueueAboveMax:
+    return pb.QueueAboveMax(
+        path=found.path,
+        since_ns=found.since_ns,
+        above=_amounts(found.above),
+        leaving=_amounts(found.leaving),
+        due_ns=found.due_ns,
+        course=found.course,
+        protected_by=found.protected,
     )
 
 

@@ -35,7 +35,9 @@ from core.domain.effects import (
     NodeRejected,
     Released,
 )
+from core.service.connections import LINK
 from core.service.metrics import ServiceMetrics
+from core.service.presence import PresenceKeeper
 from core.service.status_codes import ResyncRequired
 from core.service.wire import list_key
 
@@ -62,11 +64,13 @@ class Kind(StrEnum):
 class Stream:
     """One open stream. Belongs to no manager (``rm_id`` empty) until its first message was accepted."""
 
-    __slots__ = ("_news", "error", "flush", "kind", "rm_id")
+    __slots__ = ("_news", "error", "flush", "kind", "link", "rm_id")
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.rm_id = ""
+        self.link = LINK.get()
+        """The connection it came over."""
         self.error: Exception | None = None
         """Why it ends; meaningful once ``flush`` is set. ``None``: it ends well."""
         self.flush: int | None = None
@@ -129,7 +133,11 @@ _KIND_OF: Final[dict[type, Kind]] = {
 class Switchboard:
     """All streams and lanes of the one registered manager. Used from the event loop's thread only."""
 
-    def __init__(self, metrics: ServiceMetrics, *, queue_limit: int = QUEUE_LIMIT) -> None:
+    def __init__(
+        self, metrics: ServiceMetrics, *, queue_limit: int = QUEUE_LIMIT, presence: PresenceKeeper | None = None
+    ) -> None:
+        """*presence*: is told of every stream that belongs to a manager, and of registrations."""
+        self._presence = presence
         self._metrics = metrics
         self._limit = queue_limit
         self._rm_id = ""
@@ -154,6 +162,8 @@ class Switchboard:
         if stream in lane.streams:
             lane.streams.remove(stream)
             self._notify(lane)
+            if self._presence is not None:
+                self._presence.closed(stream.rm_id)
 
     def registered(self, rm_id: str) -> None:
         """*rm_id* holds the core from here on, or nobody if empty. Nothing from before reaches it (DB-4).
@@ -163,6 +173,8 @@ class Switchboard:
         self._rm_id = rm_id
         self._lost = False
         self._drop_all()
+        if self._presence is not None:
+            self._presence.registered(rm_id)
 
     def bind(self, stream: Stream, rm_id: str) -> None:
         """Make *stream* the receiver of its lane, as its first message has been accepted.
@@ -176,8 +188,11 @@ class Switchboard:
         if stream.rm_id:
             return
         stream.rm_id = rm_id
+        stream.link.manager = True
         lane = self._lanes[stream.kind]
         lane.streams.append(stream)
+        if self._presence is not None:
+            self._presence.opened(rm_id)
         stream.notify()
 
     def deliver(self, effects: Iterable[Effect]) -> None:

@@ -10,7 +10,7 @@ Rules: protocol.md 2 (fields), 3.4 (older generation), 3.5 (preemption policy), 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from sys import intern
 from typing import Final
 
@@ -42,6 +42,7 @@ from core.domain.effects import (
     NodeRejected,
     Released,
 )
+from core.domain.names import LONGEST_NAME
 from core.domain.partition_names import full_partition_name
 from core.domain.resources import Resources
 
@@ -55,6 +56,9 @@ PIECE: Final = 100
 
 CACHE_SIZE: Final = 4_096
 
+LONGEST_CACHED: Final = 4_096
+"""Bytes of resources that are remembered: the cache holds so many of them."""
+
 _SECONDS: Final = re.compile(r"\+?[0-9]{1,11}", re.ASCII)
 _NO_TAGS: Final[tuple[tuple[str, str], ...]] = ()
 
@@ -62,8 +66,10 @@ _NO_TAGS: Final[tuple[tuple[str, str], ...]] = ()
 class Decoder:
     """Requests to commands. Never fails: what a single message can get wrong is the engine's to refuse, by entry."""
 
-    def __init__(self) -> None:
+    def __init__(self, ahead_s: Callable[[], int] = lambda: 0) -> None:
+        """*ahead_s*: by how many seconds the wall clock, which shims write down, is ahead of the core's time."""
         self._resources: dict[bytes, Resources] = {}
+        self._ahead_s = ahead_s
 
     def registration(self, request: si.RegisterResourceManagerRequest) -> RegisterManager:
         """A registration, as sent."""
@@ -126,6 +132,7 @@ class Decoder:
 
     def _allocations(self, messages: Sequence[si.Allocation], names: _PartitionNames) -> Iterator[AllocationSpec]:
         known = self._resources
+        ahead_s = self._ahead_s()
         for message in messages:
             raw = message.resourcePerAlloc.SerializeToString()
             resources = known.get(raw)
@@ -144,6 +151,8 @@ class Decoder:
             if tags:
                 kept = sorted_items(tags)
                 created_s, required_node, foreign = _meaning(kept)
+                if created_s is not None:
+                    created_s -= ahead_s
             spec = AllocationSpec(
                 message.allocationKey,
                 intern(message.applicationID),  # Kept with every ask: one string for all of an application.
@@ -166,6 +175,7 @@ class Decoder:
 
     def _asks(self, messages: Sequence[si.AllocationAsk], names: _PartitionNames) -> Iterator[AllocationSpec]:
         """G2 asks as the current generation would send them (protocol.md 3.1, 3.4)."""
+        ahead_s = self._ahead_s()
         for message in messages:
             preempt_self, preempt_other = True, False
             if message.HasField("preemptionPolicy"):
@@ -173,6 +183,8 @@ class Decoder:
                 preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
             tags = sorted_items(message.tags)
             created_s, required_node, foreign = _meaning(tags)
+            if created_s is not None:
+                created_s -= ahead_s
             yield AllocationSpec(
                 key=message.allocationKey,
                 application_id=message.applicationID,
@@ -241,7 +253,7 @@ class Decoder:
         """Amounts of *message*, remembered by its bytes *raw* unless there are none."""
         amounts = message.resources
         resources = Resources({name: amounts[name].value for name in sorted(amounts)})
-        if raw:
+        if 0 < len(raw) <= LONGEST_CACHED:
             if len(self._resources) >= CACHE_SIZE:
                 # Shims ask for a few sizes over and over; one that does not gains nothing from a cleverer eviction.
                 self._resources.clear()
@@ -434,7 +446,7 @@ def _ask_releases(messages: Sequence[si.AllocationAskRelease], names: _Partition
                 message.applicationID,
                 message.allocationKey,
                 int(message.terminationType),
-                message.message,
+                message.message[:LONGEST_NAME],
             )
             for message in messages
         ]
@@ -456,7 +468,7 @@ def _releases(messages: Sequence[si.AllocationRelease], names: _PartitionNames) 
                 message.applicationID,
                 message.allocationKey,
                 int(message.terminationType),
-                message.message,
+                message.message[:LONGEST_NAME],
                 message.allocationID or message.UUID,
             )
             for message in messages

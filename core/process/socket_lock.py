@@ -1,0 +1,50 @@
+"""One core to a socket file.
+
+gRPC removes a socket file that it finds and makes its own, so a second core would take the clients of the first one,
+and both would go on serving. A lock on a file beside the socket tells a core that lives from one that has died: the
+system lets go of it however its process ends, while the socket file stays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_SCHEME: Final = "unix:"
+
+
+class SocketTaken(Exception):
+    """Another process serves on the socket."""
+
+
+class SocketLock:
+    """The right to serve at *address*, where that is a socket file; nothing for any other address.
+
+    Raises :class:`SocketTaken`, or :class:`OSError` when the lock cannot be kept beside the socket.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._held: int | None = None
+        if not address.startswith(_SCHEME):
+            return
+        path = address.removeprefix(_SCHEME)
+        # unix:///run/kornel.sock is another way of writing unix:/run/kornel.sock.
+        self._path = Path(f"{path.removeprefix('//') if path.startswith('///') else path}.lock")
+        # The file stays when the core ends: a core that has just opened it would lock a file that is no more.
+        held = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(held)
+            raise SocketTaken(f"another core serves on {address!r}") from None
+        self._held = held
+
+    def release(self) -> None:
+        """Let another core serve there."""
+        if self._held is not None:
+            with suppress(OSError):
+                os.close(self._held)
+            self._held = None

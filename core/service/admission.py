@@ -1,0 +1,237 @@
+"""The first thing that sees a call: how many may be open, and when their requests are read.
+
+gRPC reads the request of a call with one request before it asks who serves it. Here every call is served as a stream,
+which is the same on the wire: whoever has to be let in is asked first, and what is refused is never read. Everything
+inside gets the handler that it expects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import grpc
+from structlog.typing import FilteringBoundLogger
+
+from core.service.callers import host_of
+from core.service.connections import LINK, ConnectionKeeper, host_and_port
+from core.service.limits import request_limit
+from core.service.rpc import Context, Handler, Requests, close_requests, end
+from core.service.status_codes import InvalidRequest, ServiceError, TooMany
+
+LONGEST_HEADERS: Final = 32 * 1024
+"""Bytes of the headers of one call, twice what gRPC lets through as a rule: a token and what proxies add."""
+MOST_HEADERS: Final = 256
+
+_SHARE: Final = 4
+"""Calls that every connection may have, however many there are."""
+
+SILENT_S: Final = 1.0
+"""How long a call may say nothing before it gives way to others."""
+
+_NONE: Final[Counter[str]] = Counter()
+
+Serve = Callable[[Requests, Context], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """Calls that are open at once, streams among them: of everybody, and of one address."""
+
+    calls: int = 1_024
+    host_calls: int = 384
+
+    @classmethod
+    def of(cls, calls: int) -> CallLimits:
+        """So many in all, and of one address what is to it as by default."""
+        return cls(calls, max(1, calls * 3 // 8))
+
+
+class _Silent(NamedTuple):
+    host: str
+    since_s: float
+
+
+class AdmissionInterceptor(grpc.aio.ServerInterceptor):
+    """Counts calls and connects each with its connection. The outermost one.
+
+    Where there are too many, a connection that has its share of them gets no other one. For any other connection the
+    oldest call gives way that has said nothing yet; a few calls each connection may have whatever the others do.
+    """
+
+    def __init__(self, limits: CallLimits, connections: ConnectionKeeper, logger: FilteringBoundLogger) -> None:
+        self._limits = limits
+        self._connections = connections
+        self._logger = logger
+        self._hosts: dict[str, Counter[str]] = {}
+        """Open calls of each address, by connection."""
+        self._silent: OrderedDict[asyncio.Task[Any], _Silent] = OrderedDict()
+        """Calls whose first request has not come, the oldest one first."""
+        self._mute: set[asyncio.Task[Any]] = set()
+        """Calls that are to give way."""
+        self.open = 0
+        """Calls that are open."""
+        self.refused = 0
+        """Calls that were one too many, or gave way to another one."""
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        """The handler of the call, reading late; ``None``: there is none."""
+        if _too_long(handler_call_details.invocation_metadata or ()):
+            return grpc.stream_stream_rpc_method_handler(self._turn_away)
+        handler: Handler | None = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        serve = read_late(handler, handler_call_details.method, self._logger)
+
+        async def handle(requests: Requests, context: Context) -> None:
+            host, peer = host_of(context.peer()), host_and_port(context.peer())
+            task = asyncio.current_task()
+            assert task is not None
+            try:
+                self._make_room(host, peer)
+            except TooMany as refusal:
+                self.refused += 1
+                await end(context, refusal, self._logger)
+                raise
+            self.open += 1
+            peers = self._hosts.setdefault(host, Counter())
+            peers[peer] += 1
+            self._silent[task] = _Silent(host, time.monotonic())
+            link = self._connections.enter(peer)
+            token = LINK.set(link)
+            try:
+                await serve(self._heard(requests, task), context)
+            except asyncio.CancelledError:
+                if task not in self._mute:
+                    raise
+                self._mute.discard(task)
+                task.uncancel()
+                # gRPC itself would leave the call open for its client.
+                await end(context, TooMany("a call that said nothing gave way to another one"), self._logger)
+            except grpc.aio.InternalError as gone:
+                raise asyncio.CancelledError from gone
+            finally:
+                self._mute.discard(task)
+                LINK.reset(token)
+                self._connections.leave(peer, link)
+                self._silent.pop(task, None)
+                self.open -= 1
+                peers[peer] -= 1
+                if not peers[peer]:
+                    del peers[peer]
+                if not peers and self._hosts.get(host) is peers:
+                    del self._hosts[host]
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
+    async def _turn_away(self, requests: Requests, context: Context) -> None:
+        """End a call with more headers than gRPC was told to let through.
+
+        It lets them through while a client has not confirmed the server's settings, which every client does at once.
+        """
+        self.refused += 1
+        self._connections.condemn(host_and_port(context.peer()))
+        await end(context, TooMany(f"headers of more than {LONGEST_HEADERS:,} bytes"), self._logger)
+
+    async def _heard(self, requests: Requests, task: asyncio.Task[Any]) -> Requests:
+        try:
+            async for raw in requests:
+                self._silent.pop(task, None)
+                yield raw
+        finally:
+            await close_requests(requests)
+
+    def _make_room(self, host: str, peer: str) -> None:
+        """Let one more call of *peer* be open. Raises :class:`TooMany`."""
+        limits, peers = self._limits, self._hosts.get(host, _NONE)
+        full = self.open >= limits.calls
+        if not full and peers.total() < limits.host_calls:
+            return
+        if peers[peer] < max(_SHARE, limits.host_calls // max(1, len(peers))):
+            mute = next((task for task, call in self._silent.items() if full or call.host == host), None)
+            if mute is not None and time.monotonic() - self._silent[mute].since_s >= SILENT_S:
+                self.refused += 1
+                del self._silent[mute]
+                self._mute.add(mute)
+                mute.cancel()
+                return
+            if peers[peer] < _SHARE:
+                return
+        raise TooMany(f"{limits.calls} calls are open, or {limits.host_calls} of this address")
+
+
+def _too_long(metadata: Sequence[tuple[str, str | bytes]]) -> bool:
+    return len(metadata) > MOST_HEADERS or sum(len(key) + len(value) for key, value in metadata) > LONGEST_HEADERS
+
+
+def read_late(handler: Any, method: str, logger: FilteringBoundLogger) -> Serve:
+    """*handler* of *method* as a stream of bytes, whatever its kind: it reads what it serves, when it serves it."""
+    limit = request_limit(method)
+    deserialize = handler.request_deserializer or _as_it_is
+    serialize = handler.response_serializer or _as_it_is
+    if handler.stream_stream is not None:
+        if handler.request_deserializer is None and handler.response_serializer is None:
+            return handler.stream_stream  # type: ignore[no-any-return]
+
+        async def stream(requests: Requests, context: Context) -> None:
+            serving = handler.stream_stream(_deserialized(requests, deserialize, limit), context)
+            if hasattr(serving, "__aiter__"):
+                async for response in serving:
+                    await context.write(serialize(response))
+            else:
+                await serving
+
+        return stream
+
+    async def one(requests: Requests, context: Context) -> None:
+        try:
+            request = deserialize(await _only(requests, limit))
+        except ServiceError as error:
+            await end(context, error, logger)
+            raise
+        if handler.unary_unary is not None:
+            await context.write(serialize(await handler.unary_unary(request, context)))
+            return
+        serving = handler.unary_stream(request, context)
+        if not hasattr(serving, "__aiter__"):
+            await serving
+            return
+        async for response in serving:
+            await context.write(serialize(response))
+
+    return one
+
+
+async def _only(requests: Requests, limit: int) -> bytes:
+    """The request of a call that has one."""
+    try:
+        async for raw in requests:
+            _check_size(raw, limit)
+            LINK.get().took(len(raw))
+            return raw
+    finally:
+        await close_requests(requests)
+    raise InvalidRequest("a call without a request")
+
+
+async def _deserialized(requests: Requests, deserialize: Callable[[bytes], Any], limit: int) -> AsyncIterator[Any]:
+    try:
+        async for raw in requests:
+            _check_size(raw, limit)
+            LINK.get().took(len(raw))
+            yield deserialize(raw)
+    finally:
+        await close_requests(requests)
+
+
+def _check_size(raw: bytes, limit: int) -> None:
+    if len(raw) > limit:
+        raise TooMany(f"a request of {len(raw):,} bytes, this method takes at most {limit:,}")
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

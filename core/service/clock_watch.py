@@ -1,0 +1,45 @@
+"""Says so when somebody sets the machine's clock: what the core dates afterwards is as much beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from core.service.clock import Clock
+
+LOOK_EVERY_S: Final = 10.0
+"""Of the event loop's time: a clock that a test moves should not stop on the way to look at itself."""
+
+
+class ClockWatch:
+    """Compares the wall clock with the core's time now and then."""
+
+    def __init__(self, clock: Clock, logger: FilteringBoundLogger) -> None:
+        self._clock = clock
+        self._logger = logger
+        self._known_s = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        ahead_s = self._clock.ahead_s
+        if ahead_s != self._known_s:
+            self._logger.warning(
+                "the machine's clock was set: delays and timeouts go on as before, and what the core dates from now on"
+                " is beside the clock until it is started again",
+                by_seconds=ahead_s - self._known_s,
+                ahead_seconds=ahead_s,
+            )
+            self._known_s = ahead_s
+        self.start()

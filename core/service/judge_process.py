@@ -1,0 +1,82 @@
+"""The process that reads configurations which are only to be judged: ``python -m core.service.judge_process``.
+
+It is told the resolvers that do not work here, and then one text after another; each gets a verdict. Frames have eight
+bytes with their length before them. The end of the pipe means that the core is gone, or needs no more verdicts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+from typing import BinaryIO, Final
+
+from core.config.problems import ConfigError, Problem, Severity
+from core.config.rereading import ConfigurationReader
+
+MODULE: Final = "core.service.judge_process"
+LENGTH_BYTES: Final = 8
+NICENESS: Final = 10
+"""Whoever is waited for less than the engine gets the processor later."""
+
+
+def framed(data: bytes) -> bytes:
+    """*data* with its length before it."""
+    return len(data).to_bytes(LENGTH_BYTES, "big") + data
+
+
+def verdict_of(reader: ConfigurationReader, text: str) -> bytes:
+    """What *reader* thinks of *text*: the checksum, empty if it cannot be used, and the problems."""
+    try:
+        configuration = reader.load(text)
+    except ConfigError as error:
+        return refusal_of(error)
+    return _verdict(configuration.checksum, configuration.warnings)
+
+
+def refusal_of(error: ConfigError) -> bytes:
+    """What is thought of a text that cannot be used."""
+    return _verdict("", error.problems)
+
+
+def read_verdict(verdict: bytes) -> tuple[str, tuple[Problem, ...]]:
+    """The checksum and the problems of *verdict*."""
+    checksum, problems = json.loads(verdict)
+    return checksum, tuple(Problem(Severity(severity), *rest) for severity, *rest in problems)
+
+
+def _verdict(checksum: str, problems: tuple[Problem, ...]) -> bytes:
+    rows = [[getattr(problem, field.name) for field in dataclasses.fields(Problem)] for problem in problems]
+    return json.dumps([checksum, rows]).encode()
+
+
+def read_frame(source: BinaryIO) -> bytes | None:
+    """The next frame; ``None``: there is none any more."""
+    head = source.read(LENGTH_BYTES)
+    return source.read(int.from_bytes(head, "big")) if len(head) == LENGTH_BYTES else None
+
+
+def begin_reading() -> tuple[BinaryIO, BinaryIO]:
+    """Become a process that reads for the core. Returns where requests come from, and where answers go."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # An interrupt from the terminal is meant for the core.
+    os.nice(NICENESS)
+    return sys.stdin.buffer, sys.stdout.buffer
+
+
+def main() -> None:
+    """Judge until nobody asks any more."""
+    source, sink = begin_reading()
+    begun = read_frame(source)
+    if begun is None:
+        return
+    unavailable = json.loads(begun)
+    while (raw := read_frame(source)) is not None:
+        # A reader of its own for each: what a large text leaves behind would be kept for nobody.
+        sink.write(framed(verdict_of(ConfigurationReader(unavailable), raw.decode("utf-8", "surrogatepass"))))
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Judges configurations that are not to come into force: by themselves, and never many at once.
+
+Large texts are read by a process of its own, one after the other (:mod:`core.service.reading_process`). Small ones,
+which are nearly all, take a thread for some milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from core.config.problems import ConfigError, Problem
+from core.config.rereading import ConfigurationReader
+from core.service import judge_process
+from core.service.judge_process import read_verdict, verdict_of
+from core.service.reading_process import ReadingProcess
+from core.service.status_codes import TooMany
+
+SMALL: Final = 16 * 1024
+"""Characters of a text that is read here."""
+
+MOST_TEXTS: Final = 16
+MOST_BYTES: Final = 16 * 2**20
+"""Of texts that are being received, wait, or are read."""
+
+MOST_PREVIEWS: Final = 2
+"""One that is being worked out, and one that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """``checksum``: of a text that could come into force."""
+
+    checksum: str
+    warnings: tuple[Problem, ...]
+
+
+class TextRoom:
+    """Room for one text. :meth:`add` raises :class:`TooMany` when there is none for so much."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.size = 0
+
+    def add(self, size: int) -> None:
+        """*size* bytes more of it."""
+        self.size += size
+        self._judge.take(size)
+
+
+class Judge:
+    """*unavailable_resolvers*: types of resolver that do not work here, with the reason."""
+
+    def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
+        self._unavailable_resolvers = dict(unavailable_resolvers)
+        self._texts = 0
+        self._bytes = 0
+        self._small = asyncio.Lock()
+        greeting = json.dumps(self._unavailable_resolvers).encode()
+        self._large = ReadingProcess(judge_process.MODULE, greeting, logger=logger)
+
+    @contextmanager
+    def room(self) -> Iterator[TextRoom]:
+        """Room for a text, from its first byte to its verdict. Raises :class:`TooMany`."""
+        if self._texts >= MOST_TEXTS:
+            raise TooMany("too many configurations wait to be read")
+        self._texts += 1
+        room = TextRoom(self)
+        try:
+            yield room
+        finally:
+            self._texts -= 1
+            self._bytes -= room.size
+
+    def take(self, size: int) -> None:
+        """More room for a text that has some. Raises :class:`TooMany`."""
+        self._bytes += size
+        if self._bytes > MOST_BYTES:
+            raise TooMany("too many configurations wait to be read")
+
+    async def judge(self, text: str) -> Judgement:
+        """What is thought of *text*. Raises ConfigError, or :class:`TooMany` where the process was lost."""
+        if len(text) <= SMALL:
+            async with self._small:
+                verdict = await asyncio.to_thread(verdict_of, ConfigurationReader(self._unavailable_resolvers), text)
+        else:
+            verdict = await self._large.ask([text.encode("utf-8", "surrogatepass")])
+        checksum, problems = read_verdict(verdict)
+        if not checksum:
+            raise ConfigError(problems)
+        return Judgement(checksum, problems)
+
+    async def close(self) -> None:
+        """No more texts. One that is being read is given up."""
+        await self._large.close()

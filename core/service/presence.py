@@ -1,0 +1,122 @@
+"""Whether the registered manager is there: whether one of its streams is open.
+
+The engine knows no streams, and schedules for a manager that is gone as for any other: what it decides waits until the
+manager comes back. Somebody has to say so, or everything looks well while nothing starts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from core.domain.explanation import ApplicationReport, AskReport, Blocker, BlockerKind, Level, Report
+from core.service.clock import SECOND_NS, Clock, Timer
+
+GRACE_NS: Final = 10 * SECOND_NS
+"""A manager that restarts opens its streams anew within this; whoever takes longer counts as gone."""
+
+
+class Presence(NamedTuple):
+    """The manager *rm_id* as of now.
+
+    streams            how many of its streams are open, counted from their first message on
+    no_stream_since_ns since when none is, from the registration if there never was one; ``None``: one is open
+    gone               that has lasted for longer than :data:`GRACE_NS`
+    """
+
+    rm_id: str
+    streams: int
+    no_stream_since_ns: int | None
+    gone: bool
+
+    @property
+    def words(self) -> str:
+        """What there is to say of one that is gone; empty for one that is there."""
+        if not self.gone or self.no_stream_since_ns is None:
+            return ""
+        since = datetime.fromtimestamp(self.no_stream_since_ns // SECOND_NS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"no stream of resource manager {self.rm_id} open since {since}"
+
+
+class PresenceKeeper:
+    """Counts the streams of managers. ``on_change`` is called when the registered one counts as gone, or is back."""
+
+    def __init__(self, clock: Clock, on_change: Callable[[Presence], None] = lambda presence: None) -> None:
+        self._clock = clock
+        self._on_change = on_change
+        self._streams: Counter[str] = Counter()
+        self._rm_id = ""
+        self._since_ns: int | None = None
+        self._told_gone = False
+        self._timer: Timer | None = None
+
+    @property
+    def now(self) -> Presence | None:
+        """The registered manager; ``None``: there is none."""
+        if not self._rm_id:
+            return None
+        gone = self._since_ns is not None and self._clock.now_ns() >= self._since_ns + GRACE_NS
+        return Presence(self._rm_id, self._streams[self._rm_id], self._since_ns, gone)
+
+    def registered(self, rm_id: str) -> None:
+        """*rm_id* holds the core from here on, or nobody if it is empty."""
+        self._rm_id = rm_id
+        self._since_ns = None
+        self._follow()
+
+    def opened(self, rm_id: str) -> None:
+        """A stream belongs to *rm_id* from here on."""
+        self._streams[rm_id] += 1
+        self._follow()
+
+    def closed(self, rm_id: str) -> None:
+        """A stream of *rm_id* is gone."""
+        self._streams[rm_id] -= 1
+        if not self._streams[rm_id]:
+            del self._streams[rm_id]
+        self._follow()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _follow(self) -> None:
+        absent = bool(self._rm_id) and not self._streams[self._rm_id]
+        if not absent:
+            self._since_ns = None
+        elif self._since_ns is None:
+            self._since_ns = self._clock.now_ns()
+        self._look()
+
+    def _look(self) -> None:
+        self.stop()
+        found = self.now
+        if found is not None and found.no_stream_since_ns is not None and not found.gone:
+            self._timer = self._clock.call_at(found.no_stream_since_ns + GRACE_NS, self._look)
+        gone = found is not None and found.gone
+        if gone is not self._told_gone:
+            self._told_gone = gone
+            if found is not None:
+                self._on_change(found)
+
+
+def tell_of_absence(report: Report, presence: Presence | None) -> Report:
+    """*report*, with a manager that is gone as the first thing in the way of whatever waits."""
+    if presence is None or not presence.gone:
+        return report
+    detail = f"{presence.words}: nothing that is decided reaches it, and nothing starts"
+    blocker = Blocker(BlockerKind.SHIM_GONE, Level.MANAGER, presence.rm_id, detail)
+    if isinstance(report, AskReport):
+        return _blocked(report, blocker)
+    if isinstance(report, ApplicationReport):
+        asks = tuple(equals._replace(first=_blocked(equals.first, blocker)) for equals in report.asks)
+        return report._replace(asks=asks)
+    return report
+
+
+def _blocked(ask: AskReport, blocker: Blocker) -> AskReport:
+    return ask if ask.position is None else ask._replace(blockers=(blocker, *ask.blockers))

@@ -1,0 +1,116 @@
+"""The process in which large configurations are tried: ``python -m core.service.preview_process``.
+
+A request is the text in force, the text to be tried, and what the partitions are like, in pieces so that whoever makes
+them can do something else in between; an empty frame ends it. The answer is a refusal, or the encoded response.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import json
+import pickle
+from collections.abc import Iterator, Sequence
+from types import MappingProxyType
+from typing import Any, BinaryIO, Final
+
+from core.config.problems import ConfigError
+from core.config.rereading import ConfigurationReader
+from core.config.sharing import share
+from core.partition.configuration.moment import PartitionMoment
+from core.partition.configuration.what_if import WhatIf
+from core.service.configuration_wire import impact_message
+from core.service.judge_process import begin_reading, framed, read_frame, read_verdict, refusal_of
+
+MODULE: Final = "core.service.preview_process"
+ROWS: Final = 200
+"""Queues or applications in one piece, which takes a millisecond or two."""
+_IMPACT: Final = b"i"
+_REFUSAL: Final = b"r"
+_PARTS: Final = ("queues", "subjects", "holders")
+
+
+def request_frames(in_force: str, text: str, what_if: WhatIf) -> Iterator[bytes]:
+    """The request to try *text* on *what_if*, which follows the text *in_force*."""
+    yield in_force.encode("utf-8", "surrogatepass")
+    yield text.encode("utf-8", "surrogatepass")
+    yield what_if.rm_id.encode("utf-8", "surrogatepass")
+    for moment in what_if.moments.values():
+        yield _pickled(moment._replace(queues=(), subjects=(), holders=()))
+        for part in _PARTS:
+            rows: Sequence[Any] = getattr(moment, part)
+            for begin in range(0, len(rows), ROWS):
+                yield _pickled((moment.name, part, rows[begin : begin + ROWS]))
+    yield b""
+
+
+def read_answer(answer: bytes) -> bytes:
+    """The encoded response. Raises ConfigError for a text that cannot be used."""
+    if answer[:1] == _REFUSAL:
+        raise ConfigError(read_verdict(answer[1:])[1])
+    return answer[1:]
+
+
+def tried(reader: ConfigurationReader, in_force: str, source: BinaryIO) -> bytes:
+    """The answer to a request of which *source* has what comes after the text *in_force*."""
+    text, rm_id = _read_text(source), _read_text(source)
+    moments = _read_moments(source)
+    before = reader.load(in_force)
+    try:
+        configuration = share(reader.load(text), before)
+    except ConfigError as error:
+        return _REFUSAL + refusal_of(error)
+    impact = WhatIf(rm_id, before, moments).preview(configuration)
+    return _IMPACT + impact_message(impact, configuration.warnings).SerializeToString()
+
+
+def _read_text(source: BinaryIO) -> str:
+    return (read_frame(source) or b"").decode("utf-8", "surrogatepass")
+
+
+def _read_moments(source: BinaryIO) -> dict[str, PartitionMoment]:
+    moments: dict[str, PartitionMoment] = {}
+    rows: dict[tuple[str, str], list[Any]] = {}
+    while frame := read_frame(source):
+        found = pickle.loads(frame)  # noqa: S301 - the core wrote it, into a pipe that nobody else has
+        if isinstance(found, PartitionMoment):
+            moments[found.name] = found
+        else:
+            name, part, some = found
+            rows.setdefault((name, part), []).extend(some)
+    return {
+        name: moment._replace(
+            queues=rows.get((name, "queues"), ()),
+            subjects=rows.get((name, "subjects"), ()),
+            holders=rows.get((name, "holders"), ()),
+        )
+        for name, moment in moments.items()
+    }
+
+
+def _pickled(value: object) -> bytes:
+    buffer = io.BytesIO()
+    pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = copyreg.dispatch_table | {MappingProxyType: _of_proxy}
+    pickler.dump(value)
+    return buffer.getvalue()
+
+
+def _of_proxy(proxy: MappingProxyType[Any, Any]) -> tuple[Any, ...]:
+    return MappingProxyType, (dict(proxy),)
+
+
+def main() -> None:
+    """Try configurations until nobody asks any more."""
+    source, sink = begin_reading()
+    begun = read_frame(source)
+    if begun is None:
+        return
+    reader = ConfigurationReader(json.loads(begun))
+    while (raw := read_frame(source)) is not None:
+        sink.write(framed(tried(reader, raw.decode("utf-8", "surrogatepass"), source)))
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Questions to the engine that take long, such as what-ifs: one after the other, with time for everybody in between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from core.service.sharing import Sharing
+from core.service.status_codes import TooMany
+
+MOST_WAITING: Final = 32
+
+LONGEST_REST_S: Final = 0.1
+REST_STEP_S: Final = 0.005
+
+AnswerT = TypeVar("AnswerT")
+
+
+class Questions:
+    """An answer is about one moment, so the engine stands still for it; many at once would make that long.
+
+    The next one is looked at only after a rest as long as the last one took, whether or not it waited already: many
+    that were sent at once are accepted one by one, between the answers.
+    """
+
+    def __init__(self) -> None:
+        self._one = asyncio.Lock()
+        self._waiting = 0
+        self._rested_at = 0.0
+
+    @property
+    def waiting(self) -> int:
+        """Questions that are not answered yet."""
+        return self._waiting
+
+    async def ask(self, answer: Callable[[], AnswerT]) -> AnswerT:
+        """What *answer* returns, called in its turn. Raises :class:`TooMany` when too many wait."""
+        if self._waiting >= MOST_WAITING:
+            raise TooMany("too many questions wait for an answer")
+        self._waiting += 1
+        try:
+            async with self._one:
+                await self._rest()
+                began = time.perf_counter()
+                try:
+                    return answer()
+                finally:
+                    took_s = time.perf_counter() - began
+                    sharing = Sharing.of_loop()
+                    with sharing.reading():
+                        await sharing.pause(took_s)
+                    self._rested_at = time.perf_counter() + min(took_s, LONGEST_REST_S)
+        finally:
+            self._waiting -= 1
+
+    async def _rest(self) -> None:
+        """Leave time to others: their calls take several turns of the event loop, to be accepted, read and answered."""
+        # The loop's own clock may lag behind by as long as the question took, so a sleep might end at once.
+        while time.perf_counter() < self._rested_at:  # noqa: ASYNC110 - time, not an event
+            await asyncio.sleep(REST_STEP_S)

@@ -1,0 +1,100 @@
+"""A process of our own that reads configurations for the core: started when there is one, ended when none has come.
+
+Reading a text of some megabytes takes seconds, and the interpreter's lock with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from core.service.judge_process import LENGTH_BYTES, framed
+from core.service.status_codes import TooMany
+from core.service.subprocesses import command_of
+
+IDLE_S: Final = 60.0
+"""After so long without a text the process ends."""
+
+
+class ReadingProcess:
+    """One that runs *module*, is told *greeting* first, and answers one request after the other."""
+
+    def __init__(self, module: str, greeting: bytes, *, logger: FilteringBoundLogger) -> None:
+        self._module = module
+        self._greeting = greeting
+        self._logger = logger
+        self._one = asyncio.Lock()
+        self._idle: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.process: asyncio.subprocess.Process | None = None
+        """``None``: it was never started, or was given up."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self._one.locked()
+
+    async def ask(self, frames: Iterable[bytes]) -> bytes:
+        """The answer to a request made of *frames*, in its turn; others go on between two of them.
+
+        Raises :class:`TooMany` where the process was lost.
+        """
+        async with self._one:
+            return await self._ask(frames)
+
+    async def close(self) -> None:
+        """No more requests. One that is being answered is given up."""
+        self._closed = True
+        if self._idle is not None:
+            self._idle.cancel()
+        await self._end()
+
+    async def _ask(self, frames: Iterable[bytes]) -> bytes:
+        if self._idle is not None:
+            self._idle.cancel()
+        complete = False
+        try:
+            process = self.process
+            if process is None or process.returncode is not None:
+                process = self.process = await self._start()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for frame in frames:
+                process.stdin.write(framed(frame))
+                await process.stdin.drain()
+                await asyncio.sleep(0)
+            size = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES), "big")
+            answer = await process.stdout.readexactly(size)
+            complete = True
+        except (OSError, RuntimeError, asyncio.IncompleteReadError) as error:
+            # The event loop has a RuntimeError for a pipe whose other end is gone.
+            if not self._closed:
+                self._logger.error("the process that reads configurations has ended", cause=str(error))
+            raise TooMany("the process that reads configurations has ended, try again") from error
+        finally:
+            if not complete:
+                await self._end()  # Whoever comes next must not get this answer.
+        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
+        return answer
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command_of(self._module), stdin=pipe, stdout=pipe)
+        assert process.stdin is not None
+        process.stdin.write(framed(self._greeting))
+        return process
+
+    def _end_idle(self) -> None:
+        if self.process is not None and self.process.stdin is not None and not self.busy:
+            self.process.stdin.close()
+
+    async def _end(self) -> None:
+        process, self.process = self.process, None
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

@@ -1,0 +1,265 @@
+"""Long requests, counted and taken apart before any of them is parsed.
+
+A parsed entry takes up to a hundred times the memory of its bytes, and nothing says how many there are but the bytes
+themselves. So a long request is walked from field to field, which makes nothing; one with too many entries is refused
+there and then, and one with many small ones is parsed a piece at a time. What the pieces mean together is what the
+request means: lists keep their order, and of a field that is no list the last one counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from google.protobuf.message import Message
+from kornel.v1 import callback_pb2
+from si.v1 import si_pb2 as si
+
+from core.service.rpc import parse
+from core.service.status_codes import MalformedMessage, TooMany
+from core.service.streams import Kind
+from core.service.wire import PIECE
+
+SHORT: Final = 32 * 1024
+"""Bytes of a request that is parsed as it is: 500 asks. All empty entries, it takes 3 MiB."""
+
+MOST_ENTRIES: Final = 500_000
+"""Most entries of one request, which are more than a shim puts into 16 MiB."""
+
+SPARSE: Final = 32
+"""Bytes of an entry, on average, from which on a request of ordinary length needs not be taken apart."""
+
+LONGEST_ENTRY: Final = 1 << 20
+"""Most bytes of one entry: a node with all its labels and allocations."""
+
+MOST_PARTS: Final = 20_000
+"""Most fields of one entry, those of fields left out."""
+
+PIECE_BYTES: Final = 64 * 1024
+"""Bytes of entries after which a piece ends, however few they are."""
+
+FIELDS_PER_TURN: Final = 5_000
+"""Fields walked before others get their turn: a few milliseconds."""
+
+_LENGTH_DELIMITED: Final = 2
+_WIDTHS: Final = {1: 8, 5: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What of a request is a list. ``lists``: their fields, in the order in which they take effect.
+
+    ``within``: fields that hold lists of their own, which are entries of the request as much as others.
+    """
+
+    message: type[Message]
+    rm_id: int
+    lists: tuple[int, ...]
+    within: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> tuple[tuple[int, ...], ...]:
+        """Of all lists, in the order in which they take effect."""
+        nested = [(above, number) for above, numbers in self.within.items() for number in numbers]
+        return (*((number,) for number in self.lists), *nested)
+
+
+LAYOUTS: Final[Mapping[Kind, Layout]] = MappingProxyType(
+    {
+        # Asks, then releases of asks, then releases, as core.service.wire.Decoder takes them.
+        Kind.ALLOCATION: Layout(si.AllocationRequest, 3, (4, 1), MappingProxyType({2: (2, 1)})),
+        Kind.APPLICATION: Layout(si.ApplicationRequest, 3, (1, 2)),
+        Kind.NODE: Layout(si.NodeRequest, 2, (1,)),
+    }
+)
+
+ANSWERS: Final = Layout(callback_pb2.AttachRequest, 0, (), MappingProxyType({2: (2,), 3: (), 5: ()}))
+
+
+async def read_request(kind: Kind, raw: bytes) -> Iterable[Any]:
+    """The messages that together mean *raw*, at least one, each with the rmID of the whole.
+
+    Raises :class:`TooMany`, or :class:`MalformedMessage`, which the messages may do as well.
+    """
+    layout = LAYOUTS[kind]
+    if len(raw) <= SHORT or (len(raw) <= LONGEST_ENTRY and _is_sparse(raw)):
+        return (parse(layout.message, raw),)
+    found = await _survey(layout, raw)
+    if found.entries <= PIECE and len(raw) <= LONGEST_ENTRY:
+        return (parse(layout.message, raw),)
+    return _messages(layout, found, raw)
+
+
+def _messages(layout: Layout, found: _Survey, raw: bytes) -> Iterator[Any]:
+    given = found.named.get(layout.rm_id, b"")
+    empty = True
+    for path, piece in _pieces(layout, found, raw):
+        # A message is its fields one after the other, so a piece is the manager's name and some of the entries.
+        message = parse(layout.message, given + (piece if len(path) == 1 else _field(path[0], piece)))
+        empty = False
+        yield message
+    if empty:
+        yield parse(layout.message, given)
+
+
+async def check_answers(raw: bytes) -> None:
+    """Raises :class:`TooMany` unless the entries of *raw*, a message of a callback stream, are few enough to parse."""
+    if len(raw) > SHORT:
+        await _survey(ANSWERS, raw)
+
+
+def _is_sparse(raw: bytes) -> bool:
+    """Whether *raw* has one field in :data:`SPARSE` bytes at most, and none of them is long. Says no when in doubt.
+
+    Every large request of a well-behaved shim passes here, so this looks at the usual form of a field only: a list's
+    entry of less than 16 KiB.
+    """
+    at, end, left = 0, len(raw), len(raw) // SPARSE
+    try:
+        while at < end:
+            left -= 1
+            if left < 0 or raw[at] & 0x87 != _LENGTH_DELIMITED:
+                return False
+            size = raw[at + 1]
+            at += 2
+            if size > 0x7F:
+                high = raw[at]
+                if high > 0x7F:
+                    return False
+                size = size & 0x7F | high << 7
+                at += 1
+            at += size
+    except IndexError:
+        return False
+    return at == end
+
+
+class _Survey:
+    """Where the entries of a request stand: by path of their field, runs of them as (start, end, entries)."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.runs: dict[tuple[int, ...], array[int]] = {}
+        self.named: dict[int, bytes] = {}
+        """The last of each field that is in no list, tag and all."""
+
+    def add(self, path: tuple[int, ...], start: int, end: int) -> None:
+        runs = self.runs.get(path)
+        if runs is None:
+            runs = self.runs[path] = array("L")
+        if runs and runs[-2] == start and runs[-1] < PIECE and end - runs[-3] <= PIECE_BYTES:
+            runs[-2] = end
+            runs[-1] += 1
+        else:
+            runs.extend((start, end, 1))
+
+
+async def _survey(layout: Layout, raw: bytes) -> _Survey:
+    found, lists = _Survey(), frozenset(layout.paths)
+    for steps, (path, start, content, stop) in enumerate(_walk(layout, raw), 1):
+        if steps > MOST_ENTRIES:
+            raise TooMany(f"more than {MOST_ENTRIES:,} entries in one {layout.message.DESCRIPTOR.name}; send several")
+        if steps % FIELDS_PER_TURN == 0:
+            await asyncio.sleep(0)
+        if path in lists:
+            _check_entry(raw, content, stop, layout)
+            found.entries += 1
+            found.add(path, start, stop)
+        elif path == (layout.rm_id,):
+            found.named[layout.rm_id] = raw[start:stop]
+    return found
+
+
+def _walk(layout: Layout, raw: bytes) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
+    """Path, start, start of the content and end of each field of *raw*, and of those that hold lists."""
+    for number, start, content, stop in _fields(raw, 0, len(raw)):
+        yield (number,), start, content, stop
+        if number in layout.within:
+            for inner, begun, held, ended in _fields(raw, content, stop):
+                yield (number, inner), begun, held, ended
+
+
+def _check_entry(raw: bytes, start: int, end: int, layout: Layout) -> None:
+    if end - start <= SHORT:
+        return
+    if end - start > LONGEST_ENTRY:
+        raise TooMany(f"an entry of more than {LONGEST_ENTRY:,} bytes in one {layout.message.DESCRIPTOR.name}")
+    for parts, _ in enumerate(_fields(raw, start, end), 1):
+        if parts > MOST_PARTS:
+            raise TooMany(f"an entry of more than {MOST_PARTS:,} fields in one {layout.message.DESCRIPTOR.name}")
+
+
+def _pieces(layout: Layout, found: _Survey, raw: bytes) -> Iterator[tuple[tuple[int, ...], bytes]]:
+    """Entries of one field, up to :data:`PIECE` or :data:`PIECE_BYTES` of them at a time, in order of effect."""
+    for path in layout.paths:
+        runs = found.runs.pop(path, None)
+        some: list[bytes] = []
+        entries = size = 0
+        for place in range(0, len(runs or ()), 3):
+            start, end, count = runs[place : place + 3]  # type: ignore[index]  # as long as it is there
+            if some and (entries + count > PIECE or size + end - start > PIECE_BYTES):
+                yield path, b"".join(some)
+                some, entries, size = [], 0, 0
+            some.append(raw[start:end])
+            entries += count
+            size += end - start
+        if some:
+            yield path, b"".join(some)
+
+
+def _fields(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Number, start, start of the content and end of each field between *at* and *end*. Only looks at prefixes."""
+    try:
+        while at < end:
+            start = at
+            tag = raw[at]
+            at += 1
+            if tag > 0x7F:
+                tag, at = _varint(raw, start)
+            kind = tag & 7
+            if kind == _LENGTH_DELIMITED:
+                size = raw[at]
+                at += 1
+                if size > 0x7F:
+                    size, at = _varint(raw, at - 1)
+                content, at = at, at + size
+            elif kind:
+                content, at = at, at + _WIDTHS[kind]
+            else:
+                content = at
+                _, at = _varint(raw, at)
+            if at > end:
+                break
+            yield tag >> 3, start, content, at
+        else:
+            return
+    except (IndexError, KeyError):
+        pass
+    raise MalformedMessage("a request whose fields do not fit it")
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = raw[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte <= 0x7F:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise IndexError
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """*content* as the message in field *number*, which is below 16."""
+    size, prefix = len(content), bytearray([number << 3 | _LENGTH_DELIMITED])
+    while size > 0x7F:
+        prefix.append(size & 0x7F | 0x80)
+        size >>= 7
+    prefix.append(size)
+    return bytes(prefix) + content
