@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
 
 from prometheus_client.core import Metric
 
@@ -10,7 +12,11 @@ from core.domain.gauges import PartitionGauges
 from core.domain.laws import LAWS_OF
 from core.domain.partition_names import bare_partition_name
 from core.metrics.families import counters, gauge, gauges, histogram
+from core.metrics.queue_series import TYPES_SHOWN
 from core.metrics.sources import Scrape, Sources
+
+ABOVE_MAX_SHOWN: Final = 200
+"""Queues above their max that have series of their own."""
 
 
 def families(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
@@ -30,9 +36,10 @@ def _scheduling(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     )
     for name, text, value in (
         ("nodes", "Nodes.", lambda p: p.nodes),
+        ("nodes_drained", "Nodes that operators keep out of scheduling, registered or not.", lambda p: p.drained),
         ("asks_pending", "Asks without a node.", lambda p: p.asks),
         ("allocations", "Allocations.", lambda p: p.allocations),
-        ("reservations", "Nodes kept free for an ask.", lambda p: p.reservations),
+        ("reservations", "Asks that room is held for on a node.", lambda p: p.reservations),
     ):
         yield gauges(f"kornel_{name}", text, ["partition"], _by_partition(scrape, value))
 
@@ -97,6 +104,24 @@ def _preemption(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
         "Queues whose lowered max is to be enforced.",
         ["partition"],
         _by_partition(scrape, lambda p: p.quotas_due),
+    )
+    yield gauges(
+        "kornel_queues_above_max",
+        "Configured queues that hold more than their max, whether that is enforced or not.",
+        ["partition"],
+        _by_partition(scrape, lambda p: len(p.above_max)),
+    )
+    yield gauges(
+        "kornel_queue_above_max",
+        "What such a queue holds above its max, in base units; gone when it holds no more.",
+        ["partition", "queue", "resource"],
+        {
+            (bare_partition_name(p.name), path, p.types[t]): amount
+            for p in scrape.partitions
+            for path, over in islice(p.above_max.items(), ABOVE_MAX_SHOWN)
+            for t, amount in over.items()
+            if t < TYPES_SHOWN
+        },
     )
 
 

@@ -6,7 +6,8 @@ The text format and no other: upstream's counters of queues have names that Open
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from prometheus_client import (
@@ -23,14 +24,34 @@ from prometheus_client.registry import Collector
 from core.domain.gauges import PartitionGauges
 from core.metrics import engine_side, service_side, upstream
 from core.metrics.families import gauge
-from core.metrics.queue_series import QueueSeries
+from core.metrics.queue_series import QUEUES_SHOWN, QueueSeries
 from core.metrics.sources import Scrape, Sources
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
+LINES_AT_ONCE: Final = 500
+
+
+class _One(CollectorRegistry):
+    """A registry of one family."""
+
+    def __init__(self, family: Metric) -> None:
+        super().__init__()
+        self._family = family
+
+    def collect(self) -> Iterable[Metric]:
+        return (self._family,)
+
+
+def batched(lines: Iterable[str]) -> Iterator[list[str]]:
+    """*lines* some hundred at a time."""
+    left = iter(lines)
+    while some := list(islice(left, LINES_AT_ONCE)):
+        yield some
+
 
 class Exposition(Collector):
-    """:meth:`render` writes it all down. Cost: linear in queues, applications and nodes."""
+    """:meth:`pieces` writes it all down. Cost: linear in queues, applications and nodes."""
 
     def __init__(self, sources: Sources, *, aliases: bool = False) -> None:
         """*aliases*: also under names that upstream's older dashboards ask for."""
@@ -47,8 +68,12 @@ class Exposition(Collector):
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
 
-    def render(self, accept: str) -> tuple[str, bytes]:
-        """Content type and text. *accept*: what the client would like; there is only one format."""
+    def render(self) -> bytes:
+        """All of it at once."""
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """The text in pieces, some of them empty: after each others may have a turn. Not for two at a time."""
         began = time.perf_counter()
         sources = self.sources
         waits: dict[str, Callable[[str], bool]] = {}
@@ -56,7 +81,10 @@ class Exposition(Collector):
         self._unreadable = 0
         for views in sources.runner.all_views():
             try:
-                partitions.append(views.gauges())
+                for found in views.gauges(QUEUES_SHOWN):
+                    if found is not None:
+                        partitions.append(found)
+                    yield b""
             except Exception:  # noqa: BLE001 - a damaged partition must not hide that it is damaged
                 self._unreadable += 1
             else:
@@ -65,11 +93,17 @@ class Exposition(Collector):
         decisions = sources.measures.decisions
         if not self._unreadable:
             decisions.preemptions.forget_gone(lambda name, key: name in waits and waits[name](key))
-        queues = "".join(self._queues.lines(self._scrape.partitions, decisions.queues)).encode()
-        text = generate_latest(self._registry) + queues
+        yield b""
+        queues: list[bytes] = []
+        for lines in batched(self._queues.lines(self._scrape.partitions, decisions.queues)):
+            queues.append("".join(lines).encode())
+            yield b""
+        # The registry looks at what the series of queues have left out.
+        for family in self._registry.collect():
+            yield generate_latest(_One(family))
+        yield from queues
         self._scrape = Scrape(())
         self._took_s = time.perf_counter() - began
-        return CONTENT_TYPE, text
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: what there is to tell depends on the cluster."""

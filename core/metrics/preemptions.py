@@ -34,8 +34,13 @@ ENFORCED: Final = (Outcome.FULL, Outcome.BEST_EFFORT, Outcome.PARTIAL, Outcome.N
 COUNTED_FROM_0: Final = (
     *((kind, Outcome.TRIGGERED) for kind in LAWS_OF if kind != QUOTA),
     *((QUOTA, outcome) for outcome in ENFORCED),
-    *((GOVERNOR, outcome) for outcome in (Outcome.BUDGET_SPENT, Outcome.COOLING_DOWN, Outcome.LOOP)),
+    *(
+        (GOVERNOR, outcome)
+        for outcome in (Outcome.BUDGET_SPENT, Outcome.COOLING_DOWN, Outcome.LOOP, Outcome.ROUND_LIMIT)
+    ),
+    *((kind, Outcome.VICTIM_LIMIT) for kind in ("guarantee", "required-node")),
     ("guarantee", Outcome.VICTIM_STUCK),
+    (QUOTA, Outcome.VICTIM_STUCK),
 )
 """Published before they happen: of a counter that first appears as 1, Prometheus sees no increase."""
 
@@ -90,7 +95,7 @@ class Preemptions:
     def _decided(self, decision: PreemptionDecided) -> None:
         kind, outcome = decision.kind, decision.outcome
         self.attempts[kind, str(outcome), _law(decision)] += 1
-        if outcome is Outcome.TRIGGERED or (kind == QUOTA and outcome is not Outcome.SHADOW):
+        if outcome is Outcome.TRIGGERED or (kind == QUOTA and outcome not in (Outcome.SHADOW, Outcome.VICTIM_STUCK)):
             self.victims[kind] += len(decision.victims)
             for victim in decision.victims:
                 for resource, amount in victim.resources.items():

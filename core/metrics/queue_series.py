@@ -96,12 +96,13 @@ class QueueSeries:
         """Applications that had ended in a queue when it was last seen to be gone: not those of one made anew."""
         self.omitted = 0
 
-    def lines(self, partitions: Sequence[PartitionGauges], counts: Mapping[str, QueueCounts]) -> list[str]:
-        """Everything about queues, as text. *counts*: what happened in each queue so far, gone ones included."""
+    def lines(self, partitions: Sequence[PartitionGauges], counts: Mapping[str, QueueCounts]) -> Iterator[str]:
+        """Everything about queues, as text in pieces. *counts*: what happened in each so far, gone ones included."""
         before, self._queues, self.omitted = self._queues, {}, 0
         apps: dict[str, dict[AppState, int]] = {}
         for partition in partitions:
             types = partition.types[:TYPES_SHOWN]
+            self.omitted += partition.queues_omitted
             for gauges in partition.queues:
                 queue = self._queues.get(gauges.path)
                 if queue is None:
@@ -116,14 +117,14 @@ class QueueSeries:
                     for state, number in gauges.applications.items():
                         apps[gauges.path][state] = apps[gauges.path].get(state, 0) + number
                 _collect(queue.values, gauges, types)
+                yield ""
         self._forget_earlier_lives(before, counts)
-        out = list(self._resource_lines())
-        out += self._app_lines(apps, counts)
-        out += _total_lines(counts)
-        out += self._container_lines(counts)
+        yield from self._resource_lines()
+        yield from self._app_lines(apps, counts)
+        yield from _total_lines(counts)
+        yield from self._container_lines(counts)
         if self._aliases:
-            out += self._alias_lines(apps)
-        return out
+            yield from self._alias_lines(apps)
 
     def _forget_earlier_lives(self, before: Iterable[str], counts: Mapping[str, QueueCounts]) -> None:
         for path in before:
@@ -222,7 +223,7 @@ def _collect(values: dict[tuple[str, str], int], gauges: QueueGauges, types: Seq
 
 def _total_lines(counts: Mapping[str, QueueCounts]) -> Iterable[str]:
     yield _head(APP_TOTAL, "counter", "Applications that ended, also in queues that are gone.")
-    for path, counted in counts.items():
+    for path, counted in list(counts.items()):
         for state in sorted(LAST_STATES):
             if counted.ended[state]:
                 yield f'{APP_TOTAL}{{queue="{escaped(path)}",state="{state.lower()}"}} {counted.ended[state]}\n'

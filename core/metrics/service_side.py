@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 from core.domain.reasons import Ignored
 from core.metrics.families import counter, counters, gauge, gauges, histogram
 from core.metrics.sources import HistoryGauges, Sources
-from core.service.clock import SECOND_NS
+from core.service.clock import SECOND_NS, Clock
 
 
 def families(sources: Sources) -> Iterable[Metric]:
@@ -22,12 +22,21 @@ def families(sources: Sources) -> Iterable[Metric]:
     yield from _health(sources)
     history = sources.history()
     if history is not None:
-        yield from _history(history)
+        yield from _history(history, sources.clock)
 
 
 def _streams(sources: Sources) -> Iterable[Metric]:
     service = sources.service
     yield gauge("kornel_manager_registered", "1: a resource manager is registered.", int(bool(sources.runner.rm_id)))
+    found = sources.runner.presence
+    yield gauge(
+        "kornel_manager_streams", "Open streams of the registered manager.", found.streams if found is not None else 0
+    )
+    yield gauge(
+        "kornel_manager_gone",
+        "1: a resource manager is registered, and none of its streams has been open for a while.",
+        int(found is not None and found.gone),
+    )
     yield gauge("kornel_streams_open", "Open streams of shims, callbacks included.", service.live_streams)
     yield counters(
         "kornel_streams_total",
@@ -76,9 +85,19 @@ def _streams(sources: Sources) -> Iterable[Metric]:
             "failed": service.group_lookups_failed,
         },
     )
+    yield gauge(
+        "kornel_clock_ahead_seconds",
+        "How far the machine's clock was set ahead since the core started; below 0: back.",
+        sources.clock.ahead_s,
+    )
     yield histogram(
         "kornel_event_loop_lag_seconds", "How late the event loop comes to what is due.", sources.measures.lag.lag
     )
+
+
+def _on_the_wall(at_ns: int, clock: Clock) -> float:
+    """*at_ns* in seconds as the wall clock shows it, which is what alerts compare with; 0 stays 0: never."""
+    return at_ns / SECOND_NS + clock.ahead_s if at_ns else 0.0
 
 
 def _callbacks(sources: Sources) -> Iterable[Metric]:
@@ -138,7 +157,18 @@ def _configuration(sources: Sources) -> Iterable[Metric]:
     yield gauge(
         "kornel_configuration_changed_timestamp_seconds",
         "When one last came into force; 0: never.",
-        measures.configured_ns / SECOND_NS,
+        _on_the_wall(measures.configured_ns, sources.clock),
+    )
+    held = configurator.rollback_held
+    yield gauge(
+        "kornel_configuration_rollback_holds",
+        "1: a rollback holds, and texts that were brought before it are not applied.",
+        int(held is not None),
+    )
+    yield gauge(
+        "kornel_configuration_rollback_kept_out",
+        "How often the rollback that holds has kept a text out; 0: not once, or none holds.",
+        held.kept_out if held is not None else 0,
     )
     yield gauge(
         "kornel_configuration_file_problem",
@@ -158,10 +188,10 @@ def _health(sources: Sources) -> Iterable[Metric]:
         ["number", "check"],
         {(str(n), check.name): int(check.succeeded) for n, check in enumerate(report.checks)},
     )
-    yield gauge("kornel_health_checked_timestamp_seconds", "When that was.", report.at_ns / SECOND_NS)
+    yield gauge("kornel_health_checked_timestamp_seconds", "When that was.", _on_the_wall(report.at_ns, sources.clock))
 
 
-def _history(history: HistoryGauges) -> Iterable[Metric]:
+def _history(history: HistoryGauges, clock: Clock) -> Iterable[Metric]:
     yield gauge("kornel_history_queue_entries", "Entries that wait in memory.", history.queued)
     yield gauge("kornel_history_spool_bytes", "What waits on the disk for the database.", history.spool_bytes)
     yield gauge("kornel_history_spool_limit_bytes", "Most that may.", history.spool_limit)
@@ -176,9 +206,14 @@ def _history(history: HistoryGauges) -> Iterable[Metric]:
             "refused": history.refused,
         },
     )
+    yield gauge(
+        "kornel_history_set_aside",
+        "Records that the database refuses and odd files of the spool, which wait for somebody to look at them.",
+        history.set_aside,
+    )
     yield gauge("kornel_history_problem", "1: something is wrong with the history.", int(bool(history.problem)))
     yield gauge(
         "kornel_history_committed_timestamp_seconds",
         "When the database last took something; 0: not yet.",
-        history.last_commit_ns / SECOND_NS,
+        _on_the_wall(history.last_commit_ns, clock),
     )

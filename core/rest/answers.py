@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.rest.compression import SMALLEST, accepts_gzip
 from core.rest.errors import error_document
@@ -21,23 +21,13 @@ HTML: Final = "text/html; charset=utf-8"
 
 API_VERSION: Final = "1"
 
-_WIDEST: Final = 1 << 20
+_WIDEST: Final = 256 * 1024
 """Bytes handed to the transport at once; it says when it wants more."""
 
 _SENDING_S: Final = 0.25
 """How long the engine makes room for the sending of an answer."""
 
 _OPTIONS: Final = orjson.OPT_APPEND_NEWLINE
-
-
-def cors(methods: str = "GET, OPTIONS", *, tokens: bool = False) -> dict[str, str]:
-    """The headers that let pages of other origins read an answer, with *tokens* also send a bearer token."""
-    headers = "X-Requested-With,Content-Type,Accept,Origin"
-    return {
-        "Access-Control-Allow-Origin": "*",
-        "Access-Control-Allow-Methods": methods,
-        "Access-Control-Allow-Headers": f"{headers},Authorization" if tokens else headers,
-    }
 
 
 def encode(document: Any) -> bytes:
@@ -82,6 +72,11 @@ class Answer:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
+def size_of(answer: ASGIApp) -> int:
+    """Bytes of the body of *answer*; 0: it is made while it is sent."""
+    return sum(map(len, answer.chunks)) if isinstance(answer, Answer) else 0
+
+
 def wants_gzip(scope: Scope) -> bool:
     """Whether the client of a request takes compressed answers."""
     return accepts_gzip(",".join(Headers(scope=scope).getlist("accept-encoding")))
@@ -92,23 +87,19 @@ def raw(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
 
 
-def json_answer(
-    document: Any, *, status: int = 200, methods: str = "GET, OPTIONS", headers: Iterable[tuple[str, str]] = ()
-) -> Answer:
+def json_answer(document: Any, *, status: int = 200, headers: Iterable[tuple[str, str]] = ()) -> Answer:
     """*document* with the headers that all JSON answers have."""
-    return Answer([encode(document)], JSON, status=status, headers=(*json_headers(methods), *headers))
+    return Answer([encode(document)], JSON, status=status, headers=(*json_headers(), *headers))
 
 
-def json_headers(methods: str = "GET, OPTIONS") -> list[tuple[str, str]]:
-    """Those headers but the content type."""
-    return [*cors(methods).items(), ("YuniKorn-Api-Version", API_VERSION), ("Cache-Control", "no-store")]
+def json_headers() -> list[tuple[str, str]]:
+    """Those headers but the content type. Pages of other origins are the router's business."""
+    return [("YuniKorn-Api-Version", API_VERSION), ("Cache-Control", "no-store")]
 
 
-def error_answer(
-    status: int, message: str, methods: str = "GET, OPTIONS", headers: Iterable[tuple[str, str]] = ()
-) -> Answer:
+def error_answer(status: int, message: str, headers: Iterable[tuple[str, str]] = ()) -> Answer:
     """The error body with *status*."""
-    return json_answer(error_document(status, message), status=status, methods=methods, headers=headers)
+    return json_answer(error_document(status, message), status=status, headers=headers)
 
 
 def text_answer(

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 from structlog.typing import FilteringBoundLogger
 
 from core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
+from core.rest.browser_rules import ANYTHING, BrowserRules
 from core.rest.event_streams import EventStreams
 from core.rest.handlers.applications import ApplicationHandlers
 from core.rest.handlers.cluster import ClusterHandlers
@@ -53,7 +54,7 @@ class RestApplication:
     """``app`` answers requests; :meth:`close` ends answers that would never end by themselves.
 
     *page* gets what no route is for, such as ``/``; absent: 404. *door* decides who may do what;
-    *proofs* is what the documentation says of that.
+    *proofs* is what the documentation says of that. *rules*: what pages of browsers may do.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class RestApplication:
         version: str,
         door: Door = OPEN_DOOR,
         proofs: Proofs = NO_PROOFS,
+        rules: BrowserRules = ANYTHING,
         page: ASGIApp | None = None,
     ) -> None:
         runner = services.runner
@@ -100,7 +102,7 @@ class RestApplication:
             )
         )
         documentation.describe(routes)
-        self.app: ASGIApp = Router(Table(routes), logger=logger, door=door, proofs=proofs, otherwise=page)
+        self.app: ASGIApp = Router(Table(routes), logger=logger, door=door, rules=rules, otherwise=page)
 
     def close(self) -> None:
         """The core stops."""

@@ -43,32 +43,32 @@ class Body:
         """Whether ``chunks`` are compressed."""
         self._packer = isal_zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP) if compress else None
         self._waiting: list[bytes] = []
-        """What is not compressed yet."""
+        """What is in no chunk yet."""
         self._size = 0
         """Of those, in bytes."""
 
     def add(self, piece: bytes) -> None:
         """*piece* comes next."""
-        if self._packer is None:
-            self.chunks.append(piece)
-            return
         self._waiting.append(piece)
         self._size += len(piece)
         if self._size >= PACKED_AT_ONCE:
-            self._pack(self._packer)
+            self._pack()
 
     def finish(self) -> None:
         """Nothing more comes."""
-        if self._packer is None:
-            return
-        if not self.encoded and self._size < SMALLEST:
+        if self._packer is not None and not self.encoded and self._size < SMALLEST:
             self.chunks = self._waiting
             return
-        self._pack(self._packer)
-        self.chunks.append(self._packer.flush())
+        self._pack()
+        if self._packer is not None:
+            self.chunks.append(self._packer.flush())
 
-    def _pack(self, packer: isal_zlib.Compress) -> None:
-        packed = packer.compress(b"".join(self._waiting))
+    def _pack(self) -> None:
+        """Put what waits into one piece: of many small ones the allocator would keep several times the memory."""
+        packed = b"".join(self._waiting)
+        if self._packer is not None:
+            packed = self._packer.compress(packed)
+            self.encoded = True
         if packed:
             self.chunks.append(packed)
-        self._waiting, self._size, self.encoded = [], 0, True
+        self._waiting, self._size = [], 0

@@ -17,6 +17,7 @@ from core.config.problems import ProblemLog
 from core.config.properties import QUOTA_DELAY
 from core.config.tree import ROOT
 from core.config.yaml_reader import MappingNode, ScalarNode, SequenceNode, read
+from core.domain.secrets import without_secrets
 
 Document = dict[str, Any]
 
@@ -48,8 +49,8 @@ def configuration_document(text: str, checksum: str) -> Document:
 
 
 def completed(document: Document, extra: Mapping[str, str]) -> Document:
-    """*document* with the service settings in force."""
-    settings = {"Extra": dict(sorted(extra.items()))} if extra else {}
+    """*document* with the service settings in force, but for secrets."""
+    settings = {"Extra": without_secrets(dict(sorted(extra.items())))} if extra else {}
     return {**document, **settings, "DeadlockDetectionEnabled": False, "DeadlockTimeoutSeconds": 60}
 
 
@@ -89,7 +90,7 @@ def _queue(keys: Mapping[str, Field]) -> Document:
         "Parent": bool(children) or _flag(keys, "parent"),
         "Resources": _resources(resources),
         "MaxApplications": _number(keys, "maxapplications"),
-        "Properties": properties,
+        "Properties": without_secrets(properties),
         "AdminACL": _text(keys, "adminacl"),
         "SubmitACL": _text(keys, "submitacl"),
         "ChildTemplate": _template(_entries(keys, "childtemplate")),
@@ -104,7 +105,7 @@ def _queue(keys: Mapping[str, Field]) -> Document:
 def _template(keys: Mapping[str, Field]) -> Document:
     document = {
         "MaxApplications": _number(keys, "maxapplications"),
-        "Properties": _texts(keys, "properties"),
+        "Properties": without_secrets(_texts(keys, "properties")),
         "Resources": _resources(_entries(keys, "resources")),
     }
     return _without_empty(document, "MaxApplications", "Properties")

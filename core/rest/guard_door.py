@@ -40,9 +40,13 @@ class GuardDoor:
         proofs = request.headers.getlist("authorization")
         extensions = request.scope.get("extensions", {})
         host = request.client.host if request.client is not None else ""
+        connection = f"{host} {request.client.port}" if request.client is not None and request.client.port else ""
         try:
             admitted = await self._guard.enter(
-                None if not proofs else proofs[0] if len(proofs) == 1 else "", extensions.get(CERTIFICATE), host
+                None if not proofs else proofs[0] if len(proofs) == 1 else "",
+                extensions.get(CERTIFICATE),
+                host,
+                connection,
             )
             request.scope[_ADMITTED] = admitted
             self._check(admitted, request, PERMISSIONS[access])

@@ -1,19 +1,61 @@
-"""The HTTP/1.1 connection: uvicorn's, with an end to patience for clients that trickle (rest.md 2)."""
+"""The HTTP/1.1 connection: uvicorn's, with bounds on all that a client may send or leave unread (rest.md 2).
+
+What has come in is parsed in small pieces, and no further than to the next request while one is being answered. So
+whatever a client sends is counted before much of it was kept: the head of a request, what stands around its body, the
+body itself, and requests sent ahead.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from core.security.tls import peer_certificate
 
 HEADER_PATIENCE_S: Final = 10.0
 """From the first byte of a request, or the connection, to the end of its headers."""
 
+BODY_PATIENCE_S: Final = 30.0
+"""From the end of the headers to the end of the body."""
+
+READER_PATIENCE_S: Final = 10.0
+"""Within this time a client takes at least :data:`LEAST_TAKEN` of an answer, or all that is left of it."""
+
+LEAST_TAKEN: Final = 16 * 1024
+
 HEADER_LIMIT: Final = 64 * 1024
 """Bytes of a request line and its headers together."""
+
+HEADERS_LIMIT: Final = 128
+"""Headers of a request."""
+
+BODY_LIMIT: Final = 8 * 2**20
+"""Bytes of a body, whether anybody wants it or not. Routes that take one are content with less."""
+
+FRAMING_LIMIT: Final = 16 * 1024
+FRAMING_PER_BYTE: Final = 8
+"""Bytes of chunk sizes, their extensions and trailers: so many, and so many more for each byte of the body."""
+
+DRAINED: Final = 64 * 1024
+"""So much of a body that nobody wants is read after the answer; with more to come the connection ends."""
+
+LINGER_S: Final = 1.0
+LINGER_BYTES: Final = 2 * 2**20
+"""So long, and for so many bytes, who is refused may go on sending, and read why, before the connection is reset."""
+
+PARSED_AT_ONCE: Final = 16 * 1024
+CHUNKS_PARSED_AT_ONCE: Final = 256
+"""Bytes of which nobody knows what they hold: perhaps a dozen requests, each of some KiB once it is parsed."""
+
+TOO_MUCH_HEAD: Final = b"431 Request Header Fields Too Large"
+
+_END_OF_HEADERS: Final = b"\r\n\r\n"
 
 ABORT: Final = "kornel.abort"
 """Extension of the ASGI scope: ``abort`` drops the connection and what waits to be written to it."""
@@ -21,38 +63,113 @@ ABORT: Final = "kornel.abort"
 CERTIFICATE: Final = "kornel.certificate"
 """Extension of the ASGI scope: the client's certificate in DER, which TLS has verified. Absent: it showed none."""
 
-BODY_PATIENCE_S: Final = 30.0
-"""From the end of the headers to the end of the body."""
+
+class _Flow(FlowControl):
+    """Says when reading may go on, instead of going on by itself: something may have been read and not parsed."""
+
+    def __init__(self, protocol: PatientProtocol, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._protocol = protocol
+
+    def pause_reading(self) -> None:
+        self.read_paused = True
+
+    def resume_reading(self) -> None:
+        if self.read_paused:
+            self.read_paused = False
+            self._protocol.loop.call_soon(self._protocol.parse_on)
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """Closes connections whose headers take too long or grow too large, with an answer that says which."""
+    """Closes connections that are too slow or send too much, where that is possible with an answer that says so."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.on_lost: Callable[[], None] = lambda: None
+        """Called when the connection has ended."""
         self._late: asyncio.TimerHandle | None = None
-        self._header_bytes = 0
+        self._unparsed: deque[bytes] = deque()
+        self._parsed = 0
+        """Bytes of the first of those that are parsed already."""
+        self._held_up = False
+        """Whether nothing is read now."""
+        self._asked = False
+        """Whether there was a request."""
+        self._lost = False
+        """Whether the connection has ended."""
+        self._ends = False
+        """Whether nothing is taken any more, and the connection ends with the answers that are due."""
+        self._lingers = False
+        """Whether the last answer was given, and what still comes is thrown away."""
+        self._thrown_away = 0
         self._in_headers = False
+        """Whether a request has begun, or the first one is awaited."""
+        self._header_bytes = 0
+        self._in_body = False
+        self._length: int | None = None
+        """Bytes of the body as announced; ``None``: it comes in chunks."""
+        self._body_bytes = 0
+        self._framing_bytes = 0
         self._certificate: bytes | None = None
+        self._sent = 0
+        """Bytes of bodies that were given to the transport."""
+        self._taken = 0
+        """How many of those had gone when the client was last found to read."""
+        self._taken_at = 0.0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether no request is being answered on this connection."""
+        return not self.pipeline and (not self._asked or self.cycle.response_complete)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Headers are expected from now on."""
         super().connection_made(transport)
+        self.flow = _Flow(self, transport)
+        self._taken_at = self.loop.time()
         self._certificate = peer_certificate(transport.get_extra_info("ssl_object"))
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is expected any more."""
-        self._headers_came()
+        self._lost = True
+        self._stop_clock()
+        self._forget_input()
         super().connection_lost(exc)
+        self.on_lost()
+
+    def give_up(self) -> None:
+        """End what began on a connection that was dropped while it was made: the event loop does not tell of that."""
+        if not self._lost and self.transport is not None:
+            self.connection_lost(None)
 
     def data_received(self, data: bytes) -> None:
-        """Refuse headers without end."""
-        if self._in_headers:
-            self._header_bytes += len(data)
-        super().data_received(data)
-        if self._in_headers and self._header_bytes > HEADER_LIMIT and not self.transport.is_closing():
-            self._refuse(b"431 Request Header Fields Too Large")
+        """Parse *data*, or keep it until the requests before it are answered."""
+        if self._lingers:
+            self._thrown_away += len(data)
+            if self._thrown_away > LINGER_BYTES:
+                self._abort()
+            return
+        if not self._ends:
+            self._unparsed.append(data)
+        self.parse_on()
+
+    def parse_on(self) -> None:
+        """Parse what has come, as far as may be, and read on when all of it is parsed."""
+        if self._lingers:
+            return
+        while self._unparsed and self._open and not (self.pipeline or self.flow.read_paused or self._ends):
+            self._parse(self._next_piece())
+        if not self._open:
+            self._forget_input()
+            return
+        held_up = bool(self._unparsed or self.pipeline) or self.flow.read_paused or self._ends
+        if held_up is not self._held_up:
+            self._held_up = held_up
+            if held_up:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
 
     def on_message_begin(self) -> None:
         """A further request on the same connection begins."""
@@ -64,35 +181,198 @@ class PatientProtocol(HttpToolsProtocol):
         if not self._in_headers:
             self._expect_headers()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header. What follows a body is none: nobody asks for it, so it is counted and forgotten."""
+        if self._in_headers and len(self.headers) <= HEADERS_LIMIT:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """The request can be answered."""
-        self._headers_came()
+        self._stop_clock()
+        self._in_headers = False
+        if len(self.headers) > HEADERS_LIMIT:
+            self._refuse(TOO_MUCH_HEAD)
+            return
         if self.url.startswith(b"//"):  # Else what comes next would be taken for a host.
             self.url = b"/." + self.url
-        self._late = self.loop.call_later(BODY_PATIENCE_S, self._refuse, b"408 Request Timeout")
         super().on_headers_complete()
+        self._asked = self._in_body = True
+        self._body_bytes = self._framing_bytes = 0
+        lengths = [value for name, value in self.headers if name == b"content-length"]
+        self._length = int(lengths[0]) if lengths else None
+        self._start_clock(BODY_PATIENCE_S)
+
+    def on_body(self, body: bytes) -> None:
+        """Some of the body."""
+        if self._in_body:
+            self._body_bytes += len(body)
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """All of the request is there."""
-        self._headers_came()
-        super().on_message_complete()
+        self._stop_clock()
+        self._header_bytes = 0
+        if self._in_body:
+            self._in_body = False
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP."""
+        self._refuse(b"400 Bad Request", msg.encode())
+
+    def check_reader(self, now: float) -> None:
+        """Drop the connection if its client takes too little of what is there for it. *now*: of the loop."""
+        left = self.transport.get_write_buffer_size()
+        taken = self._sent - left
+        if not left or taken - self._taken >= LEAST_TAKEN:
+            self._taken, self._taken_at = taken, now
+        elif now - self._taken_at >= READER_PATIENCE_S:
+            self._abort()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        super()._start_asgi_task(cycle, _Counted(self, cycle, app))  # type: ignore[arg-type]
+
+    def answering(self, cycle: RequestResponseCycle, message: Message) -> Message:
+        """*message* of an answer, as it is to be sent."""
+        if message["type"] == "http.response.body":
+            self._sent += len(message.get("body", b""))
+        elif cycle.more_body and cycle is self.cycle and self._is_more_than_drained():
+            return {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+        return message
+
+    def _is_more_than_drained(self) -> bool:
+        """Whether much of a body is still to come that nobody will read, or nobody knows how much."""
+        return self._length is None or self._length - self._body_bytes > DRAINED
+
+    @property
+    def _open(self) -> bool:
+        return not self._lost and not self.transport.is_closing()
+
+    def _next_piece(self) -> bytes:
+        """The next bytes to be parsed: the head of one request, or a part of one body."""
+        data, start = self._unparsed[0], self._parsed
+        if not self._in_body:
+            found = data.find(_END_OF_HEADERS, start, start + PARSED_AT_ONCE)
+            end = start + PARSED_AT_ONCE if found < 0 else found + len(_END_OF_HEADERS)
+        elif self._length is None:
+            end = start + CHUNKS_PARSED_AT_ONCE
+        else:
+            end = start + min(PARSED_AT_ONCE, max(1, self._length - self._body_bytes))
+        if end < len(data):
+            self._parsed = end
+            return data[start:end]
+        self._parsed = 0
+        self._unparsed.popleft()
+        return data[start:] if start else data
+
+    def _parse(self, data: bytes) -> None:
+        in_body, body_bytes = self._in_body, self._body_bytes
+        if not in_body:
+            self._header_bytes += len(data)
+            if self._header_bytes > HEADER_LIMIT:
+                self._refuse(TOO_MUCH_HEAD)
+                return
+        super().data_received(data)
+        if not self._open or self._ends or self._lingers:
+            return
+        if self._in_body and in_body:
+            self._framing_bytes += len(data) - (self._body_bytes - body_bytes)
+            if self._framing_bytes > FRAMING_LIMIT + FRAMING_PER_BYTE * self._body_bytes:
+                self._refuse(b"400 Bad Request")
+            elif self._body_bytes > BODY_LIMIT:
+                self._refuse(b"413 Content Too Large")
+
+    def _forget_input(self) -> None:
+        self._unparsed.clear()
+        self._parsed = 0
 
     def _expect_headers(self) -> None:
         self._in_headers = True
-        self._header_bytes = 0
-        self._late = self.loop.call_later(HEADER_PATIENCE_S, self._refuse, b"408 Request Timeout")
+        self._start_clock(HEADER_PATIENCE_S)
 
-    def _headers_came(self) -> None:
-        self._in_headers = False
+    def _start_clock(self, patience_s: float) -> None:
+        self._stop_clock()
+        if not self._lost:  # An answer may be finished after its connection has gone.
+            self._late = self.loop.call_later(patience_s, self._too_late, patience_s)
+
+    def _stop_clock(self) -> None:
         if self._late is not None:
             self._late.cancel()
             self._late = None
 
+    def _too_late(self, patience_s: float) -> None:
+        if not self._open:
+            return  # Nobody is there to be told.
+        if self._held_up:
+            self._start_clock(patience_s)  # It is us who do not read.
+        else:
+            self._refuse(b"408 Request Timeout")
+
     def _abort(self) -> None:
+        self._forget_input()
         self.transport.abort()
 
-    def _refuse(self, status: bytes) -> None:
-        self._headers_came()
-        if not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-            self.transport.close()
+    def _refuse(self, status: bytes, text: bytes = b"") -> None:
+        if self._may_answer() and self._open:
+            head = b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+            self.transport.write(head % (status, len(text)) + b"connection: close\r\n\r\n" + text)
+            self.linger()
+
+    def linger(self) -> None:
+        """End the connection, but not so that a client which still sends loses the answer that it was given."""
+        if not self._open:
+            return
+        self._lingers = True
+        self._stop_clock()
+        self._forget_input()
+        if self._held_up:
+            self._held_up = False
+            self.transport.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._late = self.loop.call_later(LINGER_S, self.transport.close)
+
+    def _may_answer(self) -> bool:
+        """Whether a refusal of what is coming in may be written now. If not, the connection ends without one.
+
+        Answers that are due to earlier requests come first, and none is mixed with another.
+        """
+        self._stop_clock()
+        self._forget_input()
+        if self.transport.is_closing():
+            return False
+        if self.waiting:
+            return True
+        if not self._in_body:
+            self.cycle.keep_alive = False
+            self._ends = True
+            return False
+        if self.pipeline or self.cycle.response_started:
+            self._abort()
+            return False
+        # Whoever is about to answer the request, of which not all has come, learns that its client is gone.
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        return True
+
+
+class _Counted:
+    """*app*, of whose answers *protocol* hears on their way."""
+
+    def __init__(self, protocol: PatientProtocol, cycle: RequestResponseCycle, app: ASGIApp) -> None:
+        self._protocol = protocol
+        self._cycle = cycle
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            cycle = self._cycle
+            last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            lingers = last and cycle.more_body and not cycle.keep_alive
+            if lingers:
+                cycle.keep_alive = True  # It ends, but not at once.
+            await send(self._protocol.answering(cycle, message))
+            if lingers and cycle.response_complete:
+                self._protocol.linger()
+
+        await self._app(scope, receive, counted)

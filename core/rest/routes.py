@@ -152,6 +152,7 @@ def _partition_routes(to: Handlers) -> list[Route]:
             f"{one}/queues",
             to.queues.tree,
             _get("queues", "Partition", "The root queue with all others in it.", ref("Queue"), errors=_NO_PARTITION),
+            long=True,
         ),
         Route(
             f"{one}/queues/flat",
@@ -168,11 +169,13 @@ def _partition_routes(to: Handlers) -> list[Route]:
                 ),
                 errors={**_BAD_PAGE, **_NO_PARTITION},
             ),
+            long=True,
         ),
         Route(
             f"{one}/queue/:queue",
             to.queues.queue,
             _get("queue", "Partition", "One queue.", ref("Queue"), (_SUBTREE,), errors=_BAD_QUEUE),
+            long=True,
         ),
         Route(
             f"{one}/nodes",
@@ -190,6 +193,7 @@ def _partition_routes(to: Handlers) -> list[Route]:
                 ),
                 errors={**_BAD_PAGE, **_NO_PARTITION},
             ),
+            long=True,
         ),
         Route(
             f"{one}/node/:node",
@@ -214,6 +218,7 @@ def _application_routes(to: Handlers) -> list[Route]:
                 _APPLICATION_FILTERS,
                 errors=_BAD_QUEUE,
             ),
+            long=True,
         ),
         Route(
             f"{one}/queue/:queue/application/:application",
@@ -237,6 +242,7 @@ def _application_routes(to: Handlers) -> list[Route]:
                 (_STATUS, *_APPLICATION_FILTERS),
                 errors=bad_state,
             ),
+            long=True,
         ),
         Route(
             f"{one}/applications/:state",
@@ -249,6 +255,7 @@ def _application_routes(to: Handlers) -> list[Route]:
                 (_STATUS, *_APPLICATION_FILTERS),
                 errors=bad_state,
             ),
+            long=True,
         ),
         Route(
             f"{one}/application/:application",
@@ -294,6 +301,7 @@ def _explanation_routes(to: Handlers) -> list[Route]:
                 ),
                 errors={400: "A parameter that cannot be read.", **_NO_PARTITION},
             ),
+            long=True,
         ),
     ]
 
@@ -312,6 +320,7 @@ def _user_routes(to: Handlers) -> list[Route]:
                 (*PAGE_PARAMETERS, sorting.USERS.parameter),
                 errors=_BAD_PAGE,
             ),
+            long=True,
         ),
         Route(
             f"{usage}/user/:user",
@@ -329,6 +338,7 @@ def _user_routes(to: Handlers) -> list[Route]:
                 (*PAGE_PARAMETERS, sorting.GROUPS.parameter),
                 errors=_BAD_PAGE,
             ),
+            long=True,
         ),
         Route(
             f"{usage}/group/:group",
@@ -355,6 +365,7 @@ def _event_routes(to: Handlers) -> list[Route]:
                 ),
                 errors=disabled,
             ),
+            long=True,
         ),
         Route(
             f"{PREFIX}/events/stream",
@@ -423,6 +434,16 @@ def _operation_routes(to: Handlers) -> list[Route]:
             ),
         ),
         Route(
+            f"{PREFIX}/scheduler/holds",
+            to.configuration.holds,
+            _get(
+                "holds",
+                "Operations",
+                "Extension: a rollback that holds, nodes that operators drained, and whether the manager is there.",
+                ref("Holds"),
+            ),
+        ),
+        Route(
             f"{PREFIX}/metrics",
             to.metrics.scrape,
             Operation("metrics", "Operations", "Metrics for Prometheus.", None, content=("text/plain",)),
@@ -485,6 +506,7 @@ def _debug_routes(to: Handlers) -> list[Route]:
                 (Parameter("include", "Extension: names of its parts, separated by commas; only these."),),
             ),
             access=Access.ADMIN,
+            long=True,
         ),
         Route("/debug/pprof/", debug.profiles, access=Access.ADMIN),
         Route("/debug/pprof/cmdline", debug.command_line, access=Access.ADMIN),

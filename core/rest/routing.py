@@ -14,14 +14,22 @@ from typing import Final
 from urllib.parse import quote
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.typing import FilteringBoundLogger
 
-from core.rest.access import NO_PROOFS, OPEN_DOOR, Access, Door, Proofs
-from core.rest.answers import HTML, TEXT, Answer, cors, error_answer, text_answer
+from core.rest.access import OPEN_DOOR, Access, Door
+from core.rest.answers import API_VERSION, HTML, TEXT, Answer, error_answer, raw, size_of, text_answer
+from core.rest.browser_rules import ANYTHING, BrowserRules
 from core.rest.errors import RestError
+from core.rest.http_protocol import ABORT
+from core.rest.long_answers import LongAnswers
 from core.rest.operations import Operation
 from core.rest.paths import canonical
+
+NOT_OURS: Final = "The Host of this request is no name of this core, see --rest-host\n"
+
+_IS_JSON: Final = raw([("YuniKorn-Api-Version", API_VERSION)])[0]
+"""A header of answers that pages of other origins may be allowed to read."""
 
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -32,7 +40,8 @@ _SAFE: Final = "/:@!$&'()*+,;=-._~"
 class Route:
     """``path``: a segment that begins with ``:`` stands for any value of that name.
 
-    ``operation``: what the OpenAPI document says of it; ``None``: nothing, it is not meant for programs.
+    ``operation``: what the OpenAPI document says of it; ``None``: nothing, it is not meant for programs. ``long``: its
+    answers may have megabytes, so few are made at a time.
     """
 
     path: str
@@ -40,6 +49,7 @@ class Route:
     operation: Operation | None = None
     method: str = "GET"
     access: Access = Access.READ
+    long: bool = False
     segments: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,8 +102,7 @@ def _match(wanted: tuple[str, ...], given: list[str], any_case: bool) -> dict[st
 class Router:
     """ASGI application over a table. ``otherwise`` answers paths that are nobody's; absent: 404.
 
-    ``door`` is asked before a handler runs. Where ``proofs`` say that callers have to show a token, browsers are told
-    that they may send one.
+    ``door`` is asked before a handler runs, ``rules`` before anything else.
     """
 
     def __init__(
@@ -102,21 +111,24 @@ class Router:
         *,
         logger: FilteringBoundLogger,
         door: Door = OPEN_DOOR,
-        proofs: Proofs = NO_PROOFS,
+        rules: BrowserRules = ANYTHING,
         otherwise: ASGIApp | None = None,
     ) -> None:
         self._table = table
         self._logger = logger
         self._door = door
-        self._proofs = proofs
+        self._rules = rules
         self._otherwise = otherwise
+        self._long_answers = LongAnswers()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         began = time.perf_counter()
         try:
-            answer = await self._answer(scope, receive)
-            await answer(scope, receive, send)
+            answer, methods = await self._answer(scope, receive)
+            abort = scope.get("extensions", {}).get(ABORT, {}).get("abort")
+            with self._long_answers.on_its_way(size_of(answer), abort):
+                await answer(scope, receive, self._readable(send, scope, methods))
         finally:
             self._door.leave(scope)
         self._logger.debug(
@@ -127,37 +139,57 @@ class Router:
             ms=round((time.perf_counter() - began) * 1_000, 3),
         )
 
-    async def _answer(self, scope: Scope, receive: Receive) -> ASGIApp:
+    async def _answer(self, scope: Scope, receive: Receive) -> tuple[ASGIApp, str]:
+        """The answer, and the methods of its route; empty: it is no route's."""
+        host = _header(scope, b"host")
+        if host and not self._rules.knows_host(host):
+            return text_answer(NOT_OURS, status=421), ""
         path = scope["path"]
         tidy = canonical(path)
         found = self._table.find(tidy)
         if found is not None and tidy == path:
-            return await self._handle(*found, scope, receive)
+            return await self._handle(*found, scope, receive), found[0].allowed
         found = found or self._table.find(tidy, any_case=True)
         if found is not None:
-            return _redirect(found[0].filled(found[1]), scope)
+            return _redirect(found[0].filled(found[1]), scope), ""
         if self._otherwise is not None:
-            return self._otherwise
-        return Answer([b"404 page not found"], TEXT, status=404)
+            return self._otherwise, ""
+        return Answer([b"404 page not found"], TEXT, status=404), ""
+
+    def _readable(self, send: Send, scope: Scope, methods: str) -> Send:
+        """*send*, for answers that pages of other origins may read if they are JSON."""
+        allowing = raw(self._rules.allow(_header(scope, b"origin"), methods)) if methods else []
+        if not allowing:
+            return send
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start" and _IS_JSON in message["headers"]:
+                message = {**message, "headers": [*message["headers"], *allowing]}
+            await send(message)
+
+        return sent
 
     async def _handle(self, route: Route, values: dict[str, str], scope: Scope, receive: Receive) -> ASGIApp:
         if scope["method"] == "OPTIONS":
-            allowing = cors(route.allowed, tokens=self._proofs.guarded)
-            return text_answer("", headers=[("Allow", route.allowed), *allowing.items()])
+            allowing = self._rules.allow(_header(scope, b"origin"), route.allowed)
+            return text_answer("", headers=[("Allow", route.allowed), *allowing])
         if scope["method"] != route.method:
             return text_answer("Method Not Allowed", status=405, headers=[("Allow", route.allowed)])
         scope["path_params"] = values
         request = Request(scope, receive)
         try:
             await self._door.admit(request, route.access)
-            return await route.handler(request)
+            if not route.long:
+                return await route.handler(request)
+            async with self._long_answers.making():
+                return await route.handler(request)
         except RestError as error:
-            return error_answer(error.status, error.message, route.allowed, headers=error.headers)
+            return error_answer(error.status, error.message, headers=error.headers)
         except ClientDisconnect:
             return text_answer("", status=408)  # Nobody is there to read it.
         except Exception as error:
             self._logger.error("bug while a request was answered", route=route.path, exc_info=error)
-            return error_answer(500, "internal error, see the log of the core", route.allowed)
+            return error_answer(500, "internal error, see the log of the core")
 
 
 def redirect(location: str, status: int = 301) -> Answer:
@@ -172,3 +204,8 @@ def _redirect(path: str, scope: Scope) -> Answer:
     if query:
         location += "?" + quote(query, safe=_SAFE + "?%")
     return redirect(location, 301 if scope["method"] == "GET" else 307)
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    """The first header of this *name*; empty: there is none."""
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")

@@ -144,6 +144,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "allocatingAcceptedApps": TEXTS,
             "priorityOffset": WHOLE,
             "quotaPreemptionStartTime": TIME_NS,
+            "aboveMax": _object(
+                {"resource": AMOUNTS, "course": TEXT},
+                {"leaving": AMOUNTS, "since": TIME_NS, "protectedBy": TEXTS},
+            ),
         },
     ),
     "Ask": _object(
@@ -343,6 +347,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "allocations": listed("Allocation"),
             "foreignAllocations": listed("ForeignAllocation"),
             "reservations": TEXTS,
+            "drainedBy": TEXT,
+            "drainedSince": TIME_NS,
         },
     ),
     "PartitionNodeUtilization": _object(
@@ -420,6 +426,21 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "items": _object({"Name": TEXT, "Succeeded": FLAG}, {"Description": TEXT, "DiagnosisMessage": TEXT}),
             },
         }
+    ),
+    "Holds": _object(
+        {
+            "drainedNodes": {
+                "type": "array",
+                "items": _object(
+                    {"partition": TEXT, "nodeID": TEXT, "by": TEXT, "since": TIME_NS, "registered": FLAG}
+                ),
+            },
+        },
+        {
+            "manager": _object({"rmID": TEXT, "openStreams": COUNT, "gone": FLAG}, {"noStreamSince": TIME_NS}),
+            "rollback": _object({"version": COUNT, "since": TIME_NS, "by": TEXT, "keptOut": COUNT}),
+        },
+        description="What operators did that holds. No manager: none is registered; no rollback: none holds.",
     ),
     "StateDump": _object(
         {"timestamp": TIME_NS},

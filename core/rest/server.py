@@ -6,20 +6,29 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
+from email.utils import formatdate
 from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 from structlog.typing import FilteringBoundLogger
+from uvicorn.server import ServerState
 
+from core.rest.connections import MOST_CONNECTIONS, Connections
 from core.rest.http_protocol import PatientProtocol
 
 GRACE_S: Final = 5
 BACKLOG: Final = 512
 IDLE_S: Final = 60
 """How long a connection may stay open between two requests."""
+
+RECEIVE_BUFFER: Final = 32 * 1024
+"""Bytes, which Linux doubles: what is read of a connection at once, and kept while it may not be parsed."""
+
+SEND_BUFFER: Final = 256 * 1024
+"""Likewise: what the system keeps of answers that a client has not taken; without a bound it takes megabytes."""
 
 
 class RestAddressUnavailable(Exception):
@@ -29,8 +38,8 @@ class RestAddressUnavailable(Exception):
 class HttpServer:
     """One ASGI application on one address. ``address``: ``host:port``; port 0: any free one.
 
-    ``tls``: makes the context for HTTPS; absent: plain HTTP. ``on_stop`` is called when no request is taken any more:
-    answers without end must end then.
+    ``tls``: gives the context for a connection over HTTPS that begins now; absent: plain HTTP. ``on_stop`` is called
+    when no request is taken any more: answers without end must end then. ``connections``: the most at a time.
     """
 
     def __init__(
@@ -39,17 +48,20 @@ class HttpServer:
         address: str,
         *,
         logger: FilteringBoundLogger,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         on_stop: Callable[[], None] = lambda: None,
+        connections: int = MOST_CONNECTIONS,
     ) -> None:
         self._app = app
         self._wanted = address
         self._logger = logger
         self._tls = tls
         self._on_stop = on_stop
+        self._most = connections
         self._listener: socket.socket | None = None
-        self._server: _Server | None = None
-        self._running: asyncio.Task[None] | None = None
+        self._state = ServerState()
+        self._connections: Connections | None = None
+        self._looking: asyncio.Task[None] | None = None
         self.address = ""
         """Where it listens, once it does."""
 
@@ -68,39 +80,47 @@ class HttpServer:
             log_config=None,
             access_log=False,
             proxy_headers=False,
-            server_header=False,
-            backlog=BACKLOG,
             timeout_keep_alive=IDLE_S,
-            timeout_graceful_shutdown=GRACE_S,
         )
         config.load()
-        if self._tls is not None:
-            config.ssl = self._tls
         _redirect_logs(self._logger)
-        server = _Server(config)
-        self._server = server
-        self._running = asyncio.create_task(server.serve(sockets=[self._listener]), name="rest")
-        while not server.started and not self._running.done():  # noqa: ASYNC110 - a few turns, once in a life
-            await asyncio.sleep(0.001)
-        if self._running.done():
-            await self._running
+        self._connections = Connections(
+            self._listener,
+            lambda: PatientProtocol(config=config, server_state=self._state, app_state={}),
+            tls=self._tls,
+            most=self._most,
+        )
+        self._connections.start()
+        self._looking = asyncio.create_task(self._look_after(self._connections), name="rest")
 
     async def stop(self) -> None:
         """Take no more requests, wait up to :data:`GRACE_S` for those under way, and close."""
-        if self._server is None or self._running is None:
+        if self._connections is None or self._looking is None:
             if self._listener is not None:
                 self._listener.close()
             return
         self._on_stop()
-        self._server.should_exit = True
-        await asyncio.gather(self._running, return_exceptions=True)
+        self._connections.stop()
+        for protocol in tuple(self._state.connections):
+            protocol.shutdown()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                while self._state.connections or self._state.tasks:  # noqa: ASYNC110 - a few turns, once in a life
+                    await asyncio.sleep(0.01)
+        for protocol in tuple(self._state.connections):
+            protocol.transport.abort()
+        left = tuple(self._state.tasks)
+        for task in left:
+            task.cancel()
+        self._looking.cancel()
+        await asyncio.gather(self._looking, *left, return_exceptions=True)
 
-
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals are the process's business."""
-        yield
+    async def _look_after(self, connections: Connections) -> None:
+        """Tell answers the time, and connections to end where nobody reads."""
+        while True:
+            self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+            connections.check()
+            await asyncio.sleep(1)
 
 
 class _Forward(logging.Handler):
@@ -129,5 +149,7 @@ def _listen(address: str) -> tuple[socket.socket, str]:
         listener = socket.create_server((host.strip("[]"), number), family=family, backlog=BACKLOG)
     except (OSError, ValueError, OverflowError) as error:
         raise RestAddressUnavailable(f"cannot serve HTTP on {address!r}, wanted is HOST:PORT: {error}") from error
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     listener.setblocking(False)
     return listener, f"{host}:{listener.getsockname()[1]}"

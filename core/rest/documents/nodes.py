@@ -32,6 +32,8 @@ def node(view: NodeView, *, summary: bool = False) -> dict[str, Any]:
                 "allocations": None if summary else allocations(view.allocations),
                 "foreignAllocations": [] if summary else [foreign(load) for load in view.foreign],
                 "reservations": list(view.reservations),
+                "drainedBy": view.operator_drain.by if view.operator_drain is not None else "",
+                "drainedSince": view.operator_drain.at_ns if view.operator_drain is not None else 0,
             }
         ),
     }

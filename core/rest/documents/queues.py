@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.domain.secrets import without_secrets
+from core.domain.status import AboveMax
 from core.domain.views import QueueView, TemplateView
 from core.rest.documents.values import amounts, duration, percents, present
 
@@ -62,7 +64,7 @@ def queue(view: QueueView, partition: str = "") -> dict[str, Any]:
                 "allocatedResource": amounts(view.used),
                 "preemptingResource": amounts(view.preempting),
                 "headroom": amounts(view.headroom),
-                "properties": dict(sorted(view.properties.items())),
+                "properties": without_secrets(dict(sorted(view.properties.items()))),
                 "parent": view.parent,
                 "template": _template(view.template) if view.template is not None else None,
                 "childNames": list(view.children),
@@ -72,9 +74,22 @@ def queue(view: QueueView, partition: str = "") -> dict[str, Any]:
                 "allocatingAcceptedApps": list(view.allocating),
                 "priorityOffset": view.priority_offset,
                 "quotaPreemptionStartTime": view.quota_due_ns,
+                "aboveMax": _above_max(view.above) if view.above is not None else None,
             }
         ),
     }
+
+
+def _above_max(found: AboveMax) -> dict[str, Any]:
+    return present(
+        {
+            "resource": amounts(found.above),
+            "leaving": amounts(found.leaving),
+            "since": found.since_ns,
+            "course": found.course,
+            "protectedBy": list(found.protected),
+        }
+    )
 
 
 def _template(template: TemplateView) -> dict[str, Any]:
@@ -83,6 +98,6 @@ def _template(template: TemplateView) -> dict[str, Any]:
             "maxApplications": template.max_applications,
             "maxResource": amounts(template.max),
             "guaranteedResource": amounts(template.guaranteed),
-            "properties": dict(sorted(template.properties.items())),
+            "properties": without_secrets(dict(sorted(template.properties.items()))),
         }
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from starlette.requests import Request
@@ -13,9 +14,11 @@ from core.config.problems import ConfigError
 from core.config.yaml_reader import MOST_BYTES
 from core.rest.answers import YAML, json_answer, text_answer
 from core.rest.configuration_document import Document, as_yaml, completed, configuration_document
+from core.rest.documents import holds
 from core.rest.errors import RestError
 from core.service.configuring import Configurator
 from core.service.runner import PartitionRunner
+from core.service.status_codes import TooMany
 
 _CHECKSUM_KEY: Final = "checksum: "
 
@@ -27,15 +30,18 @@ class ConfigurationHandlers:
         self._configurator = configurator
         self._runner = runner
         self._known: tuple[int, Document] = 0, {"Partitions": []}
+        self._as_yaml: tuple[Document, str] = {}, ""
+        self._one_at_a_time = asyncio.Lock()
 
     async def document(self) -> Document:
         """The configuration with the settings in force; without partitions while nobody is registered."""
         number = self._configurator.in_force
         if not number:
             return completed({"Partitions": []}, {})
-        if number != self._known[0]:
-            version = self._configurator.version(number)
-            self._known = number, await asyncio.to_thread(configuration_document, version.text, version.checksum)
+        async with self._one_at_a_time:
+            if number != self._known[0]:
+                version = self._configurator.version(number)
+                self._known = number, await asyncio.to_thread(configuration_document, version.text, version.checksum)
         return completed(self._known[1], self._runner.extra_config())
 
     async def show(self, request: Request) -> ASGIApp:
@@ -43,37 +49,63 @@ class ConfigurationHandlers:
         document = await self.document()
         if request.headers.get("accept") == "application/json":
             return json_answer(document)
-        return text_answer(await asyncio.to_thread(as_yaml, document), content_type=YAML)
+        async with self._one_at_a_time:
+            if self._as_yaml[0] != document:
+                self._as_yaml = document, await asyncio.to_thread(as_yaml, document)
+            return text_answer(self._as_yaml[1], content_type=YAML)
+
+    async def holds(self, _request: Request) -> ASGIApp:
+        """Ours: what operators did that holds, and whether the manager is there."""
+        runner = self._runner
+        drained = [
+            holds.drained_node(views.partition().name, node_id, drain, known=views.node(node_id) is not None)
+            for views in runner.all_views()
+            for node_id, drain in sorted(views.operator_drains().items())
+        ]
+        held = self._configurator.rollback_held if runner.rm_id else None
+        return json_answer(holds.document(runner.presence, held, drained))
 
     async def validate(self, request: Request) -> ASGIApp:
         """R4. Never changes anything; 200 whatever the text."""
-        body = await limited_body(request, MOST_BYTES)
         try:
-            text = body.decode()
-        except UnicodeDecodeError as error:
-            return _judged({"allowed": False, "reason": f"the text is not UTF-8: {error}"})
-        try:
-            configuration = await self._configurator.judge(text)
+            # From its first byte on: bodies that are still coming in take memory as well.
+            with self._configurator.judge.room() as room:
+                body = await limited_body(request, MOST_BYTES, room.add)
+                try:
+                    text = body.decode()
+                except UnicodeDecodeError as error:
+                    return _judged({"allowed": False, "reason": f"the text is not UTF-8: {error}"})
+                judgement = await self._configurator.judged(text)
         except ConfigError as error:
             return _judged({"allowed": False, "reason": str(error)})
+        except TooMany as error:
+            raise RestError(503, str(error), [("Retry-After", "5")]) from error
         summed = checksum(text)
         carried = text.partition(_CHECKSUM_KEY)[2][: len(summed)]
         document = {"allowed": True, "checksum": summed, "checksumMatch": carried.upper() == summed}
-        warnings = [str(warning) for warning in configuration.warnings]
+        warnings = [str(warning) for warning in judgement.warnings]
         return _judged({**document, "warnings": warnings} if warnings else document)
 
 
-async def limited_body(request: Request, most: int) -> bytes:
-    """The body of *request*. Raises 413 as soon as it is longer than *most* bytes."""
+async def limited_body(request: Request, most: int, add: Callable[[int], None]) -> bytes:
+    """The body of *request*. Raises 413 as soon as it is known to be longer than *most* bytes.
+
+    *add* hears of all that is kept.
+    """
     pieces: list[bytes] = []
     size = 0
+    too_long = RestError(413, f"the body is longer than {most} bytes", [("Connection", "close")])
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > most:
+        raise too_long
     async for piece in request.stream():
         size += len(piece)
         if size > most:
-            raise RestError(413, f"the body is longer than {most} bytes", [("Connection", "close")])
+            raise too_long
+        add(len(piece))
         pieces.append(piece)
     return b"".join(pieces)
 
 
 def _judged(document: dict[str, object]) -> ASGIApp:
-    return json_answer(document, methods="OPTIONS, POST")
+    return json_answer(document)

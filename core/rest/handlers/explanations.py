@@ -21,6 +21,7 @@ from core.rest.turns import encode_list
 from core.service.clock import Clock
 from core.service.event_journal import EventJournal
 from core.service.runner import PartitionRunner
+from core.service.status_codes import TooMany
 
 MOST_DECISIONS: Final = 1_000
 """Decisions of one answer, whatever a client asks for."""
@@ -40,7 +41,11 @@ class ExplanationHandlers:
         key = read_query(request.scope["query_string"]).get("key", "")
         if not key:
             raise RestError(400, "key names an ask, an allocation or an application")
-        found = self._runner.explain_work(request.path_params["partition"], key, self._clock.now_ns())
+        name = request.path_params["partition"]
+        try:
+            found = await self._runner.questions.ask(lambda: self._runner.explain_work(name, key, self._clock.now_ns()))
+        except TooMany as error:
+            raise RestError(503, str(error), [("Retry-After", "1")]) from error
         if found is None:
             raise RestError(404, "Nothing has this key, and nothing that had it was preempted lately")
         return json_answer(explanation_document(found))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.answers import Answer
+from core.metrics.exposition import CONTENT_TYPE
+from core.rest.answers import Answer, wants_gzip
+from core.rest.compression import Body
+from core.rest.errors import RestError
+from core.rest.turns import Turns
 
-Exposition = Callable[[str], tuple[str, bytes]]
-"""From an ``Accept`` header to a content type and the metrics as of now, uncompressed."""
+Exposition = Callable[[], Iterator[bytes]]
+"""The metrics as of now, uncompressed, in pieces between which others may have a turn. Not for two at a time."""
+
+MOST_WAITING: Final = 8
 
 
 class MetricsHandlers:
@@ -18,8 +26,23 @@ class MetricsHandlers:
 
     def __init__(self, exposition: Exposition) -> None:
         self._exposition = exposition
+        self._one_at_a_time = asyncio.Lock()
+        self._waiting = 0
 
     async def scrape(self, request: Request) -> ASGIApp:
         """R2."""
-        content_type, body = self._exposition(request.headers.get("accept", ""))
-        return Answer([body], content_type)
+        if self._waiting >= MOST_WAITING:
+            raise RestError(503, "too many scrapes at once", [("Retry-After", "1")])
+        self._waiting += 1
+        try:
+            async with self._one_at_a_time:
+                body, turns = Body(compress=wants_gzip(request.scope)), Turns()
+                for piece in self._exposition():
+                    if piece:
+                        body.add(piece)
+                    if turns.over():
+                        await turns.pause()
+                body.finish()
+        finally:
+            self._waiting -= 1
+        return Answer(body.chunks, CONTENT_TYPE, compress=False, encoded=body.encoded)

@@ -20,6 +20,6 @@ export function tone(word) {
   if (["TRIGGERED", "Accepted", "New", "under-way", "Completing", "NOTIFIED", "Held", "Reserved"].includes(word)) return "accent";
   if (["Failed", "Failing", "Rejected", "LAW_BROKEN", "NONE", "Stopped"].includes(word)) return "bad";
   if (["Pending", "PARTIAL", "BEST_EFFORT", "forbidden", "no-victims", "Draining", "Expired", "VICTIM_STUCK", "LOOP",
-    "BUDGET_SPENT", "COOLING_DOWN", "Resuming"].includes(word)) return "warn";
+    "BUDGET_SPENT", "COOLING_DOWN", "ROUND_LIMIT", "VICTIM_LIMIT", "Resuming"].includes(word)) return "warn";
   return "";
 }

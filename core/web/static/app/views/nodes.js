@@ -7,7 +7,7 @@ import { badge, facts, keyButton, section } from "../explain.js";
 import { meter, meterWords, setMeter } from "../meter.js";
 import { panel } from "../panel.js";
 import { Poller } from "../poller.js";
-import { amounts, count, counted, nameOf, percent, share, typesOf } from "../units.js";
+import { amounts, count, counted, moment, nameOf, percent, share, typesOf } from "../units.js";
 
 const FIELDS = "nodeID,schedulable,isReserved,capacity,allocated,occupied";
 const GAP = 2;
@@ -298,6 +298,7 @@ function nodeDetails(node) {
   return [
     facts([
       ["State", node.schedulable ? badge("open", "good") : badge("closed", "bad")],
+      ["Drained by", node.drainedBy && `${node.drainedBy}, since ${moment(node.drainedSince)}`],
       ["Kept for", node.reservations?.join(", ")],
       ["Host", node.hostName],
       ["Rack", node.rackName],

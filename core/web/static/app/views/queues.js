@@ -7,7 +7,7 @@ import { badge, facts, section } from "../explain.js";
 import { meter, meterWords, setMeter } from "../meter.js";
 import { panel } from "../panel.js";
 import { Poller } from "../poller.js";
-import { bare, count, nameOf, typesOf, unitOf } from "../units.js";
+import { amounts, bare, count, moment, nameOf, typesOf, unitOf } from "../units.js";
 import { VirtualList } from "../virtual_list.js";
 
 const TYPES_SHOWN = 3;
@@ -260,6 +260,16 @@ function queueDetails(queue) {
       ["Kind", `${queue.isLeaf ? "leaf" : "parent"}, ${queue.isManaged ? "configured" : "made by placement"}`],
       ["Applications", `${count(queue.runningApps)} running${queue.maxRunningApps ? `, at most ${count(queue.maxRunningApps)}` : ""}`],
     ]),
+    queue.aboveMax && section(
+      "Above its max",
+      facts([
+        ["By", amounts(queue.aboveMax.resource)],
+        ["Since", queue.aboveMax.since && moment(queue.aboveMax.since)],
+        ["Leaving", queue.aboveMax.leaving && amounts(queue.aboveMax.leaving)],
+        ["Course", queue.aboveMax.course],
+        ["Kept by", (queue.aboveMax.protectedBy ?? []).join("; ")],
+      ]),
+    ),
     section("Amounts", types.length ? el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows)) : el("p", { class: "muted", text: "Nothing is set, used or asked for." })),
     section(
       "Preemption",

@@ -1,0 +1,98 @@
+"""What web pages may do with a core that a browser can reach: next to nothing, unless somebody asked for it.
+
+A page of any site can have a browser send requests to this machine. It cannot read the answers unless they carry
+``Access-Control-Allow-Origin``; and by having its own name lead here (DNS rebinding) it becomes this core's own page,
+but for the ``Host`` that its requests still name.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+ANY: Final = "*"
+
+_HEADERS: Final = "X-Requested-With,Content-Type,Accept,Origin"
+
+
+class BadOrigin(ValueError):
+    """What was given as an origin is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserRules:
+    """*hosts*: names that requests may be addressed to, in lower case; ``None``: any. Addresses are always good.
+
+    *origins*: pages that may read answers; ``*``: all. *tokens*: they may send a bearer token.
+    """
+
+    hosts: frozenset[str] | None = None
+    origins: frozenset[str] = frozenset()
+    tokens: bool = False
+
+    def knows_host(self, host: str) -> bool:
+        """Whether a request with this ``Host`` header is meant for this core."""
+        if self.hosts is None:
+            return True
+        name = _name_of(host)
+        if name in self.hosts or name.endswith(".localhost"):
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def allow(self, origin: str, methods: str) -> list[tuple[str, str]]:
+        """The headers of an answer to a page of *origin*; empty text: it does not say. *methods*: of the route."""
+        if not self.origins:
+            return []
+        allowed = [
+            ("Access-Control-Allow-Methods", methods),
+            ("Access-Control-Allow-Headers", f"{_HEADERS},Authorization" if self.tokens else _HEADERS),
+        ]
+        if ANY in self.origins:
+            return [("Access-Control-Allow-Origin", ANY), *allowed]
+        # Caches must not give one page what was made for another.
+        if origin.lower() not in self.origins:
+            return [("Vary", "Origin")]
+        return [("Access-Control-Allow-Origin", origin), ("Vary", "Origin"), *allowed]
+
+
+ANYTHING: Final = BrowserRules()
+"""Any host, and no pages of other origins."""
+
+
+def local_hosts(more: Iterable[str] = ()) -> frozenset[str]:
+    """Names of this machine, and *more*."""
+    return frozenset(name.lower().rstrip(".") for name in ("localhost", socket.gethostname(), *more))
+
+
+def checked_origins(origins: Iterable[str]) -> frozenset[str]:
+    """*origins* as browsers write them. Raises :class:`BadOrigin`."""
+    return frozenset(map(_checked_origin, origins))
+
+
+def _checked_origin(text: str) -> str:
+    if text == ANY:
+        return text
+    origin = text.lower().rstrip("/")
+    try:
+        parts = urlsplit(origin)
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise BadOrigin(f"{text!r} is no origin: {error}") from error
+    if parts.scheme not in ("http", "https") or not named or origin != f"{parts.scheme}://{parts.netloc}":
+        raise BadOrigin(f"{text!r} is no origin such as https://yunikorn.example.org:9889, nor *")
+    return origin
+
+
+def _name_of(host: str) -> str:
+    """The name or address in a ``Host`` header, without port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower().rstrip(".")

@@ -1,0 +1,180 @@
+"""Connections over HTTP: who gets one, in total and from one address, and who loses one to a newcomer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from core.rest.http_protocol import PatientProtocol
+
+MOST_CONNECTIONS: Final = 512
+"""By default."""
+
+PART_OF_AN_ADDRESS: Final = 4
+"""One address has at most a quarter of all connections."""
+
+HANDSHAKE_PATIENCE_S: Final = 10.0
+GOODBYE_PATIENCE_S: Final = 5.0
+"""For the end of a TLS connection."""
+
+ACCEPTED_AT_ONCE: Final = 64
+"""Connections, before others have their turn."""
+
+PAUSE_S: Final = 0.5
+"""After the system could not give one."""
+
+FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+Protocols = Callable[[], PatientProtocol]
+
+
+class _Connection:
+    """``protocol``: what is spoken on it; ``None`` until a handshake is complete."""
+
+    def __init__(self, taken: socket.socket, address: str) -> None:
+        self.socket = taken
+        self.address = address
+        self.protocol: PatientProtocol | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody's request would be lost with it."""
+        return self.protocol is None or self.protocol.waiting
+
+    def drop(self) -> None:
+        if self.protocol is not None and self.protocol.transport is not None:
+            self.protocol.transport.abort()
+        elif self.task is not None:
+            self.task.cancel()
+
+
+class Connections:
+    """Accepts connections on *listener*. When there are as many as may be, the oldest idle one makes room.
+
+    *tls* gives the context for a connection that begins now; ``None``: plain HTTP.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        protocols: Protocols,
+        *,
+        tls: Callable[[], ssl.SSLContext] | None,
+        most: int = MOST_CONNECTIONS,
+    ) -> None:
+        self._listener = listener
+        self._protocols = protocols
+        self._tls = tls
+        self._most = most
+        self._most_of_address = max(1, most // PART_OF_AN_ADDRESS)
+        self._open: dict[_Connection, None] = {}
+        self._by_address: dict[str, int] = {}
+        self._loop = asyncio.get_running_loop()
+        self._pausing: asyncio.TimerHandle | None = None
+
+    @property
+    def count(self) -> int:
+        """Connections that are open, or in their handshake."""
+        return len(self._open)
+
+    def start(self) -> None:
+        """Take connections from now on."""
+        self._pausing = None
+        self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def stop(self) -> None:
+        """Take no more."""
+        if self._pausing is not None:
+            self._pausing.cancel()
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener.fileno())
+            self._listener.close()
+        for connection in tuple(self._open):
+            if connection.protocol is None:
+                connection.drop()
+
+    def check(self) -> None:
+        """Give up those whose connection has ended, and those who do not read their answers."""
+        now = self._loop.time()
+        for connection in tuple(self._open):
+            if connection.protocol is not None:
+                connection.protocol.check_reader(now)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                taken, peer = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:
+                # There are no descriptors or no memory left: trying again at once would not help anybody.
+                self._loop.remove_reader(self._listener.fileno())
+                self._pausing = self._loop.call_later(PAUSE_S, self.start)
+                return
+            taken.setblocking(False)
+            self._take(taken, peer[0])
+
+    def _take(self, taken: socket.socket, address: str) -> None:
+        if self._by_address.get(address, 0) >= self._most_of_address:
+            room = self._make_room(address)
+        else:
+            room = len(self._open) < self._most or self._make_room(None)
+        if not room:
+            if self._tls is None:
+                with suppress(OSError):
+                    taken.send(FULL)
+            taken.close()
+            return
+        connection = _Connection(taken, address)
+        self._open[connection] = None
+        self._by_address[address] = self._by_address.get(address, 0) + 1
+        connection.task = self._loop.create_task(self._serve(connection), name="http connection")
+
+    def _make_room(self, address: str | None) -> bool:
+        """Whether a connection could be spared: one from *address* if given. It is gone then."""
+        for connection in self._open:
+            if connection.idle and address in (None, connection.address):
+                connection.drop()
+                self._forget(connection)
+                return True
+        return False
+
+    async def _serve(self, connection: _Connection) -> None:
+        """Begin to speak HTTP."""
+        protocol = self._protocols()
+        protocol.on_lost = lambda: self._forget(connection)
+        context = self._tls() if self._tls is not None else None
+        patience = HANDSHAKE_PATIENCE_S if context is not None else None
+        goodbye = GOODBYE_PATIENCE_S if context is not None else None
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: protocol,
+                connection.socket,
+                ssl=context,
+                ssl_handshake_timeout=patience,
+                ssl_shutdown_timeout=goodbye,
+            )
+        except (OSError, asyncio.CancelledError):
+            # Whoever says nothing, or what is no TLS, or shows no certificate: of no interest to anybody else.
+            self._forget(connection)
+            connection.socket.close()
+            protocol.give_up()
+            return
+        connection.protocol = protocol
+        if connection not in self._open:
+            connection.drop()
+
+    def _forget(self, connection: _Connection) -> None:
+        if connection not in self._open:
+            return
+        del self._open[connection]
+        left = self._by_address[connection.address] - 1
+        if left:
+            self._by_address[connection.address] = left
+        else:
+            del self._by_address[connection.address]

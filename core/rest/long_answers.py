@@ -1,0 +1,97 @@
+"""How much memory long answers may take: while they are being made, and until their clients have taken them.
+
+A few are made at a time, others wait in a queue. What clients have not taken yet has a budget together; who has been
+taking an answer for long makes room for a newcomer when it is spent, however slowly or quickly it reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+from core.rest.errors import RestError
+
+MOST_BYTES: Final = 24 * 2**20
+"""Of answers that were made and are not taken yet. One answer may be longer, if it is the only one."""
+
+COUNTED_FROM: Final = 64 * 1024
+"""Bytes: what is shorter is bounded by the number of connections."""
+
+MADE_AT_ONCE: Final = 2
+MOST_WAITING: Final = 64
+"""Requests for long answers that wait for others to be made."""
+
+PATIENCE_S: Final = 5.0
+"""So long an answer may be on its way although others wait for the room it takes."""
+
+
+class _Held:
+    def __init__(self, size: int, since: float, abort: Callable[[], None] | None) -> None:
+        self.size = size
+        self.since = since
+        self.abort = abort
+
+
+class LongAnswers:
+    """``held``: bytes of long answers that are on their way."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self._on_their_way: dict[_Held, None] = {}
+        self._places = asyncio.Semaphore(MADE_AT_ONCE)
+        self._waiting = 0
+        self._less = asyncio.Event()
+
+    @asynccontextmanager
+    async def making(self) -> AsyncIterator[None]:
+        """A long answer is being made. Raises 503 when too many wait for that already."""
+        if self._waiting >= MOST_WAITING:
+            raise RestError(503, "too many long answers are being made", [("Retry-After", "2")])
+        self._waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            await self._room()
+            yield
+        finally:
+            self._places.release()
+
+    @contextmanager
+    def on_its_way(self, size: int, abort: Callable[[], None] | None) -> Iterator[None]:
+        """An answer of *size* bytes is being sent. *abort* ends its connection."""
+        if size < COUNTED_FROM:
+            yield
+            return
+        held = _Held(size, asyncio.get_running_loop().time(), abort)
+        self._on_their_way[held] = None
+        self.held += size
+        try:
+            yield
+        finally:
+            self._let_go(held)
+
+    async def _room(self) -> None:
+        """Wait until no more is on its way than may be. Who has had its time makes room."""
+        loop = asyncio.get_running_loop()
+        while self.held >= MOST_BYTES:
+            oldest = next(iter(self._on_their_way))
+            left = oldest.since + PATIENCE_S - loop.time()
+            if left <= 0:
+                self._let_go(oldest)
+                if oldest.abort is not None:
+                    oldest.abort()
+                continue
+            self._less.clear()
+            timer = loop.call_later(left, self._less.set)
+            await self._less.wait()
+            timer.cancel()
+
+    def _let_go(self, held: _Held) -> None:
+        if held in self._on_their_way:
+            del self._on_their_way[held]
+            self.held -= held.size
+            self._less.set()

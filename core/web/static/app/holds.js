@@ -1,0 +1,50 @@
+// What operators did that holds, and a resource manager that is gone: said on every view, because it bears on all.
+
+import { api } from "./api.js";
+import { el, reconcile, setAttribute, setText } from "./dom.js";
+import { Poller } from "./poller.js";
+import { count, counted, moment } from "./units.js";
+
+const NAMED = 5;
+
+/** Keep the list `root` up to date; it is hidden while there is nothing to say. */
+export function followHolds(root) {
+  const poller = new Poller(async (signal) => draw(root, await api.get("scheduler/holds", signal)), 2_000);
+  poller.start();
+}
+
+function draw(root, { manager, rollback, drainedNodes }) {
+  const told = [gone(manager), rolledBack(rollback), drained(drainedNodes)].filter(Boolean);
+  root.hidden = !told.length;
+  reconcile(
+    root,
+    told,
+    (one) => one.key,
+    () => el("li"),
+    (row, { tone, text }) => {
+      setAttribute(row, "data-tone", tone);
+      setText(row, text);
+    },
+  );
+}
+
+function gone(manager) {
+  if (!manager?.gone) return null;
+  const text = `${manager.rmID} is gone: no stream open since ${moment(manager.noStreamSince)}. Nothing that is decided reaches it, and nothing starts.`;
+  return { key: "gone", tone: "bad", text };
+}
+
+function rolledBack(rollback) {
+  if (!rollback) return null;
+  const { version, by, since, keptOut } = rollback;
+  const kept = keptOut ? ` ${counted(keptOut, "text")} kept out since.` : "";
+  const text = `The configuration was rolled back to version ${version} by ${by} at ${moment(since)}. It holds until another text is brought, or kornel config rollback --undo.${kept}`;
+  return { key: "rollback", tone: "warn", text };
+}
+
+function drained(nodes) {
+  if (!nodes.length) return null;
+  const named = nodes.slice(0, NAMED).map(({ nodeID, by }) => `${nodeID} (by ${by})`);
+  const more = nodes.length > NAMED ? ` and ${count(nodes.length - NAMED)} more` : "";
+  return { key: "drained", tone: "warn", text: `${counted(nodes.length, "node")} drained by operators: ${named.join(", ")}${more}.` };
+}
