@@ -15,7 +15,7 @@ from rich.console import Console
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 
-from conformance import configs, report
+from conformance import configs, report, rules
 from conformance.case import Case, all_cases, select
 from conformance.clock import DEFAULT_PATIENCE_S, clock_of
 from conformance.connection import RM
@@ -30,6 +30,7 @@ from conformance.shim.runner import judge_shim
 from conformance.shim.stage import Patience
 from shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of, unusable
 from shim_client.credentials import Credentials, CredentialsUnusable
+from shim_client.visible import write_visibly
 
 EXIT_FAILED: Final = 1
 EXIT_UNREACHABLE: Final = 3
@@ -112,7 +113,7 @@ def core(
     except CredentialsUnusable as error:
         raise unusable(error) from error
     except Unreachable as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(write_visibly(f"error: {error}"), err=True)
         raise typer.Exit(EXIT_UNREACHABLE) from None
     _finish(results, "cases", "core", junit, as_json=as_json)
 
@@ -136,6 +137,10 @@ def shim(
     start: Annotated[
         float, typer.Option(help="Seconds that the shim may take from its start to its registration.", min=0.1)
     ] = SHIM_PATIENCE.start_s,
+    watch: Annotated[
+        float,
+        typer.Option(help="Seconds to watch a shim that has nothing to do: one that ends does so later.", min=0.0),
+    ] = SHIM_PATIENCE.watch_s,
     log: Annotated[Path | None, typer.Option(help="Folder for what the shim prints.", metavar="DIR")] = None,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", metavar="FILE", help="PEM certificate chain; serve the shim with TLS.")
@@ -167,18 +172,52 @@ def shim(
         log.mkdir(parents=True, exist_ok=True)
     try:
         door = Door(tls_cert, tls_key, tls_client_ca, context.obj)
-        found = asyncio.run(judge_shim(command, chosen, Patience(start, deadline, settle), log, door))
+        found = asyncio.run(judge_shim(command, chosen, Patience(start, deadline, settle, watch), log, door))
     except CredentialsUnusable as error:
         raise unusable(error) from error
     except CommandFailed as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(write_visibly(f"error: {error}"), err=True)
         raise typer.Exit(EXIT_UNREACHABLE) from None
     _finish([judged(result, excused) for result in found], "checks", "shim", junit, as_json=as_json)
+
+
+@app.command()
+def rule(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RULE", help="As reports cite it: 8.2, protocol.md 8.2, protocol.md 16 DB-7."),
+    ] = None,
+    case: Annotated[
+        str, typer.Option(help="What this case, or check of a shim (S7), is about, and its rule.", metavar="N")
+    ] = "",
+) -> None:
+    """Print a rule that cases and checks cite."""
+    try:
+        if case:
+            shown = _describe_case(case)
+        elif words:
+            shown = rules.show_rule(" ".join(words))
+        else:
+            raise rules.UnknownRule("name a rule, such as 8.2 or protocol.md 8.2, or give --case")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    report.print_rule(Console(), shown)
 
 
 def main() -> None:
     """Entry point of the command."""
     app()
+
+
+def _describe_case(name: str) -> str:
+    """Returns what case *name*, or check of a shim, is about, and the rule it cites. Raises ValueError."""
+    if name[:1].upper() == "S":
+        (check,) = select_checks((name.upper(),))
+        return f"{check.id}: {check.title} ({check.rule})\n\n{rules.show_rule(check.rule)}"
+    if not name.isdecimal():
+        raise ValueError(f"{name!r} is neither the number of a case nor that of a check")
+    (one,) = select(all_cases(), (name,))
+    return f"{rules.show_case(one.number)}\n\n{rules.show_rule(one.rule)}"
 
 
 def _finish(results: Sequence[Result], noun: str, kind: str, junit: Path | None, *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 from shim_client.credentials import NO_CREDENTIALS, Credentials
 
 DEFAULT_PATIENCE_S: Final = 5.0
-ADVANCE_TIMEOUT_S: Final = 30.0
+ADVANCE_TIMEOUT_S: Final = 120.0
 ARRIVAL_S: Final = 0.02
 """Time for what is on its way to the core to arrive before its clock moves, or it would arrive too late."""
 

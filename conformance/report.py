@@ -10,10 +10,12 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.markup import escape
 from rich.table import Table
 
 from conformance.outcome import Checked, Result, Verdict
+from shim_client.visible import write_visibly
 
 _STYLES: Final = {
     Verdict.PASS: "green",
@@ -50,7 +52,9 @@ def print_report(console: Console, results: Sequence[Result], noun: str) -> None
     for result in results:
         case = result.case
         verdict = f"[{_STYLES[result.verdict]}]{result.verdict}[/]"
-        table.add_row(case.id, case.rule, verdict, escape(case.title), escape(result.reason))
+        table.add_row(
+            case.id, case.rule, verdict, escape(write_visibly(case.title)), escape(write_visibly(result.reason))
+        )
     console.print(table)
     console.print(verdict_line(results, noun), soft_wrap=True, highlight=False)
 
@@ -62,9 +66,17 @@ def print_list(console: Console, cases: Sequence[Checked]) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def print_rule(console: Console, text: str) -> None:
+    """A rule: laid out for the width of a terminal, else as it is written."""
+    if console.is_terminal:
+        console.print(Markdown(text))
+    else:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def as_json(results: Iterable[Result]) -> str:
     """A list of objects, one per case."""
-    return json.dumps([_plain(result) for result in results], indent=2)
+    return json.dumps([_plain(result) for result in results], indent=2).replace("\x7f", "\\u007f")
 
 
 def write_junit(path: Path, results: Sequence[Result], suite: str) -> None:
@@ -98,9 +110,9 @@ def _test_case(result: Result, suite: str) -> ET.Element:
     properties = ET.SubElement(element, "properties")
     ET.SubElement(properties, "property", name="rule", value=case.rule)
     if result.verdict is Verdict.FAIL:
-        ET.SubElement(element, "failure", message=result.reason)
+        ET.SubElement(element, "failure", message=write_visibly(result.reason))
     elif result.verdict is not Verdict.PASS:
-        ET.SubElement(element, "skipped", message=f"{result.verdict}: {result.reason}")
+        ET.SubElement(element, "skipped", message=write_visibly(f"{result.verdict}: {result.reason}"))
     return element
 
 

@@ -17,7 +17,9 @@ class Generation(StrEnum):
     """Generation of the scheduler interface that a shim speaks."""
 
     G2 = "g2"
+    """Interface releases 1.1 to 1.5: asks have a message of their own."""
     G3 = "g3"
+    """Interface releases since 1.6: one message for asks and allocations."""
 
 
 def resource(amounts: Mapping[str, int]) -> si.Resource:

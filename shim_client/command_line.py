@@ -16,6 +16,7 @@ from typing import Annotated, Final
 import typer
 
 from shim_client.credentials import Credentials, CredentialsUnusable
+from shim_client.visible import write_visibly
 
 EXIT_USAGE: Final = 2
 
@@ -53,5 +54,5 @@ def credentials_of(
 
 def unusable(error: CredentialsUnusable) -> typer.Exit:
     """Say what is wrong; to be raised."""
-    typer.echo(f"error: {error}", err=True)
+    typer.echo(write_visibly(f"error: {error}"), err=True)
     return typer.Exit(EXIT_USAGE)

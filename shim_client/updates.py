@@ -17,8 +17,11 @@ class StreamKind(StrEnum):
     """One of the three streams of the service, by the name of its RPC."""
 
     ALLOCATION = "UpdateAllocation"
+    """Asks, allocations and releases, and what the core decides about them."""
     APPLICATION = "UpdateApplication"
+    """Applications, and the states they enter."""
     NODE = "UpdateNode"
+    """Nodes, and whether they were taken."""
 
 
 @dataclass(frozen=True, slots=True)

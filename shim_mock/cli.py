@@ -15,10 +15,12 @@ from typing import Annotated, Final
 import grpc
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from shim_client import CoreUnreachable, Credentials, CredentialsUnusable, RegistrationRefused, ShimClientError
 from shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of
 from shim_client.credentials import NO_CREDENTIALS
+from shim_client.visible import write_visibly
 from shim_mock.demo import CoreFailed, page_address, running_core
 from shim_mock.documents import InputError
 from shim_mock.generate import generate_trace
@@ -154,7 +156,7 @@ def demo(
     async def play(console: Console) -> bool:
         if kind is not None:
             loaded = load_scenario(_builtin_folder() / f"{kind}.yaml")
-            console.print(loaded.description, highlight=False)
+            console.print(escape(_plain(loaded.description, further="")), highlight=False)
         else:
             inflation = Inflation(latency_percent=latency_guarantee, factor=factor)
             loaded = _demo_scenario(trace_folder, inflation, seed)
@@ -190,6 +192,11 @@ def generate(
 def main() -> None:
     """Entry point of the command."""
     app()
+
+
+def _plain(text: object, further: str = "  ") -> str:
+    """*text* of several lines with everything but its lines written visibly, *further* before all but the first."""
+    return f"\n{further}".join(map(write_visibly, str(text).split("\n")))
 
 
 def _demo_scenario(folder: Path | None, inflation: Inflation, seed: int) -> Scenario:
@@ -240,19 +247,19 @@ def _exit(play: Callable[[Console], Coroutine[None, None, bool]]) -> None:
     try:
         passed = asyncio.run(_until_terminated(play(console)))
     except (InputError, CredentialsUnusable) as error:
-        errors.print(str(error))
+        errors.print(_plain(error))
         raise typer.Exit(EXIT_INPUT) from error
     except RegistrationRefused as error:
         if error.code in STRANGER:
-            errors.print(f"the core does not let this shim in ({error.code.name}): {error.reason}")
+            errors.print(f"the core does not let this shim in ({error.code.name}): {_plain(error.reason)}")
             raise typer.Exit(EXIT_CORE) from error
-        errors.print(f"the core refused the queue configuration: {error.reason}")
+        errors.print(f"the core refused the queue configuration: {_plain(error.reason)}")
         raise typer.Exit(EXIT_INPUT) from error
     except CoreUnreachable as error:
-        errors.print(f"{error}; start one with: kornel serve")
+        errors.print(f"{_plain(error)}; start one with: kornel serve")
         raise typer.Exit(EXIT_CORE) from error
     except (ShimClientError, CoreFailed) as error:
-        errors.print(str(error))
+        errors.print(_plain(error))
         raise typer.Exit(EXIT_CORE) from error
     except KeyboardInterrupt:
         errors.print("interrupted")

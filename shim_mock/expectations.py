@@ -67,17 +67,19 @@ class Verdict:
 
 
 _PATTERNS: Final = {
-    Kind.REACHES_GUARANTEED: r"queue (?P<queue>\S+) reaches guaranteed within (?P<within>\S+)",
-    Kind.NEVER_BELOW_GUARANTEED: r"queue (?P<queue>\S+) never below guaranteed",
-    Kind.ALL_PLACED: r"all pods placed within (?P<within>\S+)",
-    Kind.PREEMPTED_AT_LEAST: r"preempted at least (?P<count>\S+) from (?P<queue>\S+)( within (?P<within>\S+))?",
-    Kind.PREEMPTED_AT_MOST: r"preempted at most (?P<count>\S+) from (?P<queue>\S+)",
-    Kind.ENDS_WITHIN_MAX: r"queue (?P<queue>\S+) ends within max",
-    Kind.NOTICED_AT_LEAST: r"noticed at least (?P<count>\S+) from (?P<queue>\S+)",
-    Kind.SURVIVES: r"application (?P<application>\S+) survives (?P<count>\S+) preemptions",
-    Kind.FAILS: r"application (?P<application>\S+) fails",
-    Kind.NO_LAW_VIOLATIONS: r"no law violations",
-    Kind.NOTHING_LOST: r"nothing lost",
+    Kind.REACHES_GUARANTEED: re.compile(r"queue (?P<queue>\S+) reaches guaranteed within (?P<within>\S+)"),
+    Kind.NEVER_BELOW_GUARANTEED: re.compile(r"queue (?P<queue>\S+) never below guaranteed"),
+    Kind.ALL_PLACED: re.compile(r"all pods placed within (?P<within>\S+)"),
+    Kind.PREEMPTED_AT_LEAST: re.compile(
+        r"preempted at least (?P<count>\S+) from (?P<queue>\S+)( within (?P<within>\S+))?"
+    ),
+    Kind.PREEMPTED_AT_MOST: re.compile(r"preempted at most (?P<count>\S+) from (?P<queue>\S+)"),
+    Kind.ENDS_WITHIN_MAX: re.compile(r"queue (?P<queue>\S+) ends within max"),
+    Kind.NOTICED_AT_LEAST: re.compile(r"noticed at least (?P<count>\S+) from (?P<queue>\S+)"),
+    Kind.SURVIVES: re.compile(r"application (?P<application>\S+) survives (?P<count>\S+) preemptions"),
+    Kind.FAILS: re.compile(r"application (?P<application>\S+) fails"),
+    Kind.NO_LAW_VIOLATIONS: re.compile(r"no law violations"),
+    Kind.NOTHING_LOST: re.compile(r"nothing lost"),
 }
 
 
@@ -85,7 +87,7 @@ def parse_expectation(text: str) -> Expectation:
     """The expectation that *text* states. Raises ValueError with the sentences that exist."""
     words = " ".join(text.split())
     for kind, pattern in _PATTERNS.items():
-        if (match := re.fullmatch(pattern, words)) is None:
+        if (match := pattern.fullmatch(words)) is None:
             continue
         found = match.groupdict()
         return Expectation(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
+from shim_client.visible import write_visibly
 from shim_mock.accounts import Accounts, Sample
 
 WIDTH: Final = 960
@@ -38,7 +39,7 @@ def draw(accounts: Accounts, capacity: Mapping[str, int], *, title: str) -> str:
             f'font-family="system-ui, sans-serif" font-size="12" fill="{INK}">'
         ),
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        f'<text x="{LEFT}" y="26" font-size="16" font-weight="600">{escape(title)}</text>',
+        f'<text x="{LEFT}" y="26" font-size="16" font-weight="600">{escape(write_visibly(title))}</text>',
         *_legend(colours),
     ]
     top = TOP
@@ -55,7 +56,7 @@ def _legend(colours: Mapping[str, str]) -> list[str]:
     parts, x = [], LEFT
     for leaf, colour in colours.items():
         parts.append(f'<line x1="{x}" y1="46" x2="{x + 22}" y2="46" stroke="{colour}" stroke-width="3"/>')
-        parts.append(f'<text x="{x + 28}" y="50">{escape(leaf)}</text>')
+        parts.append(f'<text x="{x + 28}" y="50">{escape(write_visibly(leaf))}</text>')
         x += 44 + 7 * len(leaf)
     parts.append(
         f'<line x1="{x}" y1="46" x2="{x + 22}" y2="46" stroke="{INK}" stroke-width="1.5" stroke-dasharray="6 4"/>'
@@ -74,7 +75,7 @@ def _panel(
     end_s: float,
 ) -> list[str]:
     """One resource type: a line per queue, dashed lines for guarantees."""
-    parts = [f'<text x="{LEFT}" y="{top - 8}" font-weight="600">{escape(kind)}, % of the cluster</text>']
+    parts = [f'<text x="{LEFT}" y="{top - 8}" font-weight="600">{escape(write_visibly(kind))}, % of the cluster</text>']
     for percent in (0, 25, 50, 75, 100):
         y = top + PANEL * (1 - percent / 100)
         parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="{GRID}"/>')
@@ -121,7 +122,8 @@ def _strip(preemptions: Sequence[tuple[float, str]], colours: Mapping[str, str],
             y -= tall
             parts.append(
                 f'<rect x="{LEFT + index * width:.1f}" y="{y:.1f}" width="{max(1.0, width - 1):.1f}" '
-                f'height="{tall:.1f}" fill="{colours[leaf]}"><title>{escape(leaf)}: {entry[leaf]}</title></rect>'
+                f'height="{tall:.1f}" fill="{colours[leaf]}">'
+                f"<title>{escape(write_visibly(leaf))}: {entry[leaf]}</title></rect>"
             )
     return parts
 

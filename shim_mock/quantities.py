@@ -79,8 +79,12 @@ def duration(text: str) -> float:
         return 0.0
     if text.startswith("-"):
         raise ValueError(f"{text!r} is negative")
-    parts = list(_DURATION_PART.finditer(text))
-    if not parts or "".join(part.group() for part in parts) != text:
+    parts: list[re.Match[str]] = []
+    end = 0
+    while (part := _DURATION_PART.match(text, end)) is not None:
+        parts.append(part)
+        end = part.end()
+    if not parts or end != len(text):
         raise ValueError(f"{text!r} is no duration: numbers with units, such as 250ms, 5s or 1h30m")
     seconds = sum((Decimal(part[1]) * _UNIT_S[part[2]] for part in parts), Decimal(0))
     if seconds > LONGEST_S:

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from shim_client.visible import write_visibly
 from shim_mock.clock import SimulatedClock
 from shim_mock.cluster import SimulatedCluster
 from shim_mock.run import RunResult
@@ -37,7 +38,7 @@ class LiveLine:
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._progress.add_task(escape(name), total=None, figures="")
+        self._task = self._progress.add_task(escape(write_visibly(name)), total=None, figures="")
         self._console = console
         self._name = name
         self._every_s = REFRESH_S if console.is_terminal else LOG_EVERY_S
@@ -69,7 +70,7 @@ class LiveLine:
                 asked = placed + root.waiting + root.unsubmitted
                 self._progress.update(self._task, completed=placed, total=asked, figures=figures)
             else:
-                self._console.print(f"{escape(self._name)}: {figures}", highlight=False, soft_wrap=True)
+                self._console.print(f"{escape(write_visibly(self._name))}: {figures}", highlight=False, soft_wrap=True)
 
 
 def print_report(console: Console, result: RunResult, *, picture: Path | None) -> None:
@@ -81,7 +82,9 @@ def print_report(console: Console, result: RunResult, *, picture: Path | None) -
     if picture is not None:
         console.print(f"picture: {picture}", soft_wrap=True, highlight=False)
     word = "[green]PASSED[/]" if result.passed else "[red]FAILED[/]"
-    console.print(f"{escape(result.cluster.scenario.name)}: {word} after {result.took_s:.1f} s", highlight=False)
+    console.print(
+        f"{escape(write_visibly(result.cluster.scenario.name))}: {word} after {result.took_s:.1f} s", highlight=False
+    )
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -124,7 +127,7 @@ def _queue_table(result: RunResult) -> Table:
         kinds = [kind for kind in result.cluster.scenario.capacity if kind in {*guaranteed, *maximum, *used, *pending}]
         for index, kind in enumerate(kinds or [""]):
             table.add_row(
-                escape(path) if index == 0 else "",
+                escape(write_visibly(path)) if index == 0 else "",
                 UNITS.get(kind, kind),
                 *(
                     amount_text(kind, amounts[kind]) if kind in amounts else "-"
@@ -144,7 +147,7 @@ def _latency_table(cluster: SimulatedCluster) -> Table:
         account = cluster.accounts.queues[leaf]
         waits = account.latencies_s
         table.add_row(
-            escape(leaf),
+            escape(write_visibly(leaf)),
             str(len(waits)),
             *(f"{percentile(waits, percent):.3f}" for percent in (50, 95, 99, 100)),
             str(account.recreated),
@@ -159,7 +162,7 @@ def _expectation_table(result: RunResult) -> Table:
     table.add_column("found")
     for verdict in result.verdicts:
         word = "[green]met[/]" if verdict.met else "[red]NOT MET[/]"
-        table.add_row(word, escape(str(verdict.expectation)), escape(verdict.detail))
+        table.add_row(word, escape(write_visibly(str(verdict.expectation))), escape(write_visibly(verdict.detail)))
     return table
 
 
@@ -172,6 +175,6 @@ def _print_oddities(console: Console, result: RunResult) -> None:
     if result.timed_out:
         console.print("[red]the run did not come to rest before its timeout[/]")
     for anomaly in cluster.anomalies[:SHOWN]:
-        console.print(f"[red]anomaly:[/] {escape(anomaly)}")
+        console.print(f"[red]anomaly:[/] {escape(write_visibly(anomaly))}")
     if len(cluster.anomalies) > SHOWN:
         console.print(f"[red]and {len(cluster.anomalies) - SHOWN} more[/]")

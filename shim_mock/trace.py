@@ -81,7 +81,7 @@ class Trace:
 class Inflation:
     """How the trace becomes a competition.
 
-    Shares are percent of the cluster's vcore and memory. The latency share is a little less than what the latency work
+    Shares are percent of everything that the cluster has. The latency share is a little less than what the latency work
     of the real trace asks for (47 % of the vcores), so that the guarantee and not the demand ends the preempting.
     *factor* None: as often as it takes to fill the cluster.
     *arrival_s*: seconds over which the latency work arrives; None: thirty
@@ -212,7 +212,12 @@ def _configuration(capacity: Mapping[str, int], inflation: Inflation) -> str:
             "            resources:",
             "              guaranteed:",
             f"                vcore: {capacity['vcore'] * percent // 100}m",
-            f"                memory: {capacity['memory'] * percent // 100}",
+            # Every type: one that nobody guarantees entitles to nothing, so nobody would leave for a GPU.
+            *(
+                f"                {kind}: {amount * percent // 100}"
+                for kind, amount in sorted(capacity.items())
+                if kind != "vcore"
+            ),
             "            properties:",
             "              preemption.delay: 1s",
         ]

@@ -132,14 +132,14 @@ async def resize_ask(bench: Bench) -> None:
     check(messages.read_amounts(placed(entry).resourcePerAlloc) == {"vcore": 3000}, "new carries the new size")
 
 
-@case(83, "a waiting ask does not change its priority", rule="protocol.md 8.2")
+@case(83, "a waiting ask sent again has its new priority", rule="protocol.md 8.2")
 async def change_priority(bench: Bench) -> None:
-    await one_pending(bench, priority=1)
-    await bench.send(allocation("first", priority=5))
-    await bench.send(allocation("k", priority=9))
+    await one_pending(bench, priority=5)
+    await bench.send(allocation("later", priority=1))
+    await bench.send(allocation("later", priority=9))
     await bench.silence()
     await bench.node("n1", ASK_VCORE)
-    await bench.expect(updated("app", "Running"), new("first", "n1"))
+    await bench.expect(updated("app", "Running"), new("later", "n1"))
     await bench.silence()
 
 

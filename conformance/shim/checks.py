@@ -63,6 +63,7 @@ ALL_CHECKS: Final = (
           "the shim added no application"),
     Check("S24", "refuse", "survives the refusal of an ask", "protocol.md 8.1", "the shim asked for nothing"),
     Check("S25", "end", "half-closes its streams, or ends with status 0, on SIGTERM", "protocol.md 1.1"),
+    Check("S26", "start", "creates a node, adds an application and asks for room", "protocol.md 12"),
 )  # fmt: skip
 
 

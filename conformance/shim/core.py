@@ -35,6 +35,8 @@ class ScriptedCore:
         """The type with which each key was released last."""
         self.refused: Final[set[Kind]] = set()
         """Kinds of which one was refused."""
+        self.heard_of: Final[set[Kind]] = set()
+        """Kinds of which the shim has named one: a new node, a new application, an ask or allocation of its own."""
         self.saw_placeholders = False
         self.replacing: Final[dict[str, si.Allocation]] = {}
         """Real asks by the placeholder whose end was asked for."""
@@ -120,6 +122,7 @@ class ScriptedCore:
             self._soon(self._answer_nodes, answer)
 
     def _create(self, info: si.NodeInfo, answer: si.NodeResponse) -> None:
+        self.heard_of.add(Kind.NODE)
         if info.nodeID in self.books.nodes:
             answer.rejected.add(nodeID=info.nodeID, reason="node-exists: the node is there already")
         elif self._refuses(Kind.NODE):
@@ -144,6 +147,7 @@ class ScriptedCore:
     def _applications(self, request: si.ApplicationRequest) -> None:
         answer = si.ApplicationResponse()
         for app in request.new:
+            self.heard_of.add(Kind.APPLICATION)
             if app.applicationID in self.books.apps:
                 answer.rejected.add(applicationID=app.applicationID, reason="application-exists: it is there already")
             elif self._refuses(Kind.APPLICATION):
@@ -180,6 +184,7 @@ class ScriptedCore:
         if FOREIGN_TAG in allocation.allocationTags:
             self.books.foreign[key] = Running(allocation, allocation.nodeID)
             return
+        self.heard_of.add(Kind.ALLOCATION)
         self.judge.belongs(allocation, self.books)
         if key in self.books.running:
             return

@@ -20,6 +20,11 @@ UNKNOWN_FIELD: Final = b"\xd2\xfc\x0f\x05hello"
 """Field 32714, length-delimited: no generation of the interface has it."""
 UNKNOWN_TERMINATION: Final = 99
 ATTEMPTS: Final = 3
+OMISSIONS: Final = {
+    Kind.NODE: "created no node",
+    Kind.APPLICATION: "added no application",
+    Kind.ALLOCATION: "asked for nothing",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,11 @@ async def first(stage: Stage) -> None:
     """A core that only does its work, and takes one allocation back."""
     await stage.ready("S1" if not stage.core.judge.registrations else "S3", running=False)
     stage.findings.kept("S3", "S17")
+    if await stage.until(lambda: stage.core.heard_of.issuperset(Kind)):
+        stage.findings.kept("S26")
+    else:
+        missing = [did for kind, did in OMISSIONS.items() if kind not in stage.core.heard_of]
+        stage.findings.broken("S26", f"the shim {', '.join(missing)}: most checks say nothing of it")
     stage.known.runs = await stage.until(lambda: any(stage.core.books.reals()))
     stage.known.placeholders = stage.core.saw_placeholders
     if stage.ended and stage.process.status != 0:
@@ -173,7 +183,7 @@ async def end(stage: Stage) -> None:
     stage.findings.kept("S25")
 
 
-FIRST: Final = Session("first", ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S9"), first)
+FIRST: Final = Session("first", ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S9", "S26"), first)
 
 SESSIONS: Final = (
     Session("gang", ("S8",), placeholder_timeout, Manners(hold_gang=True), lambda known: known.placeholders),

@@ -26,11 +26,13 @@ END_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """In seconds: from start to registration, for a reaction, and for silence to count as none."""
+    """In seconds: from start to registration, for a reaction, for silence to count as none, and how long a shim is
+    watched that shows by nothing but its streams that it lives."""
 
     start_s: float = 30.0
     deadline_s: float = 10.0
     settle_s: float = 0.5
+    watch_s: float = 6.0
 
 
 @dataclass(slots=True)
@@ -160,6 +162,10 @@ class Stage:
             self.demand(run, si.PREEMPTED_BY_SCHEDULER)
             if await self.released(run) is None and not self.ended:
                 self.findings.broken(check, f"the shim runs on, but does not confirm the release of {run.key} any more")
+        else:
+            # Nothing that it does would tell. A shim that ends may clean up for a while before its status says so.
+            await self.core.until(lambda: self.ended or not self.connected(), self.patience.watch_s)
+            await self.core.until(lambda: self.ended or self.connected(), self.patience.deadline_s)
         finished = self.ended and self.process.status == 0 and not self.core.books.running
         if self.ended and not finished:
             self.findings.broken(check, self.process.end)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from google.protobuf.json_format import MessageToJson
 
 from core.cli.bench import bench
 from core.cli.completion import completion
@@ -21,6 +20,7 @@ from core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Addre
 from core.cli.quota import queue_app, user_app
 from core.cli.security import security_app
 from core.cli.serve import serve
+from core.cli.terminal import ask_consent, complain, echo_json, echo_line, echo_text
 from core.cli.text.status import render_explanation, render_status
 from core.cli.top import top
 from core.client import calls as client
@@ -97,12 +97,12 @@ def status(
     try:
         found = client.fetch_status(grpc, partition, timeout, audit=audit)
     except client.CoreUnreachable as error:
-        typer.echo(str(error), err=True)
+        complain(error)
         raise typer.Exit(EXIT_FAILED) from error
     if as_json:
-        typer.echo(MessageToJson(found, always_print_fields_with_no_presence=True, preserving_proto_field_name=True))
+        echo_json(found)
     else:
-        typer.echo(render_status(found))
+        echo_text(render_status(found))
 
 
 @app.command()
@@ -115,9 +115,9 @@ def dump(
 ) -> None:
     """Print everything a core and its shim say of themselves, as one JSON object. Exits 1 when none answers."""
     try:
-        typer.echo(client.fetch_dump(grpc, timeout))
+        echo_json(client.fetch_dump(grpc, timeout))
     except client.CoreUnreachable as error:
-        typer.echo(str(error), err=True)
+        complain(error)
         raise typer.Exit(EXIT_FAILED) from error
 
 
@@ -133,32 +133,48 @@ def ask_show(
     try:
         found = client.explain_ask(grpc, key, partition, timeout)
     except client.CoreUnreachable as error:
-        typer.echo(str(error), err=True)
+        complain(error)
         raise typer.Exit(EXIT_FAILED) from error
     if as_json:
-        typer.echo(MessageToJson(found, always_print_fields_with_no_presence=True, preserving_proto_field_name=True))
+        echo_json(found)
     else:
-        typer.echo(render_explanation(key, found))
+        echo_text(render_explanation(key, found))
 
 
 @app.command()
 def unregister(
     rm_id: Annotated[str, typer.Argument(metavar="RM_ID", help="Resource manager to forget.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     grpc: Address = DEFAULT_ADDRESS,
     timeout: Timeout = client.DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Have a core forget a resource manager and everything it reported. Exits 1 when the core refuses."""
+    """Have a core forget a resource manager and everything it reported. Asks first unless --yes is given.
+
+    Exits 1 when the core refuses or the answer is no, 2 where nobody can be asked.
+    """
+    if not yes:
+        _ask_before_unregistering(rm_id)
     try:
         client.unregister(grpc, rm_id, timeout)
     except client.CoreUnreachable as error:
-        typer.echo(str(error), err=True)
+        complain(error)
         raise typer.Exit(EXIT_FAILED) from error
+
+
+def _ask_before_unregistering(rm_id: str) -> None:
+    loss = f"{rm_id} and all its nodes, applications and asks will be forgotten, and its streams end"
+    if not sys.stdin.isatty():
+        complain(f"{loss}; nobody can be asked here, so give --yes")
+        raise typer.Exit(EXIT_BAD_INPUT)
+    if not ask_consent(f"{loss}. Go on?"):
+        complain("nothing was done")
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command()
 def version() -> None:
     """Print the version."""
-    typer.echo(f"kornel {core_version()}")
+    echo_line(f"kornel {core_version()}")
 
 
 def main() -> None:
@@ -166,5 +182,5 @@ def main() -> None:
     try:
         app()
     except ConnectionNotPossible as error:
-        typer.echo(str(error), err=True)
+        complain(error)
         sys.exit(EXIT_BAD_INPUT)

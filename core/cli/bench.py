@@ -14,6 +14,8 @@ import grpc.aio
 import typer
 
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, failed
+from core.cli.terminal import complain, echo_json, echo_text
+from core.cli.text.lines import join_lines
 from core.client import calls as client
 from core.client.channels import CONNECTION, Connection
 from core.load.sending import CHANNEL_OPTIONS, LoadError, Placed, Sender
@@ -72,12 +74,15 @@ def bench(
     except (client.CoreUnreachable, LoadError) as error:
         raise failed(error) from error
     except TimeoutError as error:
-        typer.echo(f"{grpc_address}: the core did not place all asks in time", err=True)
+        complain(f"{grpc_address}: the core did not place all asks in time")
         raise typer.Exit(EXIT_FAILED) from error
     except grpc.aio.AioRpcError as error:
-        typer.echo(f"{grpc_address}: {error.code().name}: {error.details()}", err=True)
+        complain(f"{grpc_address}: {error.code().name}: {error.details()}")
         raise typer.Exit(EXIT_FAILED) from error
-    typer.echo(_as_json(nodes_per_s, burst, paced) if as_json else _as_text(workload, nodes_per_s, burst, paced))
+    if as_json:
+        echo_json(_as_json(nodes_per_s, burst, paced))
+    else:
+        echo_text(_as_text(workload, nodes_per_s, burst, paced))
 
 
 def _fitting(workload: Workload, singly: int) -> Workload:
@@ -136,7 +141,7 @@ def _as_text(workload: Workload, nodes_per_s: float, burst: Placed, paced: Place
             f"  single asks, 1,000/s {paced.percentile_ms(50):>12.2f} ms   half of {len(paced.latencies_ms):,}",
             f"                       {paced.percentile_ms(99):>12.2f} ms   99 of 100",
         ]
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def _as_json(nodes_per_s: float, burst: Placed, paced: Placed | None) -> str:

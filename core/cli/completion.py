@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
+from core.cli.terminal import echo_text
+
 
 class Shell(StrEnum):
     """Those there is a script for."""
@@ -27,7 +29,7 @@ def completion(
     """
     root = context.find_root().command
     words = dict(_words(root, ()))
-    typer.echo({Shell.BASH: bash_script, Shell.ZSH: zsh_script, Shell.FISH: fish_script}[shell](words))
+    echo_text({Shell.BASH: bash_script, Shell.ZSH: zsh_script, Shell.FISH: fish_script}[shell](words))
 
 
 Words = dict[tuple[str, ...], list[str]]

@@ -10,7 +10,8 @@ import typer
 
 from core.cli.options import DEFAULT_ADDRESS as ADDRESS
 from core.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
-from core.cli.options import EXIT_FAILED, Address, AsJson, Timeout, echo_json, failed
+from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, failed
+from core.cli.terminal import complain, echo_document, echo_json, echo_line, echo_text
 from core.cli.text.configuration import render_history, render_impact
 from core.client.calls import CoreUnreachable
 from core.client.configuration import ConfigurationClient
@@ -19,6 +20,11 @@ from core.config.default import DEFAULT_CONFIGURATION
 config_app = typer.Typer(help="Work with queue configurations.", no_args_is_help=True)
 
 PREVIEW_TIMEOUT_S: Final = 60.0
+
+ROLLBACK_HOLDS: Final = (
+    "It holds until the shim or the file brings a text that it has not brought before; registering again does not end"
+    " it. `kornel config rollback --undo` does, and a restart of the core."
+)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Queue configuration to read.")]
 Number = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="Number, as `kornel config history` shows it.")]
@@ -29,15 +35,18 @@ def check(file: File, as_json: AsJson = False) -> None:
     """Tell what is wrong with a queue configuration. Exits 0 for nothing, 1 for warnings only, 2 for errors."""
     # Reading configurations takes longer to import than all the other commands together.
     from core.cli.configuration_file import check_json, checked, read_file  # noqa: PLC0415
+    from core.config.derived import derived_guarantees  # noqa: PLC0415
 
     text = read_file(file)
     if as_json:
         raise typer.Exit(check_json(text))
     if not text:
-        typer.echo(f"{file}: empty, so the built-in default holds")
+        echo_line(f"{file}: empty, so the built-in default holds")
         return
     configuration = checked(file, text)
-    typer.echo(f"{file}: checksum {configuration.checksum}")
+    echo_line(f"{file}: checksum {configuration.checksum}")
+    for line in derived_guarantees(configuration):
+        echo_line(f"{file}: derived for the monitor: {line}")
     if configuration.warnings:
         raise typer.Exit(EXIT_FAILED)
 
@@ -66,7 +75,7 @@ def preview(
     if as_json:
         echo_json(impact)
     else:
-        typer.echo(render_impact(impact))
+        echo_text(render_impact(impact))
     if impact.refusals:
         raise typer.Exit(EXIT_FAILED)
 
@@ -82,7 +91,7 @@ def history(grpc: Address = ADDRESS, as_json: AsJson = False, timeout: Timeout =
     if as_json:
         echo_json(found)
     else:
-        typer.echo(render_history(found))
+        echo_text(render_history(found))
 
 
 @config_app.command("show")
@@ -101,7 +110,7 @@ def show(
     if as_json:
         echo_json(found)
     else:
-        typer.echo(found.config or DEFAULT_CONFIGURATION, nl=not found.config.endswith("\n"))
+        echo_document(found.config or DEFAULT_CONFIGURATION)
 
 
 @config_app.command("diff")
@@ -127,20 +136,38 @@ def diff(
         f"version {after.version.number}",
         lineterm="",
     ):
-        typer.echo(line)
+        echo_line(line)
 
 
 @config_app.command("rollback")
-def rollback(version: Number, grpc: Address = ADDRESS, as_json: AsJson = False, timeout: Timeout = TIMEOUT_S) -> None:
-    """Put an earlier configuration into force again, as a new version."""
+def rollback(
+    version: Annotated[
+        int, typer.Argument(metavar="[VERSION]", min=0, help="Number, as `kornel config history` shows it.")
+    ] = 0,
+    undo: Annotated[bool, typer.Option("--undo", help="End the rollback that holds.")] = False,
+    grpc: Address = ADDRESS,
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S,
+) -> None:
+    """Put an earlier configuration into force again, as a new version, or with --undo what was brought last.
+
+    A rollback holds until the shim, or the file, brings a text that it has not brought before, until it is undone, or
+    until the core restarts. Exits 1 when the core refuses, 2 for neither or both of VERSION and --undo.
+    """
+    if undo == bool(version):
+        complain("either the number of a version, or --undo")
+        raise typer.Exit(EXIT_BAD_INPUT)
     try:
         with ConfigurationClient(grpc, timeout) as core:
-            done = core.rollback(version)
+            done = core.undo_rollback() if undo else core.rollback(version)
     except CoreUnreachable as error:
         raise failed(error) from error
     if as_json:
         echo_json(done)
+    elif undo:
+        echo_line(f"the rollback is undone: version {done.version} is in force, checksum {done.checksum}")
     elif done.changed:
-        typer.echo(f"version {version} is in force again, as version {done.version}, checksum {done.checksum}")
+        echo_line(f"version {version} is in force again, as version {done.version}, checksum {done.checksum}")
+        echo_line(ROLLBACK_HOLDS if done.holds else "it is what the shim or the file brings: no rollback holds")
     else:
-        typer.echo(f"nothing to do: version {done.version}, in force, says the same")
+        echo_line(f"nothing to do: version {done.version}, in force, says the same")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -10,7 +9,8 @@ from types import MappingProxyType
 import typer
 from kornel.v1 import configuration_pb2 as pb
 
-from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, echo_json
+from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
+from core.cli.terminal import complain, echo_json
 from core.config.loader import checksum, load
 from core.config.model import Configuration
 from core.config.problems import ConfigError, Problem
@@ -23,7 +23,7 @@ def read_file(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        typer.echo(f"{path}: {why or error}", err=True)
+        complain(f"{path}: {why or error}")
         raise typer.Exit(EXIT_BAD_INPUT) from error
 
 
@@ -58,4 +58,4 @@ def _print_problems(path: Path, problems: tuple[Problem, ...]) -> None:
         place = f":{problem.line}:{problem.column}" if problem.line else ""
         where = f"{problem.path}: " if problem.path else ""
         expected = f" (expected {problem.expected})" if problem.expected else ""
-        print(f"{path}{place}: {problem.severity}: {where}{problem.message}{expected}", file=sys.stderr)
+        complain(f"{path}{place}: {problem.severity}: {where}{problem.message}{expected}")

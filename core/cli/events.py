@@ -19,6 +19,7 @@ from core.cli.options import (
     Timeout,
     failed,
 )
+from core.cli.terminal import complain, echo_json, echo_text
 from core.cli.text.events import render_event
 from core.client import calls as client
 from core.client.events import StreamBroken, watch
@@ -94,7 +95,7 @@ def _show(address: str, request: pb.WatchEventsRequest, timeout_s: float, *, as_
                 _print(response, request, as_json=as_json)
             return
         except StreamBroken as broken:
-            typer.echo(f"{broken}; trying again", err=True)
+            complain(f"{broken}; trying again")
         time.sleep(PAUSE_S)
         began = True
         timeout_s = max(timeout_s, 60.0)
@@ -105,13 +106,16 @@ def _print(response: pb.WatchEventsResponse, request: pb.WatchEventsRequest, *, 
     if response.HasField("opened"):
         opened = response.opened
         if opened.restarted:
-            typer.echo("the core was started anew: what happened last before is lost, IDs begin at 0", err=True)
+            complain("the core was started anew: what happened last before is lost, IDs begin at 0")
         request.resume.instance = opened.instance
     if response.HasField("gap"):
         gap = response.gap
-        typer.echo(f"events {gap.first_id} to {gap.end_id - 1} are lost: the core does not keep them", err=True)
+        complain(f"events {gap.first_id} to {gap.end_id - 1} are lost: the core does not keep them")
     for event in response.events:
-        typer.echo(_json(event, request.resume.instance) if as_json else render_event(event))
+        if as_json:
+            echo_json(_json(event, request.resume.instance))
+        else:
+            echo_text(render_event(event))
     request.resume.next_id = response.next_id
 
 
@@ -136,5 +140,5 @@ def _type(name: str) -> EventRecord.Type.ValueType:
 
 
 def _bad(message: str) -> typer.Exit:
-    typer.echo(message, err=True)
+    complain(message)
     return typer.Exit(EXIT_BAD_INPUT)

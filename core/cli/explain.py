@@ -15,9 +15,9 @@ from core.cli.options import (
     AsJson,
     Partition,
     Timeout,
-    echo_json,
     failed,
 )
+from core.cli.terminal import complain, echo_json, echo_text
 from core.cli.text.explain import render_explanation, render_forecast
 from core.client import calls as client
 from core.client import explain as explain_client
@@ -43,7 +43,7 @@ def explain(
     if as_json:
         echo_json(found)
     else:
-        typer.echo(render_explanation(found))
+        echo_text(render_explanation(found))
 
 
 @what_if_app.command("ask")
@@ -143,7 +143,7 @@ def _show(address: str, request: pb.WhatIfRequest, timeout_s: float, *, as_json:
     if as_json:
         echo_json(found)
     else:
-        typer.echo(render_forecast(found))
+        echo_text(render_forecast(found))
 
 
 def _amount(text: str) -> tuple[str, int]:
@@ -157,5 +157,5 @@ def _amount(text: str) -> tuple[str, int]:
 
 
 def _bad(message: str) -> typer.Exit:
-    typer.echo(message, err=True)
+    complain(message)
     return typer.Exit(EXIT_BAD_INPUT)

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, echo_json, failed
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, failed
+from core.cli.terminal import echo_json, echo_line, echo_text
 from core.cli.text.reading import render_health
 from core.client import calls as client
 from core.client.reading import Reader
@@ -31,7 +32,7 @@ def health(
 
 def _serving(address: str, timeout_s: float) -> bool:
     said = client.check_health(address, timeout_s)
-    typer.echo(said)
+    echo_line(said)
     return said == "SERVING"
 
 
@@ -41,5 +42,5 @@ def _checks(address: str, timeout_s: float, *, as_json: bool) -> bool:
     if as_json:
         echo_json(report)
     else:
-        typer.echo(render_health(report))
+        echo_text(render_health(report))
     return report.healthy

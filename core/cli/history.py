@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final, TypeVar
 
 import typer
-from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import Message
 from kornel.v1 import history_pb2 as pb
 
 from core.cli.options import DEFAULT_ADDRESS as ADDRESS
-from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, echo_json, failed
+from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, failed
+from core.cli.terminal import complain, echo_json, echo_text
 from core.cli.text.history import (
     render_applications,
     render_configurations,
@@ -24,6 +23,7 @@ from core.cli.text.history import (
 )
 from core.client.calls import CoreUnreachable
 from core.client.history import HistoryClient
+from core.service.clock import wall_ns
 
 history_app = typer.Typer(help="Look back at what happened, also before the last restart.", no_args_is_help=True)
 
@@ -139,7 +139,7 @@ def status(grpc: Address = ADDRESS, as_json: AsJson = False, timeout: Timeout = 
     if as_json:
         echo_json(found)
     else:
-        typer.echo(render_history_status(found))
+        echo_text(render_history_status(found))
     if not found.enabled or found.problem:
         raise typer.Exit(EXIT_FAILED)
 
@@ -159,13 +159,10 @@ def _show(
     except CoreUnreachable as error:
         raise failed(error) from error
     if not as_json:
-        typer.echo(render(found))
+        echo_text(render(found))
         return
     for record in found:
-        line = MessageToJson(
-            record, indent=None, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
-        )
-        typer.echo(line)
+        echo_json(record, indent=None)
 
 
 def _range(since: str, until: str) -> pb.HistoryPage:
@@ -178,13 +175,11 @@ def _moment_ns(option: str, text: str) -> int:
         return 0
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return max(1, time.time_ns() - int(ago[1]) * _UNITS[ago[2]] * 10**9)
+        return max(1, wall_ns() - int(ago[1]) * _UNITS[ago[2]] * 10**9)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        typer.echo(
-            f"{option}: {text!r} is neither an age such as 90m nor a time such as 2026-03-01T12:00:00Z", err=True
-        )
+        complain(f"{option}: {text!r} is neither an age such as 90m nor a time such as 2026-03-01T12:00:00Z")
         raise typer.Exit(EXIT_BAD_INPUT) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -194,6 +189,6 @@ def _moment_ns(option: str, text: str) -> int:
 def _event_type(name: str) -> int:
     names = {"": 0, "request": 1, "app": 2, "node": 3, "queue": 4, "usergroup": 5}
     if name.lower() not in names:
-        typer.echo(f"--type: {name!r} is none of request, app, node, queue and usergroup", err=True)
+        complain(f"--type: {name!r} is none of request, app, node, queue and usergroup")
         raise typer.Exit(EXIT_BAD_INPUT)
     return names[name.lower()]

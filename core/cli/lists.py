@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Annotated
 
 import typer
+from kornel.v1 import admin_pb2 as admin
 from kornel.v1 import read_pb2 as pb
 
 from core.cli.options import (
@@ -17,10 +17,10 @@ from core.cli.options import (
     AsJson,
     Partition,
     Timeout,
-    echo_json,
     failed,
 )
-from core.cli.text.quantities import Strokes, strokes_for
+from core.cli.terminal import complain, echo_json, echo_line, echo_text
+from core.cli.text.quantities import Strokes, strokes_for, time_of
 from core.cli.text.reading import (
     queues_above,
     render_application,
@@ -31,6 +31,7 @@ from core.cli.text.reading import (
 )
 from core.client import calls as client
 from core.client.reading import Reader
+from core.service.clock import wall_ns
 
 drain_app = typer.Typer(help="Take something out of scheduling.", no_args_is_help=True)
 undrain_app = typer.Typer(help="Have something back that was taken out.", no_args_is_help=True)
@@ -61,7 +62,7 @@ def queues(
     if as_json:
         echo_json(found)
     else:
-        typer.echo(render_queues(found.queues, strokes(), types or (), above))
+        echo_text(render_queues(found.queues, strokes(), types or (), above))
 
 
 def apps(
@@ -79,7 +80,7 @@ def apps(
 ) -> None:
     """Show applications. Exits 1 when no core answers or there is no such application, 2 for a bad option."""
     if finished and rejected:
-        typer.echo("--finished and --rejected are two lists: one of them", err=True)
+        complain("--finished and --rejected are two lists: one of them")
         raise typer.Exit(EXIT_BAD_INPUT)
     kind = pb.APPLICATION_KIND_FINISHED if finished else pb.APPLICATION_KIND_UNSPECIFIED
     if rejected:
@@ -90,15 +91,15 @@ def apps(
             found = reader.application(application, partition) if application else reader.applications(wanted, limit)
     except client.CoreUnreachable as error:
         if error.bad_input:
-            typer.echo(str(error), err=True)
+            complain(error)
             raise typer.Exit(EXIT_BAD_INPUT) from error
         raise failed(error) from error
     if as_json:
         echo_json(found)
     elif isinstance(found, pb.GetApplicationResponse):
-        typer.echo(render_application(found, time.time_ns()))
+        echo_text(render_application(found, wall_ns()))
     else:
-        typer.echo(render_applications(found, time.time_ns()))
+        echo_text(render_applications(found, wall_ns()))
 
 
 def nodes(
@@ -121,9 +122,9 @@ def nodes(
     if as_json:
         echo_json(found)
     elif isinstance(found, pb.GetNodeResponse):
-        typer.echo(render_node(found, time.time_ns()))
+        echo_text(render_node(found, wall_ns()))
     else:
-        typer.echo(render_nodes(found, strokes(), types or ()))
+        echo_text(render_nodes(found, strokes(), types or ()))
 
 
 @drain_app.command("node")
@@ -134,7 +135,9 @@ def drain_node(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Have nothing new placed on a node; what runs there goes on. Undone by `kornel undrain node`, or by the shim.
+    """Have nothing new placed on a node; what runs there goes on.
+
+    Holds until `kornel undrain node`, whatever the shim says of the node, or until the core restarts.
 
     Exits 0 also when it was draining already, 1 when no core answers or there is no such node.
     """
@@ -146,8 +149,12 @@ def drain_node(
     if as_json:
         echo_json(done)
     else:
-        was = "draining" if done.changed else "draining already"
-        typer.echo(f"{node}: {was}, {done.allocation_count} allocations still run there")
+        was = "drained" if done.changed else f"drained already, by {done.principal} since {time_of(done.since_ns)}"
+        echo_line(f"{node}: {was}, {done.allocation_count} allocations still run there")
+        echo_line(
+            f"It holds until `kornel undrain node {node}`, also when the shim registers again or says that the node is"
+            " ready; a restart of the core ends it."
+        )
 
 
 @undrain_app.command("node")
@@ -158,7 +165,10 @@ def undrain_node(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Have new work placed on a node again. Exits 1 when no core answers or there is no such node."""
+    """End what `kornel drain node` began, also for a node that is not registered now.
+
+    Exits 1 when no core answers or there is no such node.
+    """
     try:
         with Reader(grpc, timeout) as reader:
             done = reader.undrain(node, partition)
@@ -167,7 +177,15 @@ def undrain_node(
     if as_json:
         echo_json(done)
     else:
-        typer.echo(f"{node}: {'ready' if done.changed else 'ready already'}")
+        echo_line(f"{node}: {_undrained(done)}")
+
+
+def _undrained(done: admin.UndrainNodeResponse) -> str:
+    if not done.registered:
+        return "undrained; it is not registered now"
+    if not done.schedulable:
+        return f"{'undrained' if done.changed else 'no operator drained it'}, but its shim drains it: still draining"
+    return "ready" if done.changed else "ready already"
 
 
 def strokes() -> Strokes:

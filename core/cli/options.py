@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import typer
-from google.protobuf.json_format import MessageToJson
-from google.protobuf.message import Message
 
+from core.cli.terminal import complain
 from core.client import calls as client
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
 DEFAULT_REST_ADDRESS: Final = "127.0.0.1:9080"
+DEFAULT_REST_CONNECTIONS: Final = 512
 EXIT_FAILED: Final = 1
 EXIT_BAD_INPUT: Final = 2
 
@@ -34,10 +34,5 @@ DEFAULT_TIMEOUT_S: Final = client.DEFAULT_TIMEOUT_S
 
 def failed(error: Exception) -> typer.Exit:
     """Say what went wrong; to be raised."""
-    typer.echo(str(error), err=True)
+    complain(error)
     return typer.Exit(EXIT_FAILED)
-
-
-def echo_json(message: Message) -> None:
-    """Print *message* with all its fields."""
-    typer.echo(MessageToJson(message, always_print_fields_with_no_presence=True, preserving_proto_field_name=True))

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, echo_json, failed
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, failed
+from core.cli.terminal import echo_json, echo_text
 from core.cli.text.quota import render_queue, render_user
 from core.client import calls as client
 
@@ -30,7 +31,7 @@ def show_queue(
     if as_json:
         echo_json(found)
     else:
-        typer.echo(render_queue(found))
+        echo_text(render_queue(found))
 
 
 @user_app.command("show")
@@ -49,4 +50,4 @@ def show_user(
     if as_json:
         echo_json(found)
     else:
-        typer.echo(render_user(found))
+        echo_text(render_user(found))

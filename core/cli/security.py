@@ -8,6 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from core.cli.options import EXIT_BAD_INPUT
+from core.cli.terminal import complain, echo_line, echo_text
+from core.cli.text.lines import join_lines
 from core.security.defaults import CERTIFICATE_DAYS
 from core.security.errors import SecurityError
 
@@ -40,10 +42,10 @@ def certificate(
         authority = Authority(folder)
         made = authority.issue(name, host or [], days=days)
     except SecurityError as error:
-        typer.echo(str(error), err=True)
+        complain(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     for path in (authority.certificate_path, *made):
-        typer.echo(path)
+        echo_line(path)
 
 
 @security_app.command("token")
@@ -59,9 +61,9 @@ def token(
     try:
         write_secret(out, made.encode())
     except OSError as error:
-        typer.echo(f"{out}: {error.strerror}", err=True)
+        complain(f"{out}: {error.strerror}")
         raise typer.Exit(EXIT_BAD_INPUT) from error
-    typer.echo(f"  - name: {name}\n    sha256: {digest_of(made)}")
+    echo_text(join_lines([f"  - name: {name}", f"    sha256: {digest_of(made)}"]))
 
 
 @security_app.command("check")
@@ -74,6 +76,6 @@ def check(
     try:
         policy = read_files(file)[0]
     except SecurityError as error:
-        typer.echo(str(error), err=True)
+        complain(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
-    typer.echo(f"{file}: {len(policy.rules)} rules")
+    echo_line(f"{file}: {len(policy.rules)} rules")

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from core.archive.defaults import DEFAULT_SPOOL_BYTES
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, EXIT_BAD_INPUT
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, DEFAULT_REST_CONNECTIONS, EXIT_BAD_INPUT
+from core.cli.terminal import complain
 from core.partition.defaults import RESERVATION_PERCENT
 from core.service.log_choices import LogFormat, LogLevel
 from core.service.resolvers.ldap_settings import DEFAULT_LDAP_SETTINGS
@@ -59,7 +60,7 @@ def serve(
             metavar="PERCENT",
             min=0,
             max=100,
-            help="How many of a hundred nodes may be kept free at once for asks that have waited, at least one.",
+            help="For how many asks, in percent of the nodes, room may be held because they have waited; at least one.",
         ),
     ] = RESERVATION_PERCENT,
     disable_reservation: Annotated[
@@ -120,6 +121,34 @@ def serve(
             help="Where to serve HTTP: the REST interface and the web page. Port 0: any free one; off: nowhere.",
         ),
     ] = DEFAULT_REST_ADDRESS,
+    rest_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rest-host",
+            metavar="NAME",
+            help="A name that browsers may know this machine by besides localhost and its own. On a loopback address"
+            " where nobody is asked who they are, requests to other names are refused: they come from pages of other"
+            " sites. May be given several times.",
+        ),
+    ] = None,
+    rest_cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rest-cors-origin",
+            metavar="ORIGIN",
+            help="Web pages of this origin may read the REST interface, such as http://localhost:9889 for YuniKorn's; *"
+            " for all. May be given several times.",
+        ),
+    ] = None,
+    rest_connections: Annotated[
+        int,
+        typer.Option(
+            "--rest-connections",
+            metavar="NUMBER",
+            min=4,
+            help="Most HTTP connections at a time; of one address a quarter of them.",
+        ),
+    ] = DEFAULT_REST_CONNECTIONS,
     metric_aliases: Annotated[
         bool,
         typer.Option(
@@ -136,6 +165,29 @@ def serve(
             help="Directory with the settings of the ldap resolver, a file each; needed where one asks for it.",
         ),
     ] = DEFAULT_LDAP_SETTINGS,
+    max_connections: Annotated[
+        int,
+        typer.Option("--max-connections", metavar="N", min=1, help="Open gRPC connections, a quarter of one address."),
+    ] = 256,
+    max_calls: Annotated[
+        int,
+        typer.Option(
+            "--max-calls",
+            metavar="N",
+            min=16,
+            help="Open gRPC calls, streams too; three eighths of one address.",
+        ),
+    ] = 1_024,
+    max_ahead_mb: Annotated[
+        int,
+        typer.Option(
+            "--max-ahead-mb",
+            metavar="MIB",
+            min=16,
+            help="Bytes of all gRPC connections that the core has received and not dealt with; two thirds of a resource"
+            " manager's connection, a twelfth of all others together.",
+        ),
+    ] = 192,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", metavar="FILE", help="PEM certificate chain; serve with TLS.")
     ] = None,
@@ -177,7 +229,7 @@ def serve(
     listened on or the history cannot be begun where --history says.
     """
     if watch and config is None:
-        typer.echo("--watch takes a file to watch: --config FILE", err=True)
+        complain("--watch takes a file to watch: --config FILE")
         raise typer.Exit(EXIT_BAD_INPUT)
     # All other commands would pay for it: they are clients, and this is the whole server.
     from core.cli.serving import ServeOptions, serve_core  # noqa: PLC0415
@@ -199,8 +251,14 @@ def serve(
             history_spool_mib=history_spool_mb,
             test_clock=test_clock,
             rest_address="" if rest_address.lower() == "off" else rest_address,
+            rest_hosts=tuple(rest_host or ()),
+            rest_origins=tuple(rest_cors_origin or ()),
+            rest_connections=rest_connections,
             metric_aliases=metric_aliases,
             ldap_settings=ldap_settings,
+            max_connections=max_connections,
+            max_calls=max_calls,
+            max_ahead_mib=max_ahead_mb,
             tls_certificate=tls_cert,
             tls_key=tls_key,
             tls_client_ca=tls_client_ca,

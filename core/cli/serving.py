@@ -9,15 +9,18 @@ import typer
 
 from core.cli.configuration_file import checked, read_file
 from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
+from core.cli.terminal import complain
 from core.partition.defaults import RESERVATION_DELAY_NS
 from core.partition.engine import Engine
 from core.process import entry
 from core.process.history import HistorySettingsError, HistoryUnusable, chosen_history
-from core.process.server import AddressTooOpen, AddressUnavailable, ServerSettings
+from core.process.server import AddressTooOpen, AddressUnavailable, OriginUnusable, ServerSettings
 from core.process.version import core_version
 from core.security.errors import SecurityError
 from core.security.security import Security, SecurityOptions
+from core.service.admission import CallLimits
 from core.service.clock import SECOND_NS, SystemClock
+from core.service.connections import ConnectionLimits
 from core.service.logs import LevelSwitch, LogFormat, LogLevel, build_logger
 from core.service.resolvers.ldap_settings import LdapSettingsError
 from core.service.resolvers.sources import find_sources
@@ -42,8 +45,14 @@ class ServeOptions:
     history_spool_mib: int
     test_clock: bool
     rest_address: str
+    rest_hosts: tuple[str, ...]
+    rest_origins: tuple[str, ...]
+    rest_connections: int
     metric_aliases: bool
     ldap_settings: Path
+    max_connections: int
+    max_calls: int
+    max_ahead_mib: int
     tls_certificate: Path | None
     tls_key: Path | None
     tls_client_ca: Path | None
@@ -59,7 +68,7 @@ def serve_core(options: ServeOptions) -> None:
     try:
         sources = find_sources(options.ldap_settings, logger)
     except LdapSettingsError as error:
-        typer.echo(str(error), err=True)
+        complain(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     text = ""
     if options.config is not None:
@@ -83,7 +92,7 @@ def serve_core(options: ServeOptions) -> None:
             guarded.check(settings.rest_address, "--rest-address")
         tracing = entry.tracing_to(options.tracing_endpoint, logger)
     except (SecurityError, entry.TracingUnavailable) as error:
-        typer.echo(str(error), err=True)
+        complain(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     engine = Engine(
         reservation_delay_ns=RESERVATION_DELAY_NS if options.reservation else None,
@@ -92,7 +101,7 @@ def serve_core(options: ServeOptions) -> None:
     try:
         well = entry.run(engine, settings, sources, logger, levels, guarded, tracing)
     except (AddressUnavailable, HistoryUnusable) as error:
-        typer.echo(str(error), err=True)
+        complain(error)
         raise typer.Exit(EXIT_FAILED) from error
     if not well:
         raise typer.Exit(EXIT_FAILED)
@@ -104,7 +113,7 @@ def _settings(options: ServeOptions, default_config: str) -> ServerSettings:
             options.history, list(options.history_keep), options.history_spool, options.history_spool_mib * 2**20
         )
     except HistorySettingsError as error:
-        typer.echo(f"--history: {error}", err=True)
+        complain(f"--history: {error}")
         raise typer.Exit(EXIT_BAD_INPUT) from error
     try:
         return ServerSettings(
@@ -118,8 +127,16 @@ def _settings(options: ServeOptions, default_config: str) -> ServerSettings:
             history=kept,
             test_clock=options.test_clock,
             rest_address=options.rest_address,
+            rest_hosts=options.rest_hosts,
+            rest_origins=options.rest_origins,
+            rest_connections=options.rest_connections,
             metric_aliases=options.metric_aliases,
+            calls=CallLimits.of(options.max_calls),
+            connections=ConnectionLimits.of(options.max_connections, options.max_ahead_mib << 20),
         )
+    except OriginUnusable as error:
+        complain(f"--rest-cors-origin: {error}")
+        raise typer.Exit(EXIT_BAD_INPUT) from error
     except AddressTooOpen as error:
-        typer.echo(f"--test-clock: {error}", err=True)
+        complain(f"--test-clock: {error}")
         raise typer.Exit(EXIT_BAD_INPUT) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -16,12 +15,13 @@ from kornel.v1.status_pb2 import PartitionStatus
 
 from core.cli.lists import strokes
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, failed
+from core.cli.terminal import clear_screen, echo_json, echo_text
+from core.cli.text.lines import join_lines
 from core.cli.text.quantities import Strokes, bar, percent, quantities, quantity, types_in_order
 from core.cli.text.tables import table
 from core.client import calls as client
 from core.client.reading import Reader
 
-_CLEAR: Final = "\x1b[H\x1b[2J"
 _BAR: Final = 20
 
 
@@ -46,9 +46,10 @@ def top(
                 queues = busiest(reader.queues(partition).queues)
             looked += 1
             if as_json:
-                typer.echo(_line(status, queues[:rows]))
+                echo_json(_line(status, queues[:rows]))
             else:
-                typer.echo((_CLEAR if sys.stdout.isatty() else "") + render_top(status, queues[:rows], strokes()))
+                clear_screen()
+                echo_text(render_top(status, queues[:rows], strokes()))
             if count and looked >= count:
                 return
             time.sleep(interval)
@@ -95,7 +96,7 @@ def render_top(status: PartitionStatus, queues: Sequence[pb.QueueInfo], strokes:
                 str(queue.preempted_allocations),
             )
         )
-    return "\n".join([*lines, *table(rows)])
+    return join_lines([*lines, *table(rows)])
 
 
 def _line(status: PartitionStatus, queues: Sequence[pb.QueueInfo]) -> str:

@@ -25,5 +25,9 @@ class ConfigurationClient(Connected):
         """*version* 0: the one in force."""
         return self._call(self._stub.GetConfiguration, pb.GetConfigurationRequest(version=version))
 
+    def undo_rollback(self) -> pb.RollbackConfigurationResponse:
+        """Have what the manager or the file brought last in force again. Raises :class:`CoreUnreachable`."""
+        return self._call(self._stub.RollbackConfiguration, pb.RollbackConfigurationRequest(undo=True))
+
     def rollback(self, version: int) -> pb.RollbackConfigurationResponse:
         return self._call(self._stub.RollbackConfiguration, pb.RollbackConfigurationRequest(version=version))

@@ -8,6 +8,7 @@ from typing import Final
 
 from kornel.v1 import configuration_pb2 as pb
 
+from core.cli.text.lines import join_lines
 from core.cli.text.quantities import quantities, quantity
 from core.cli.text.tables import table
 
@@ -16,7 +17,7 @@ _SECOND_NS: Final = 10**9
 
 def render_history(history: pb.GetConfigurationHistoryResponse) -> str:
     """One line for each version, the newest first."""
-    rows = [("version", "when", "by", "for", "checksum", "result")]
+    rows = [("version", "when", "by", "who", "for", "checksum", "result")]
     for version in reversed(history.versions):
         when = datetime.fromtimestamp(version.at_ns // _SECOND_NS, UTC)
         rows.append(
@@ -24,24 +25,26 @@ def render_history(history: pb.GetConfigurationHistoryResponse) -> str:
                 f"{version.number}{' *' if version.in_force else ''}",
                 when.strftime("%Y-%m-%d %H:%M:%SZ"),
                 pb.ConfigurationVersion.Origin.Name(version.origin).removeprefix("ORIGIN_").lower(),
+                version.principal or "-",
                 version.rm_id or "-",
                 version.checksum[:12] or "-",
                 _result(version),
             )
         )
-    return "\n".join([*table(rows), "* in force"])
+    return join_lines([*table(rows), "* in force"])
 
 
 def render_impact(impact: pb.PreviewConfigurationResponse) -> str:
     """What would change, by kind; one line if nothing would."""
-    return "\n".join(_impact(impact))
+    return join_lines(_impact(impact))
 
 
 def _result(version: pb.ConfigurationVersion) -> str:
     if not version.applied:
         return f"refused: {version.reason.splitlines()[0]}"
     warnings = len(version.problems)
-    return f"applied, {warnings} warning{'' if warnings == 1 else 's'}" if warnings else "applied"
+    said = f"applied, {warnings} warning{'' if warnings == 1 else 's'}" if warnings else "applied"
+    return f"{said}; {version.note}" if version.note else said
 
 
 def _impact(impact: pb.PreviewConfigurationResponse) -> Iterator[str]:

@@ -10,6 +10,7 @@ from kornel.v1.events_pb2 import Event
 from si.v1.si_pb2 import EventRecord
 
 from core.cli.text.quantities import quantities
+from core.service.visible import write_visibly
 
 _MILLISECOND_NS: Final = 1_000_000
 
@@ -31,8 +32,8 @@ def render_event(event: Event) -> str:
     if record.resource.resources:
         words.append(quantities({name: amount.value for name, amount in record.resource.resources.items()}))
     if record.message:
-        words.append(f'"{_printable(record.message)}"')
-    return " ".join(_printable(word) for word in words)
+        words.append(f'"{record.message}"')
+    return write_visibly(" ".join(words))
 
 
 def _time(at_ns: int) -> str:
@@ -45,8 +46,3 @@ def _name(enum: EnumDescriptor, number: int) -> str:
     """Its name, or the number where a newer core has one that is not known here."""
     value = enum.values_by_number.get(number)
     return value.name if value is not None else str(number)
-
-
-def _printable(text: str) -> str:
-    """*text* without characters that would move the cursor or break the line."""
-    return "".join(character if character.isprintable() else "?" for character in text)

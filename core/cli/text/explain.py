@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from kornel.v1 import explain_pb2 as pb
 
+from core.cli.text.lines import join_lines
 from core.cli.text.quantities import quantities, quantity
 from core.cli.text.tables import table
 
@@ -18,16 +19,16 @@ def render_explanation(found: pb.ExplainResponse) -> str:
     """Several lines; what is most in the way comes first."""
     match found.WhichOneof("report"):
         case "ask":
-            return "\n".join(_ask(found.ask))
+            return join_lines(_ask(found.ask))
         case "application":
-            return "\n".join(_application(found.application))
+            return join_lines(_application(found.application))
         case _:
-            return "\n".join(_preempted(found.lost))
+            return join_lines(_preempted(found.lost))
 
 
 def render_forecast(found: pb.WhatIfResponse) -> str:
     """Several lines: what is lost, placed, preempted, left waiting and enforced."""
-    return "\n".join(_forecast(found))
+    return join_lines(_forecast(found))
 
 
 def _ask(ask: pb.AskReport) -> Iterator[str]:

@@ -10,6 +10,7 @@ from kornel.v1 import configuration_pb2
 from kornel.v1 import history_pb2 as pb
 from si.v1 import si_pb2
 
+from core.cli.text.lines import join_lines
 from core.cli.text.quantities import quantities
 from core.cli.text.tables import table
 
@@ -78,16 +79,19 @@ def render_events(records: Sequence[pb.HistoryEvent]) -> str:
 def render_configurations(records: Sequence[pb.ConfigurationRecord]) -> str:
     """When, by whom, and what came of it. A version's number counts within its run."""
     origin = configuration_pb2.ConfigurationVersion.Origin
-    heading = ("when", "run", "version", "by", "for", "checksum", "result")
+    heading = ("when", "run", "version", "by", "who", "for", "checksum", "result")
     rows = [
         (
             _when(each.version.at_ns),
             f"{each.id.run:016x}"[-8:],
             str(each.version.number),
             origin.Name(each.version.origin).removeprefix("ORIGIN_").lower(),
+            each.version.principal or "-",
             each.version.rm_id or "-",
             each.version.checksum[:12] or "-",
-            "applied" if each.version.applied else f"refused: {(each.version.reason.splitlines() or ['?'])[0]}",
+            f"applied{f'; {each.version.note}' if each.version.note else ''}"
+            if each.version.applied
+            else f"refused: {(each.version.reason.splitlines() or ['?'])[0]}",
         )
         for each in records
     ]
@@ -100,7 +104,7 @@ def render_history_status(status: pb.GetHistoryStatusResponse) -> str:
         return "no history is kept"
     problem = f"{status.problem}, since {_when(status.problem_since_ns)}" if status.problem else "none"
     share = 100 * status.spool_bytes / status.spool_limit_bytes if status.spool_limit_bytes else 0
-    return "\n".join(
+    return join_lines(
         [
             f"database     {status.database}",
             f"problem      {problem}",
@@ -109,12 +113,13 @@ def render_history_status(status: pb.GetHistoryStatusResponse) -> str:
             f"spool        {status.spool_bytes} bytes, {share:.0f} % of what it may hold",
             f"in memory    {status.queued}",
             f"lost         {status.dropped} without room, {status.refused} refused by the database",
+            f"set aside    {status.set_aside} in {status.set_aside_in}" if status.set_aside else "set aside    nothing",
         ]
     )
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(table([heading, *rows])) if rows else _NOTHING
+    return join_lines(table([heading, *rows])) if rows else _NOTHING
 
 
 def _when(at_ns: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -69,6 +70,11 @@ def bar(used: int, whole: int, width: int, strokes: Strokes, mark: int | None = 
 def percent(used: int, whole: int) -> str:
     """*used* of *whole* in whole percent; ``-`` of nothing."""
     return f"{used * 100 // whole}%" if whole > 0 else "-"
+
+
+def time_of(at_ns: int) -> str:
+    """A moment in UTC, to the second: ``2026-11-22T14:30:00Z``."""
+    return datetime.fromtimestamp(at_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def age(ns: int) -> str:

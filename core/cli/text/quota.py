@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
-from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueBound
+from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueAboveMax, QueueBound
 
+from core.cli.text.lines import join_lines
 from core.cli.text.quantities import quantities, quantity
 from core.cli.text.tables import table
 
 
 def render_queue(found: ExplainQueueResponse) -> str:
     """Several lines: the queue, its levels from the root down, and what bounds it."""
-    return "\n".join(_lines(found))
+    return join_lines(_lines(found))
 
 
 def render_user(found: ExplainUserResponse) -> str:
     """Several lines: the user, the limits that bind it from the root down, and the tightest one."""
     lines = [f"user {found.user}: {found.application_count} applications hold {quantities(found.used)}", ""]
     if not found.levels:
-        return "\n".join([*lines, "no limit binds this user"])
+        return join_lines([*lines, "no limit binds this user"])
     rows = [("level", "who", "limit", "used", "headroom", "apps")]
     for level in found.levels:
         most = level.max_applications or "any number"
@@ -36,7 +38,7 @@ def render_user(found: ExplainUserResponse) -> str:
     lines += [*table(rows), ""]
     if found.HasField("tightest"):
         lines.append(f"tightest: {found.tightest.type} at {found.tightest.path}, {_left(found.tightest)}")
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def _lines(found: ExplainQueueResponse) -> Iterator[str]:
@@ -59,6 +61,9 @@ def _lines(found: ExplainQueueResponse) -> Iterator[str]:
             ),
         ]
     )
+    for above in found.above_max:
+        yield ""
+        yield from _above_max(above)
     yield ""
     for bound in found.bounds:
         yield f"  {bound.type}: {_left(bound)}"
@@ -66,6 +71,19 @@ def _lines(found: ExplainQueueResponse) -> Iterator[str]:
         yield "nothing bounds this queue"
     else:
         yield f"tightest: {found.tightest.type} at {found.tightest.path}, {_left(found.tightest)}"
+
+
+def _above_max(above: QueueAboveMax) -> Iterator[str]:
+    yield f"{above.path} is {quantities(above.above)} above its max since {_time(above.since_ns)}"
+    if above.leaving:
+        yield f"  leaving: {quantities(above.leaving)}"
+    due = f", at {_time(above.due_ns)}" if above.HasField("due_ns") else ""
+    yield f"  {above.course}{due}"
+    yield from (f"  {reason}" for reason in above.protected_by)
+
+
+def _time(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _left(bound: QueueBound) -> str:

@@ -7,7 +7,8 @@ from typing import Final
 
 from kornel.v1 import read_pb2 as pb
 
-from core.cli.text.quantities import Strokes, age, bar, percent, quantities, quantity, types_in_order
+from core.cli.text.lines import join_lines
+from core.cli.text.quantities import Strokes, age, bar, percent, quantities, quantity, time_of, types_in_order
 from core.cli.text.tables import table
 
 _BAR: Final = 16
@@ -35,7 +36,7 @@ def render_queues(
         whole[queue.path] = most = {**whole.get(queue.path.rpartition(".")[0], limits), **queue.max}
         name = names[queue.path] + ("" if queue.status == "Active" else f" ({queue.status.lower()})")
         rows.append((name, str(queue.running_application_count), *(_use(queue, most, t, strokes) for t in shown)))
-    return "\n".join(table(rows))
+    return join_lines(table(rows))
 
 
 def queues_above(queues: Sequence[pb.QueueInfo], path: str) -> list[pb.QueueInfo]:
@@ -92,7 +93,7 @@ def render_applications(found: pb.ListApplicationsResponse, now_ns: int) -> str:
         )
         for summary in found.applications
     ]
-    return "\n".join([*table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
+    return join_lines([*table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
 
 
 def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
@@ -124,7 +125,7 @@ def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
         lines += ["", *table(rows)]
     if found.allocations:
         lines += ["", *_allocations(found.allocations, now_ns)]
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[str] = ()) -> str:
@@ -143,7 +144,7 @@ def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[
         )
         for node in found.nodes
     ]
-    return "\n".join([*table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
+    return join_lines([*table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
 
 
 def _filling(node: pb.NodeSummary, name: str, strokes: Strokes) -> str:
@@ -155,17 +156,23 @@ def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
     """Several lines: the node, then what runs there."""
     summary = found.summary
     lines = [
-        f"{summary.node_id}: {'ready' if summary.schedulable else 'draining'}",
+        f"{summary.node_id}: {'ready' if summary.schedulable else 'draining'}{_drained_by(found)}",
         f"  capacity  {quantities(summary.capacity)}",
         f"  allocated {quantities(summary.allocated)}; others {quantities(summary.occupied)}",
         f"  available {quantities(summary.available)}",
-        f"  kept free for {', '.join(found.reservations) or 'nobody'}",
+        f"  room held for {', '.join(found.reservations) or 'nobody'}",
     ]
     if found.attributes:
         lines.append("  " + " ".join(f"{key}={found.attributes[key]}" for key in sorted(found.attributes)))
     if found.allocations:
         lines += ["", *_allocations(found.allocations, now_ns)]
-    return "\n".join(lines)
+    return join_lines(lines)
+
+
+def _drained_by(found: pb.GetNodeResponse) -> str:
+    who = [f"by {found.drained_by} since {time_of(found.drained_since_ns)}"] if found.drained_by else []
+    who += ["by its shim"] if found.drained_by_manager else []
+    return f", drained {' and '.join(who)}" if who else ""
 
 
 def render_health(report: pb.GetHealthReportResponse) -> str:
@@ -175,7 +182,7 @@ def render_health(report: pb.GetHealthReportResponse) -> str:
         (f"{check.name}: {check.description}", "ok" if check.succeeded else "FAILED", check.diagnosis or "-")
         for check in report.checks
     ]
-    return "\n".join([f"{'healthy' if report.healthy else 'unhealthy'}", *table(rows)])
+    return join_lines([f"{'healthy' if report.healthy else 'unhealthy'}", *table(rows)])
 
 
 def _allocations(allocations: Sequence[pb.AllocationInfo], now_ns: int) -> Iterator[str]:

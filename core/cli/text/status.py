@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Final
 
 from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus, UserStatus
 
+from core.cli.text.lines import indent_further, join_lines
 from core.cli.text.quantities import quantities
 from core.cli.text.tables import table
+
+_DRAINED_SHOWN: Final = 20
+"""Drained nodes that are named; the others are counted."""
 
 
 def render_status(status: GetStatusResponse) -> str:
@@ -17,11 +22,26 @@ def render_status(status: GetStatusResponse) -> str:
         f"core {status.core_version}, resource manager {status.rm_id or 'none'}",
         f"configuration {_configuration(status)}",
     ]
+    lines += _presence(status)
+    if status.HasField("rollback"):
+        held = status.rollback
+        texts = "text" if held.kept_out == 1 else "texts"
+        kept_out = f", {held.kept_out} {texts} kept out since" if held.kept_out else ""
+        lines.append(
+            f"rollback to version {held.version} by {held.principal} holds since {_time(held.since_ns)}{kept_out}"
+            " (`kornel config rollback --undo` ends it)"
+        )
     if status.configuration_problem:
-        lines.append(f"configuration file not applied: {status.configuration_problem}")
+        lines += indent_further(f"configuration file not applied: {status.configuration_problem}")
     for partition in status.partitions:
         lines += ["", *_partition(partition)]
-    return "\n".join(lines)
+    return join_lines(lines)
+
+
+def _presence(status: GetStatusResponse) -> Iterator[str]:
+    if status.HasField("presence") and status.presence.HasField("no_stream_since_ns"):
+        gone = ": it counts as gone, and nothing that is decided reaches it" if status.presence.gone else ""
+        yield f"no stream open since {_time(status.presence.no_stream_since_ns)}{gone}"
 
 
 def _configuration(status: GetStatusResponse) -> str:
@@ -37,7 +57,7 @@ def render_explanation(key: str, ask: ExplainAskResponse) -> str:
     if ask.failures:
         rows = [(f"{failure.count}x", _time(failure.last_ns), failure.message) for failure in ask.failures]
         lines += ["", *table([("count", "last", "not placed because"), *rows])]
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def _time(at_ns: int) -> str:
@@ -51,6 +71,7 @@ def _partition(partition: PartitionStatus) -> Iterator[str]:
         f" {partition.allocation_count} allocations, {partition.reservation_count} reservations"
     )
     yield f"  total {quantities(partition.total)}"
+    yield from _drained(partition)
     yield (
         f"  preemption: {partition.preemption_triggered} of {partition.preemption_attempts} attempts triggered;"
         f" {partition.law_violations} of {partition.law_checks} law checks failed"
@@ -71,6 +92,16 @@ def _partition(partition: PartitionStatus) -> Iterator[str]:
         yield from table([("user", "apps", "used"), *(_user(user) for user in partition.users)])
 
 
+def _drained(partition: PartitionStatus) -> Iterator[str]:
+    """Nodes that operators keep out, and how to have them back."""
+    for node in partition.drained_nodes[:_DRAINED_SHOWN]:
+        known = "" if node.registered else ", not registered now"
+        yield f"  drained: {node.node_id} by {node.principal} since {_time(node.since_ns)}{known}"
+    more = len(partition.drained_nodes) - _DRAINED_SHOWN
+    if more > 0:
+        yield f"  drained: and {more} more nodes"
+
+
 def _preemption(partition: PartitionStatus) -> Iterator[str]:
     """What is out of the ordinary: pauses, kinds that only watch, victims that stay, the monitor where it is on."""
     governor = partition.governor
@@ -78,6 +109,10 @@ def _preemption(partition: PartitionStatus) -> Iterator[str]:
         yield f"  governor: {', '.join(governor.shadow)} only watch"
     for scope in governor.scopes:
         if scope.HasField("paused_until_ns"):
+            if scope.kind == "interval":
+                until = _time(scope.paused_until_ns)
+                yield f"  preemption: {scope.name} held back by the limit of one interval until {until}"
+                continue
             where = f"{scope.kind} {scope.name}".strip()
             taken = f"{scope.victims} victims in {governor.window_ns // 1_000_000_000} s"
             yield f"  governor: preemption paused in {where} until {_time(scope.paused_until_ns)}, {taken}"

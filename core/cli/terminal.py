@@ -1,0 +1,59 @@
+"""The only way in which commands write to a terminal.
+
+Names in what they write come from shims and configurations, and are written visibly: none of them moves the cursor,
+rings, turns text around, or looks like a line of ours. Whatever several lines have is the work of
+:mod:`core.cli.text`, which writes each line visibly before it joins them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import typer
+from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import Message
+
+from core.service.visible import write_json, write_lines, write_visibly
+
+_CLEAR: Final = "\x1b[H\x1b[2J"
+
+
+def echo_line(line: object) -> None:
+    """Write *line* to standard output, as one line whatever is in it."""
+    typer.echo(write_visibly(str(line)))
+
+
+def echo_text(text: str) -> None:
+    """Write *text*, whose line breaks are ours, to standard output."""
+    typer.echo("\n".join(map(write_visibly, text.split("\n"))))
+
+
+def complain(error: object) -> None:
+    """Write *error* to standard error. Further lines are indented, so that none can look like another error."""
+    typer.echo("\n  ".join(map(write_visibly, str(error).split("\n"))), err=True)
+
+
+def ask_consent(question: str) -> bool:
+    """Ask whoever sits at the terminal; anything but a yes is a no."""
+    return typer.confirm(write_visibly(question), err=True)
+
+
+def echo_json(document: Message | str, *, indent: int | None = 2) -> None:
+    """Write *document*, a message with all its fields or a text that is JSON already, to standard output."""
+    if isinstance(document, Message):
+        document = MessageToJson(
+            document, indent=indent, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
+        )
+    typer.echo(write_json(document))
+
+
+def echo_document(text: str) -> None:
+    """Write *text*, somebody's configuration, to standard output: as it is into a file or a pipe, visibly to people."""
+    typer.echo(write_lines(text) if sys.stdout.isatty() else text, nl=not text.endswith("\n"))
+
+
+def clear_screen() -> None:
+    """Begin at the top of an empty screen, where there is one."""
+    if sys.stdout.isatty():
+        typer.echo(_CLEAR, nl=False)
