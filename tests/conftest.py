@@ -9,12 +9,25 @@ Shrinking a failure of a long history takes minutes, which a test does not have.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import Phase, settings
 
 from tests.history_databases import database, postgres, postgres_server
 
 __all__ = ["database", "postgres", "postgres_server"]
+
+LONG = Path(__file__).parent / "hostile"
+"""Tests that run for minutes: collected only where somebody names them."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    named = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
+    if collection_path == LONG and not any(path.is_relative_to(LONG) for path in named):
+        return True
+    return None
+
 
 # Cores that tests start as processes serve HTTP only where they are told to: many run at once.
 os.environ["KORNEL_REST_ADDRESS"] = "off"

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     "core.domain": set(),
-    "core.config": {"core.domain", "core.policies.preemption.registry"},
+    "core.config": {"core.domain", "core.policies.placement.patterns", "core.policies.preemption.registry"},
     "core.model": {"core.domain"},
     "core.laws": {
         "core.domain", "core.model", "core.policies.view", "core.policies.preemption.plan",

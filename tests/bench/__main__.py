@@ -1,4 +1,4 @@
-"""The table of the workloads P1 to P10: ``python -m tests.bench [--quick] [--only P2,P6] [--json FILE] [--record]``.
+"""The table of the workloads P1 to P11: ``python -m tests.bench [--quick] [--only P2,P6] [--json FILE] [--record]``.
 
 Every figure over gRPC stands beside that of a bare echo of the same messages in the same run. Exit status 1 when a
 target is missed. The benchmarks of single features are in ``python -m tests.bench.features``.
@@ -23,8 +23,10 @@ from tests.bench import (
     preempting,
     record,
     responsiveness,
+    shared_nodes,
     single_asks,
     trace,
+    unsatisfied,
     waiting,
 )
 from tests.bench.report import pace
@@ -44,11 +46,13 @@ def main() -> int:
         "P3": [(placing.p3, runs)],
         "P4": [(growth.p4, min(3, runs))],
         "P5": [(waiting.p5, min(3, runs))],
+        "P5b": [(unsatisfied.p5b, min(3, runs))],
         "P6": [(single_asks.p6, min(3, runs))],
         "P7": [(churn.p7, 1)],
         "P8": [(memory.p8, min(3, runs))],
         "P9": [(partial(trace.p9, options.trace), runs)],
         "P10": [(preempting.p10, min(3, runs))],
+        "P11": [(shared_nodes.p11, min(3, runs))],
     }
     wanted = options.only.split(",") if options.only else list(workloads)
     if unknown := set(wanted) - set(workloads):

@@ -43,7 +43,9 @@ def _amounts(units: int) -> str:
 
 def _config(queues: str) -> str:
     root = f"{{name: root, submitacl: '*', queues: [{queues}]}}"
-    return f"partitions: [{{name: default, preemption: {{quotapreemptionenabled: true}}, queues: [{root}]}}]"
+    # One run in one piece: by default it would be told to leave in parts, one each second.
+    preemption = "{quotapreemptionenabled: true, governor: {victims: {quota: {interval: 0}}}}"
+    return f"partitions: [{{name: default, preemption: {preemption}, queues: [{root}]}}]"
 
 
 def _cluster(config: str, paths: list[str], seed: int | None) -> Engine:

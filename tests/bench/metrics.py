@@ -94,7 +94,7 @@ def busy_server(allocations: int) -> BusyServer:
 def cost_ms(server: KornelServer) -> float:
     """Milliseconds of the processor for one scrape."""
     began = time.process_time()
-    server.metrics.render("")
+    server.metrics.render()
     return (time.process_time() - began) * 1_000
 
 

@@ -67,7 +67,8 @@ def cluster(leaves: int, applications: int, hogs: int) -> Engine:
     engine.apply(UpdateAllocations("bench", running), 0)
     waiting = paths[hogs:]
     asks = tuple(
-        AllocationSpec(f"ask{at}", f"{waiting[at % len(waiting)]}-0", PARTITION, one) for at in range(ALLOCATIONS // 2)
+        AllocationSpec(f"ask{at}", f"{waiting[at % len(waiting)]}-0", PARTITION, one, allow_preempt_other=True)
+        for at in range(ALLOCATIONS // 2)
     )
     engine.apply(UpdateAllocations("bench", asks), 0)
     slices(engine, SECOND_NS)

@@ -38,7 +38,9 @@ def _config(each: int) -> str:
     guaranteed = f"{{vcore: {ASKS * each}, memory: {ASKS * each * GIB}}}"
     high = f"{{name: high, resources: {{guaranteed: {guaranteed}}}, properties: {{preemption.delay: {DELAY_S}s}}}}"
     root = f"{{name: root, submitacl: '*', queues: [{low}, {high}]}}"
-    return f"partitions: [{{name: default, queues: [{root}]}}]"
+    # Ten victims for each ask at once are more than the governor lets go by default.
+    governor = "preemption: {governor: {victims: {guarantee: {interval: 0}}}}, " if each > 1 else ""
+    return f"partitions: [{{name: default, {governor}queues: [{root}]}}]"
 
 
 def _size(units: int) -> si_pb2.Resource:

@@ -16,6 +16,7 @@ from shim_client import (
     Allocated,
     ApplicationAccepted,
     ApplicationUpdated,
+    NodeRejected,
     Released,
     ShimClient,
     StreamReopened,
@@ -140,6 +141,38 @@ def uses_two_names() -> None:
     ShimClient._encode_applications = other  # type: ignore[method-assign]
 
 
+def ends_slowly_of_a_refusal() -> None:
+    """Gives up when a node is refused, and cleans up for a while before it says so with its status."""
+    create = ShimClient.create_nodes
+
+    async def strict(self: ShimClient, nodes: Any) -> Any:
+        answers = await create(self, nodes)
+        if any(isinstance(answer, NodeRejected) for answer in answers):
+            await asyncio.sleep(1.5)
+            os._exit(1)
+        return answers
+
+    ShimClient.create_nodes = strict  # type: ignore[method-assign]
+
+
+def creates_no_node() -> None:
+    """Waits for nodes that somebody else is to create."""
+
+    async def none(self: ShimClient, nodes: Any) -> list[Any]:
+        return []
+
+    ShimClient.create_nodes = none  # type: ignore[method-assign]
+
+
+def asks_for_nothing() -> None:
+    """Has an application that wants nothing."""
+
+    async def none(self: ShimClient, asks: Any) -> None:
+        return
+
+    ShimClient.submit_asks = none  # type: ignore[method-assign]
+
+
 def ends_at_once() -> None:
     """Does not close its streams on SIGTERM."""
     asyncio.SelectorEventLoop.add_signal_handler = lambda *_: None  # type: ignore[method-assign,assignment]
@@ -165,6 +198,9 @@ WAYS: dict[str, Callable[[], None]] = {
         registers_after_a_break,
         forgets_what_runs,
         uses_two_names,
+        ends_slowly_of_a_refusal,
+        creates_no_node,
+        asks_for_nothing,
         ends_at_once,
         ignores_sigterm,
     )

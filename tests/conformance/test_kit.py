@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import math
 import sys
@@ -14,6 +15,7 @@ import grpc
 import grpc.aio
 import pytest
 from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
+from rich.console import Console
 from typer.testing import CliRunner
 
 from conformance.case import Case, select
@@ -23,7 +25,7 @@ from conformance.entries import Entry, Kind, Want, new, released
 from conformance.gaps import judged, load_gaps
 from conformance.messages import allocation
 from conformance.outcome import Result, Verdict
-from conformance.report import conforms, verdict_line, write_junit
+from conformance.report import as_json, conforms, print_report, verdict_line, write_junit
 from conformance.runner import Settings, run_case
 from tests.conformance.processes import ROOT, finished, served_core
 from tests.e2e.harness import running_core
@@ -207,6 +209,21 @@ def test_verdict_and_junit(tmp_path: Path) -> None:
     assert failed.get("name") == "42 title"
     assert failed.findall("properties/property")[0].attrib == {"name": "rule", "value": "protocol.md 1"}
     assert failed.findall("failure")[0].get("message") == "expected <this>"
+
+
+def test_reports_write_what_a_peer_says_visibly(tmp_path: Path) -> None:
+    """A core or shim under test can neither write on the terminal nor break the files for machines."""
+    hostile = "\x1b[2J\x07\x9b\u202e\r\nFORGED [red]x[/] \x00\x7f\ud800"
+    results = [Result(a_case(1), Verdict.FAIL, hostile), Result(a_case(2), Verdict.GAP, hostile)]
+    output = io.StringIO()
+    print_report(Console(file=output, width=500), results, "cases")
+    assert all(line.isprintable() for line in output.getvalue().splitlines())
+    assert r"\x1b[2J\x07\x9b\u202e\r\nFORGED [red]x[/] \x00\x7f\ud800" in output.getvalue()
+    assert [each["reason"] for each in json.loads(as_json(results))] == [hostile, hostile]
+    assert as_json(results).replace("\n", "").isprintable()
+    write_junit(tmp_path / "junit.xml", results, "conformance.core")
+    suite = ET.parse(tmp_path / "junit.xml").getroot()  # noqa: S314 (written by us)
+    assert suite.findall("testcase/failure")[0].get("message", "").isprintable()
 
 
 class _StandingClock(test_clock_pb2_grpc.TestClockServiceServicer):

@@ -17,8 +17,8 @@ from conformance.shim.runner import judge_shim
 from conformance.shim.stage import Patience
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = Patience(start_s=30.0, deadline_s=10.0, settle_s=0.3)
-IMPATIENT = Patience(start_s=30.0, deadline_s=4.0, settle_s=0.3)
+PATIENCE = Patience(start_s=30.0, deadline_s=10.0, settle_s=0.3, watch_s=4.0)
+IMPATIENT = Patience(start_s=30.0, deadline_s=4.0, settle_s=0.3, watch_s=4.0)
 SCENARIO = """
 name: for-the-kit
 queues: {partitions: [{name: default, queues: [{name: root, submitacl: "*", queues: [{name: a}]}]}]}
@@ -26,6 +26,8 @@ nodes: [{name: node, count: 3, resources: {vcore: 4}}]
 applications:
   - {id: one, queue: root.a, tasks: [{name: worker, count: 5, resources: {vcore: 1}, restart: true}]}
   - {id: two, queue: root.a, tasks: [{name: worker, count: 3, resources: {vcore: 1}}]}
+  # Never comes to it: a run whose tasks have all come ends as soon as nothing more can happen.
+  - {id: later, queue: root.a, tasks: [{name: worker, count: 1, at: 5m, resources: {vcore: 1}}]}
 duration: 10m
 """
 
@@ -59,7 +61,7 @@ async def test_example_conforms() -> None:
     results = await judge(module("shim_client.example"))
     assert not ids(results, Verdict.FAIL), told(results)
     assert ids(results, Verdict.UNSEEN) == ["S8", "S9"]
-    assert verdict_line(list(results.values()), "checks") == "25 checks: 23 pass, 2 not seen, 0 fail: conforms"
+    assert verdict_line(list(results.values()), "checks") == "26 checks: 24 pass, 2 not seen, 0 fail: conforms"
 
 
 async def test_simulated_cluster_conforms(tmp_path: Path) -> None:
@@ -102,6 +104,9 @@ async def test_what_is_broken_is_named(way: str, broken: list[str]) -> None:
         ("registers_after_a_break", "S15", ["S17"]),
         ("forgets_what_runs", "S21", ["S20", "S21"]),
         ("uses_two_names", "S25", ["S2"]),
+        ("ends_slowly_of_a_refusal", "S22", ["S22"]),
+        ("creates_no_node", "S26", ["S26"]),
+        ("asks_for_nothing", "S26", ["S26"]),
         ("ends_at_once", "S25", ["S25"]),
         ("ignores_sigterm", "S25", ["S25"]),
     ],
@@ -126,12 +131,3 @@ async def test_a_program_that_is_no_shim() -> None:
     assert ids(results, Verdict.FAIL) == ["S1"]
     assert results["S1"].reason == "the shim ended with status 1: not today"
     assert len(asyncio.all_tasks()) == 1
-
-
-def test_the_guide_quotes_the_example() -> None:
-    """Every line of the code in docs/shim-author.md is one of the example, in its order."""
-    guide = (ROOT / "docs" / "shim-author.md").read_text()
-    quoted = [line.strip() for line in guide.split("```python\n")[1].split("```")[0].splitlines()]
-    written = iter([line.strip() for line in (ROOT / "shim_client" / "example.py").read_text().splitlines()])
-    assert len(quoted) > 10
-    assert all(line in written for line in quoted), "the guide and the example have grown apart"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+import shim_client
 from core.config import declared, properties
-from docs.site import commands_reference, grpc_reference, rest_reference
+from docs.site import commands_reference, grpc_reference, reasons_page, rest_reference, shim_client_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -88,6 +90,21 @@ def test_every_command_and_option_is_in_the_reference() -> None:
         assert re.search(rf"^#+ {heading}$", text, re.MULTILINE)
     for option in ("--rest-address HOST:PORT", "--log-format json\\|console", "--tls-client-ca FILE"):
         assert f"`{option}`" in text
+
+
+def test_the_page_of_reasons_is_what_the_code_says() -> None:
+    """Each word of each set has a meaning, and the page is up to date."""
+    text = reasons_page.page()
+    assert not re.findall(r"^\| `.*` \|  \|", text, re.MULTILINE)
+    assert reasons_page.PAGE.read_text() == text, "write it again: python -m docs.site.reasons_page"
+
+
+def test_the_client_library_is_in_the_reference() -> None:
+    """Each public name and each method, with words."""
+    text = shim_client_reference.page()
+    assert not [name for name in shim_client.__all__ if f"### {name}\n" not in text]
+    for name, method in inspect.getmembers(shim_client.ShimClient, inspect.isfunction):
+        assert name.startswith("_") or (f"ShimClient.{name}(" in text and method.__doc__), name
 
 
 def test_links_to_sources_lead_somewhere() -> None:

@@ -84,12 +84,16 @@ class Core:
 
 @asynccontextmanager
 async def running_core(
-    engine: EnginePort | None = None, sources: Sources | None = None, tracing: Any = None, **settings: Any
+    engine: EnginePort | None = None,
+    sources: Sources | None = None,
+    tracing: Any = None,
+    clock: ManualClock | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Core]:
     """A core that serves *engine*, by default the real one. Checks at the end that nothing of it is left over."""
     before = asyncio.all_tasks()
     metrics = ServiceMetrics()
-    clock = ManualClock()
+    clock = clock or ManualClock()
     server = KornelServer(
         Engine() if engine is None else engine,
         ServerSettings(**{"address": "127.0.0.1:0", "version": "test", **settings}),
@@ -102,8 +106,13 @@ async def running_core(
     )
     address = await server.start()
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-    async with grpc.aio.insecure_channel(address, options=options) as channel:
-        yield Core(server, clock, metrics, channel, address)
+    try:
+        async with grpc.aio.insecure_channel(address, options=options) as channel:
+            yield Core(server, clock, metrics, channel, address)
+    except BaseException:
+        # A server that nobody stops complains after its loop has ended, and takes the report of the failure with it.
+        await server.stop()
+        raise
     await until(lambda: metrics.live_streams == 0, "streams to end with their channel")
     await server.stop()
     # A fixture is finished by another task than the one that began it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import pytest
 from si.v1 import si_pb2 as si
@@ -19,6 +19,8 @@ from shim_client import Allocated, AskRejected, CallbackHandler, Released, ShimC
 from tests.e2e.harness import Core, create, resource, running_core, until
 from tests.monitor_notation import MonitorCase
 from tests.preemption_notation import Case, ReservationCase, TaskCase
+
+ShimKind = TypeVar("ShimKind", bound="Shim")
 
 REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
 
@@ -119,11 +121,13 @@ class Shim:
 
 
 @asynccontextmanager
-async def running_shim(config: str, handler: CallbackHandler | None = None) -> AsyncIterator[Shim]:
-    """A shim registered with *config*, and *handler* attached if there is one."""
-    async with running_core() as core, ShimClient(core.address, "rm-1") as client:
+async def running_shim(
+    config: str, handler: CallbackHandler | None = None, kind: type[ShimKind] = Shim, **settings: Any
+) -> AsyncIterator[ShimKind]:
+    """A shim of *kind* registered with *config*, and *handler* attached if there is one; *settings* of the core."""
+    async with running_core(**settings) as core, ShimClient(core.address, "rm-1") as client:
         await client.register(config=config)
-        shim = Shim(core, client)
+        shim = kind(core, client)
         if handler is not None:
             await client.attach_callbacks(handler)
         listening = asyncio.create_task(shim.listen())

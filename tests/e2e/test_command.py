@@ -167,6 +167,31 @@ def test_serve_on_a_unix_socket(tmp_path: Path) -> None:
         assert kornel("health", "--grpc", address).returncode == 0
 
 
+def test_two_cores_on_one_socket_file(tmp_path: Path) -> None:
+    """The second one is refused, by any way of writing the path, and takes no client of the first one."""
+    (tmp_path / "other").symlink_to(tmp_path)
+    address = f"unix:{tmp_path / 'core.sock'}"
+    with serving(tmp_path, "--grpc", address) as (process, _):
+        for again in (address, f"unix://{tmp_path / 'core.sock'}", f"unix:{tmp_path / 'other' / 'core.sock'}"):
+            result = kornel("serve", "--grpc", again, "--rest-address", "off")
+            assert result.returncode == 1
+            assert "another core serves" in result.stderr
+        assert kornel("health", "--grpc", address).returncode == 0
+        stopped(process, signal.SIGTERM)
+
+
+def test_a_socket_file_that_a_killed_core_left(tmp_path: Path) -> None:
+    """Socket file and lock file of a dead core hinder nobody."""
+    address = f"unix:{tmp_path / 'core.sock'}"
+    with serving(tmp_path, "--grpc", address) as (process, _):
+        process.kill()
+        process.wait()
+    assert (tmp_path / "core.sock").exists()
+    (tmp_path / "ready").unlink()
+    with serving(tmp_path, "--grpc", address):
+        assert kornel("health", "--grpc", address).returncode == 0
+
+
 @pytest.mark.parametrize("command", [["health"], ["status"], ["dump"], ["ask", "show", "k"]])
 def test_nobody_there(command: list[str]) -> None:
     """Without a core the answer is one line and exit status 1."""

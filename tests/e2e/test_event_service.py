@@ -15,7 +15,8 @@ from si.v1 import si_pb2 as si
 
 from core.domain.effects import EventRecorded
 from core.service import event_service
-from core.service.event_service import EventService, host_of
+from core.service.callers import host_of
+from core.service.event_service import EventService
 from core.service.event_streams import LEAST_PAUSE_S
 from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, create, node_request, running_core, until
 

@@ -140,4 +140,4 @@ async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> N
 def test_a_line_cannot_be_forged() -> None:
     """What shims send may hold anything; a line stays a line, and numbers of newer cores are shown as such."""
     event = pb.Event(id=1, record=si.EventRecord(type=77, objectID="a\nb", message="\x1b[2J"))  # type: ignore[arg-type]
-    assert render_event(event) == '      1 1970-01-01T00:00:00.000Z 77        a?b NONE "?[2J"'
+    assert render_event(event) == '      1 1970-01-01T00:00:00.000Z 77        a\\nb NONE "\\x1b[2J"'

@@ -100,7 +100,7 @@ async def test_the_command_says_it_in_words_and_as_json(core: Core) -> None:
     """Text for people, the response as JSON for programs, exit 1 or 2 with a reason."""
     plain = await kornel(core, "explain", "k")
     assert plain.exit_code == 0, plain.output
-    assert "1. queue: cluster-size root" in plain.output
+    assert "1. node: cluster-size root" in plain.output
     assert "2. node: node-full on 2 nodes, closest n1: not enough room" in plain.output
     assert "vcore: 4 asked, 4 of 4 used, 4 short" in plain.output
     assert "preemption: would-help, preemption.delay of its queue" in plain.output

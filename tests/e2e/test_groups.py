@@ -1,4 +1,4 @@
-"""Groups of users on the wire, with a resolver configured: config.md 11, protocol.md 6.1, B3, B17, DB-17."""
+"""Groups of users on the wire, with a resolver configured: config.md 11, B3, B17; protocol.md 6.1, DB-17."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ async def test_lists_as_tables_and_as_json(tmp_path: Path) -> None:
         configs = await kornel(core, "configs")
         assert "registration" in configs.output
         assert "applied" in configs.output
+        assert "anonymous@127.0.0.1" in configs.output
 
         as_json = await kornel(core, "configs", "--json", "--text")
         (record,) = map(json.loads, as_json.output.splitlines())
@@ -118,3 +119,19 @@ def test_history_that_cannot_be_begun(tmp_path: Path) -> None:
     done = serve(STATE_DIRECTORY=str(tmp_path / "file"))
     assert "no history is kept" in done.stderr + done.stdout
     assert "cannot listen" in done.stderr
+
+
+async def test_records_that_were_set_aside_are_told(tmp_path: Path) -> None:
+    """With where they lie; the command exits 1 until somebody has removed them."""
+    aside = tmp_path / "spool" / "set-aside"
+    aside.mkdir(parents=True)
+    (aside / "records.jsonl").write_text("{}\n{}\n")
+    async with core_with(str(tmp_path / "history.db"), tmp_path) as core:
+        while (status := await kornel(core, "status")).exit_code == 0:  # noqa: ASYNC110 - it asks a core
+            await asyncio.sleep(0.01)
+        assert f"set aside    2 in {aside}" in status.output
+        assert f"problem      2 records or files lie in {aside}" in status.output
+        (aside / "records.jsonl").unlink()
+        while (status := await kornel(core, "status")).exit_code:  # noqa: ASYNC110 - it asks a core
+            await asyncio.sleep(0.01)
+        assert "set aside    nothing" in status.output

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -252,3 +252,34 @@ async def test_nor_when_the_database_is_dead_meanwhile(postgres: Postgres, tmp_p
     assert len(promises.stored) == 3
     assert all(promises.stored.values())
     kept(postgres.url, promises)
+
+
+async def test_sqlite_file_is_whole_after_sigterm(tmp_path: Path) -> None:
+    """A copy of the one file has all that was stored, although somebody else had it open all the time."""
+    file = tmp_path / "history.db"
+    async with core_process(str(file), tmp_path) as (process, address):
+        async with grpc.aio.insecure_channel(address) as channel:
+            service: Any = HistoryServiceStub(channel)
+            busy = asyncio.create_task(work(channel))
+            while (await service.GetHistoryStatus(pb.GetHistoryStatusRequest())).committed < LEAST_STORED:  # noqa: ASYNC110 - it asks a core
+                await asyncio.sleep(0.05)
+            other = sqlite3.connect(file)
+            assert other.execute("SELECT count(*) FROM events").fetchone()[0] > 0
+            busy.cancel()
+            await asyncio.gather(busy, return_exceptions=True)
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, START_S) == 0
+    assert "left_in_spool_bytes=0" in (tmp_path / "core.log").read_text()
+    try:
+        _check_copy(file, other)
+    finally:
+        other.close()
+
+
+def _check_copy(file: Path, other: sqlite3.Connection) -> None:
+    assert Path(f"{file}-wal").stat().st_size == 0
+    copy = file.with_name("copy.db")
+    copy.write_bytes(file.read_bytes())
+    with closing(sqlite3.connect(copy)) as copied:
+        rows = copied.execute("SELECT count(*) FROM events").fetchone()
+    assert rows == other.execute("SELECT count(*) FROM events").fetchone()

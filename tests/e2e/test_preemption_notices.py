@@ -103,7 +103,7 @@ async def running_shim(listener: Listener, more: str = "") -> AsyncIterator[Shim
                 for at in range(4)
             ]
         )
-        await client.submit_asks([Ask(f"b{at}", "app-b", {"f": 1}) for at in range(2)])
+        await client.submit_asks([Ask(f"b{at}", "app-b", {"f": 1}, allow_preempt_other=True) for at in range(2)])
         yield shim
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
@@ -142,6 +142,8 @@ async def test_a_later_reply_counts_too() -> None:
     async with running_shim(listener) as shim:
         await shim.pass_seconds(2)
         shim.attachment.answer_notice(listener.notices[0].notice_id, NoticeReply(instead=("a0", "a1")))
+        await shim.core.settle()
+        await shim.pass_seconds(1)
         await until(lambda: bool(listener.withdrawn), "the exchange to be confirmed")
         await shim.pass_seconds(6)
         await until(lambda: len(shim.released) == 2, "both to be released")

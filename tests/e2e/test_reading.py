@@ -160,7 +160,7 @@ async def test_single_things(reader: read_pb2_grpc.ReadServiceAsyncStub) -> None
     assert [one.key for one in node.allocations] == ["v0", "v2"]
     assert node.attributes["zone"] == "z"
     report = await reader.GetHealthReport(pb.GetHealthReportRequest())
-    assert (report.healthy, len(report.checks)) == (True, 9)
+    assert (report.healthy, len(report.checks)) == (True, 10)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ async def test_without_a_manager_there_are_no_nodes() -> None:
         (["top", "--count", "1"], 0, ["2 nodes, 3 allocations, 1 asks pending", "root.v"]),
         (["health"], 0, ["SERVING"]),
         (["health", "--checks"], 0, ["healthy", "Reservation check", "ok"]),
-        (["drain", "node", "n1"], 0, ["n1: draining, 2 allocations"]),
+        (["drain", "node", "n1"], 0, ["n1: drained, 2 allocations", "holds until `kornel undrain node n1`"]),
         (["drain", "node", "nope"], 1, ["NOT_FOUND"]),
         (["undrain", "node", "n1"], 0, ["n1: ready already"]),
     ],
@@ -267,10 +267,16 @@ async def test_commands_for_people(core: Core, arguments: list[str], code: int, 
         (["queues"], {"queues", "next_page_token"}),
         (["apps"], {"applications", "next_page_token"}),
         (["nodes"], {"nodes", "next_page_token"}),
-        (["nodes", "n1"], {"summary", "attributes", "allocations", "reservations", "foreign_keys"}),
+        (
+            ["nodes", "n1"],
+            {
+                *("summary", "attributes", "allocations", "reservations", "foreign_keys"),
+                *("drained_by_manager", "drained_by", "drained_since_ns"),
+            },
+        ),
         (["health"], {"healthy", "at_ns", "checks"}),
         (["top", "--count", "1"], {"partition", "busiest"}),
-        (["drain", "node", "n1"], {"changed", "allocation_count"}),
+        (["drain", "node", "n1"], {"changed", "allocation_count", "principal", "since_ns"}),
     ],
 )
 async def test_commands_for_scripts(core: Core, arguments: list[str], keys: set[str]) -> None:

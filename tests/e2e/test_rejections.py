@@ -13,9 +13,11 @@ from si.v1 import si_pb2 as si
 
 import core.domain.reasons
 from core.domain.application_states import AppEvent
+from core.domain.names import LONGEST_NAME, LONGEST_TAGS
 from core.domain.reasons import Rejection
 from core.partition import lifecycle
 from core.partition.engine import Engine
+from core.service.wire import REQUIRED_NODE_TAG
 from tests.e2e.harness import (
     Conversation,
     Core,
@@ -29,6 +31,8 @@ from tests.e2e.harness import (
 )
 
 PARTITION = "[rm-1]default"
+LONG = "x" * (LONGEST_NAME + 1)
+MUCH = "x" * LONGEST_TAGS
 CONFIG = """
 partitions:
   - name: default
@@ -81,6 +85,12 @@ def too_many_types() -> si.NodeRequest:
     return node_request(node)
 
 
+def with_attributes(attributes: dict[str, str]) -> si.NodeRequest:
+    node = create("new")
+    node.attributes.update(attributes)
+    return node_request(node)
+
+
 def badly_named(user: str) -> si.ApplicationRequest:
     request = application()
     request.new[0].ugi.user = user
@@ -103,6 +113,28 @@ CASES: list[tuple[Rejection, str, Callable[[], Any]]] = [
     (Rejection.INVALID_ID, "", lambda: application("")),
     (Rejection.INVALID_KEY, "", lambda: entry("")),
     (Rejection.INVALID_KEY, "k\uffff1", lambda: entry("k\uffff1")),
+    (Rejection.NAME_TOO_LONG, LONG, lambda: node_request(create(LONG))),
+    (Rejection.NAME_TOO_LONG, "new", lambda: with_attributes({LONG: ""})),
+    (Rejection.NAME_TOO_LONG, "new", lambda: with_attributes({"a": MUCH})),
+    (Rejection.NAME_TOO_LONG, LONG, lambda: application(LONG)),
+    (Rejection.NAME_TOO_LONG, "new", lambda: application(queueName="root." + LONG * 5)),
+    (Rejection.NAME_TOO_LONG, "new", lambda: application(gangSchedulingStyle=LONG)),
+    (Rejection.NAME_TOO_LONG, "new", lambda: application(tags={"a": MUCH})),
+    (Rejection.NAME_TOO_LONG, "new", lambda: application(tags={LONG: "a"})),
+    (Rejection.NAME_TOO_LONG, "new", lambda: badly_named("u" * 257)),
+    (Rejection.NAME_TOO_LONG, "new", lambda: application(ugi=si.UserGroupInformation(groups=[LONG]))),
+    (Rejection.NAME_TOO_LONG, "new", lambda: application(ugi=si.UserGroupInformation(groups=["g" * 1_000] * 132))),
+    (Rejection.NAME_TOO_LONG, LONG, lambda: entry(LONG)),
+    (Rejection.NAME_TOO_LONG, "new", lambda: entry(taskGroupName=LONG)),
+    (Rejection.NAME_TOO_LONG, "new", lambda: entry(allocationTags={"a": MUCH})),
+    (Rejection.NAME_TOO_LONG, "new", lambda: entry(allocationTags={LONG: "a"})),
+    (Rejection.NAME_TOO_LONG, "new", lambda: entry(allocationTags={REQUIRED_NODE_TAG: LONG})),
+    (Rejection.NAME_TOO_LONG, LONG, lambda: entry(LONG, nodeID="n1", allocationTags={"foreign": "default"})),
+    (Rejection.APPLICATION_NOT_FOUND, "new", lambda: entry("new", LONG)),
+    (Rejection.NODE_NOT_FOUND, "new", lambda: entry(nodeID=LONG)),
+    (Rejection.PARTITION_NOT_FOUND, "new", lambda: entry(partitionName=LONG)),
+    (Rejection.INVALID_RESOURCE, "new", lambda: without(resource(**{LONG: 1}))),
+    (Rejection.INVALID_RESOURCE, "new", lambda: node_request(create("new", **{LONG: 1}))),
     (Rejection.INVALID_RESOURCE, "new", negative_node),
     (Rejection.INVALID_RESOURCE, "new", too_many_types),
     (Rejection.INVALID_RESOURCE, "new", lambda: application(placeholderAsk=resource(vcore=-1))),
@@ -129,6 +161,7 @@ CASES: list[tuple[Rejection, str, Callable[[], Any]]] = [
     (Rejection.NEGATIVE_RESOURCES, "new", lambda: without(resource(vcore=1, memory=-1))),
     (Rejection.NEGATIVE_RESOURCES, "new", lambda: without(resource(vcore=-(2**63)))),
     (Rejection.KEY_IN_USE, "k", lambda: entry("k", "failing")),
+    (Rejection.UNCHANGEABLE, "k", lambda: entry("k", placeholder=True, taskGroupName="g")),
     (Rejection.PLACEHOLDER_WITHOUT_GROUP, "new", lambda: entry(placeholder=True)),
     (Rejection.FOREIGN_WITHOUT_NODE, "new", lambda: entry(allocationTags={"foreign": "static"})),
     (Rejection.MAX_ALLOCATIONS, "new", lambda: older_ask(0)),
@@ -179,6 +212,7 @@ def rejections(response: Any) -> list[tuple[str, str]]:
         for refused in entries:
             token, _, text = refused.reason.partition(": ")
             assert text, f"{refused.reason!r} explains nothing"
+            assert len(refused.reason) < 500, "a reason repeats no name that is too long"
             found.append((getattr(refused, ID_FIELDS[type(response)]), token))
     return found
 

@@ -172,6 +172,33 @@ def test_the_commands_of_an_administrator(tmp_path: Path) -> None:
         stopped(core.process, signal.SIGTERM)
 
 
+def test_a_rollback_holds_until_it_is_undone(tmp_path: Path) -> None:
+    """It says so; SIGHUP with the file as it was changes nothing."""
+    with following(tmp_path) as core:
+        assert core.queues() == ["a"]
+        core.file.write_text(TWO, encoding="utf-8")
+        core.process.send_signal(signal.SIGHUP)
+        core.until(lambda: core.queues() == ["a", "b"], "the new file to hold")
+        rolled_back = core.command("config", "rollback", "1")
+        assert rolled_back.returncode == 0
+        assert "It holds until" in rolled_back.stdout
+        assert "--undo" in rolled_back.stdout
+        core.process.send_signal(signal.SIGHUP)
+        core.until(lambda: core.status().rollback.kept_out == 1, "the file to be read again")
+        assert core.queues() == ["a"]
+        said = core.command("status").stdout
+        assert "rollback to version 1 by anonymous@127.0.0.1 holds since" in said
+        assert "1 text kept out" in said
+        assert "the rollback is undone" in core.command("config", "rollback", "--undo").stdout
+        assert core.queues() == ["a", "b"]
+        assert core.command("config", "rollback", "--undo").returncode == 1
+        assert core.command("config", "rollback").returncode == 2
+        history = core.command("config", "history").stdout
+        assert "anonymous@127.0.0.1" in history
+        assert "was undone by" in history
+        stopped(core.process, signal.SIGTERM)
+
+
 @pytest.mark.parametrize(
     "command",
     [

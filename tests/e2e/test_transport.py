@@ -365,10 +365,11 @@ class TestBadClients:
     async def test_large_message_is_taken(self, reg: Core) -> None:
         """A message well above gRPC's default of 4 MiB is served."""
         async with Conversation.open(reg.scheduler.UpdateNode()) as stream:
-            padded = create("n1")
-            padded.attributes["padding"] = "x" * (32 << 20)
-            await stream.send(node_request(padded))
-            assert (await stream.receive()).accepted[0].nodeID == "n1"
+            padded = [create(f"n{number}") for number in range(32)]
+            for node in padded:
+                node.attributes["padding"] = "x" * 1_000_000
+            await stream.send(node_request(*padded))
+            assert [entry.nodeID for entry in await stream.entries(32)] == [node.nodeID for node in padded]
 
     @pytest.mark.parametrize("method", STREAMS)
     async def test_vanishing_before_and_after_binding(self, reg: Core, method: str) -> None:

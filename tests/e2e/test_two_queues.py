@@ -13,7 +13,7 @@ from si.v1 import si_pb2 as si
 
 from shim_client import Ask
 from tests.e2e.harness import create
-from tests.e2e.preemption_wire import Shim, running_shim
+from tests.e2e.preemption_wire import running_shim
 from tests.scenarios.preemption.monitor_stage import configuration
 
 UNITS: Final = 8
@@ -42,12 +42,18 @@ async def history(*, preemption: bool) -> History:
         await shim.client.create_nodes([create("n", f=UNITS)])
         await shim.add_applications((f"app-{name}", name) for name in TASKS)
         running: dict[str, int] = {}
+
+        async def ask(keys: list[str]) -> None:
+            """Without preemption nobody takes anything, not even for itself."""
+            asks = [Ask(key, f"app-{owner(key)}", {"f": 1}, allow_preempt_other=preemption) for key in keys]
+            await shim.client.submit_asks(asks)
+
         done = dict.fromkeys(TASKS, 0)
         for now_s in range(0, LATEST_S, STEP_S):
             acted = False
             for name, submitted_s in (("app1", 0), ("app2", SUBMITTED_S)):
                 if now_s == submitted_s:
-                    await ask(shim, [f"{name}-{at}" for at in range(TASKS[name])])
+                    await ask([f"{name}-{at}" for at in range(TASKS[name])])
                     acted = True
             ended = [key for key, since_s in running.items() if now_s - since_s >= TASK_S]
             for key in ended:
@@ -60,7 +66,7 @@ async def history(*, preemption: bool) -> History:
                 for key in lost:
                     del running[key]
                 await shim.confirm()
-                await ask(shim, [f"{key}-again" for key in lost])
+                await ask([f"{key}-again" for key in lost])
             if acted or ended or lost:
                 await shim.core.settle()
             for key in shim.placed:
@@ -74,10 +80,6 @@ async def history(*, preemption: bool) -> History:
                 return found
             await shim.pass_seconds(STEP_S)
     raise AssertionError(f"not finished after {LATEST_S} s: {found}")
-
-
-async def ask(shim: Shim, keys: list[str]) -> None:
-    await shim.client.submit_asks([Ask(key, f"app-{owner(key)}", {"f": 1}) for key in keys])
 
 
 def holds(running: dict[str, int], name: str) -> int:

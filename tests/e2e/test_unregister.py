@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import grpc
@@ -27,7 +31,7 @@ from tests.e2e.harness import (
     node_request,
     until,
 )
-from tests.e2e.test_command import kornel, serving
+from tests.e2e.test_command import environment, kornel, serving
 
 Code = grpc.StatusCode
 
@@ -130,8 +134,31 @@ def test_the_command(tmp_path: Path) -> None:
     with serving(tmp_path) as (_, address), grpc.insecure_channel(address) as channel:
         stub = si_pb2_grpc.SchedulerStub(channel)
         stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=5)
-        assert kornel("unregister", "--grpc", address, "rm-1").returncode == 0
-        again = kornel("unregister", "--grpc", address, "rm-1")
+        assert kornel("unregister", "--yes", "--grpc", address, "rm-1").returncode == 0
+        again = kornel("unregister", "--yes", "--grpc", address, "rm-1")
         assert again.returncode == 1
         assert "rm-1" in again.stderr
         stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-2", config=CONFIG), timeout=5)
+        nobody_to_ask = kornel("unregister", "--grpc", address, "rm-2")
+        assert nobody_to_ask.returncode == 2
+        assert "give --yes" in nobody_to_ask.stderr
+        assert answered("n", "unregister", "--grpc", address, "rm-2") == (1, True, True)
+        assert answered("y", "unregister", "--grpc", address, "rm-2") == (0, True, False)
+
+
+def answered(answer: str, *arguments: str) -> tuple[int, bool, bool]:
+    """`kornel` at a terminal where somebody gives *answer*: its exit status, whether it asked, whether it gave up."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "core", *arguments],
+        env=environment(),
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(theirs)
+        os.write(ours, f"{answer}\n".encode())
+        _, said = process.communicate(timeout=30)
+    os.close(ours)
+    return process.returncode, "Go on?" in said, "nothing was done" in said

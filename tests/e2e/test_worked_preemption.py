@@ -25,12 +25,10 @@ REQUIRED: Final = parse(HERE.joinpath("required_node.cases").read_text(encoding=
 QUOTA: Final = parse(HERE.joinpath("quota.cases").read_text(encoding="utf-8"))
 
 LEAVING: Final = "a victim that is leaving already cannot be reported"
-EXPIRED: Final = "a reservation of that age expires in the reserved step, before anybody could ask for its node"
 NOT_OVER_THE_WIRE: Final = {
-    "J-B54": EXPIRED,
     **{name: reason for name, reason in NOT_THROUGH_THE_ENGINE.items() if name != "J-B52"},
 }
-ALSO_GUARANTEE: Final = ("J-B2", "J-B16", "J-B24-strict", "J-B43", "J-B45", "J-B48b", "J-B49", "J-B52", "J-B54-59m")
+ALSO_GUARANTEE: Final = ("J-B2", "J-B16", "J-B24-strict", "J-B43", "J-B45", "J-B48b", "J-B49", "J-B52", "J-B54")
 ALSO_REQUIRED: Final = ("J-R8", "J-R8-more", "order-originator")
 ALSO_QUOTA: Final = ("J-Q8", "J-Q12-miss-10", "J-Q36")
 

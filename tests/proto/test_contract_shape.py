@@ -7,6 +7,7 @@ may exist.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,6 +121,7 @@ RPCS: dict[str, tuple[str, str, bool]] = {
     "UpdateNode": ("NodeRequest", "NodeResponse", True),
 }
 
+PROTO = Path(__file__).parents[2] / "proto"
 SCALARS = {
     FieldDescriptor.TYPE_STRING: "string",
     FieldDescriptor.TYPE_BOOL: "bool",
@@ -224,6 +226,18 @@ def test_no_field_tells_unset_from_default_except_messages() -> None:
 
 def test_provisional_number_is_marked() -> None:
     """Whoever reads the contract sees that the number of SCHEDULING_FAILED_ON_RM has not been confirmed."""
-    lines = (Path(__file__).parents[2] / "proto/si/v1/si.proto").read_text(encoding="utf-8").splitlines()
+    lines = (PROTO / "si/v1/si.proto").read_text(encoding="utf-8").splitlines()
     at = next(number for number, line in enumerate(lines) if "SCHEDULING_FAILED_ON_RM = 5;" in line)
     assert any("PROVISIONAL" in line for line in lines[at - 3 : at])
+
+
+def test_each_file_names_its_go_package() -> None:
+    """A Go program uses upstream's package for ``si.v1``: one with its own could not link upstream's shims."""
+    packages = {
+        path.relative_to(PROTO).as_posix(): re.findall(r'^option go_package = "(.*)";$', path.read_text(), re.MULTILINE)
+        for path in PROTO.glob("*/v*/*.proto")
+    }
+    upstream = "github.com/apache/yunikorn-scheduler-interface/lib/go/si;si"
+    assert packages.pop("si/v1/si.proto") == [upstream]
+    assert len(packages) >= 10
+    assert not {name: found for name, found in packages.items() if found != ["kornel/v1;kornelv1"]}

@@ -56,7 +56,8 @@ def test_required_node_spares_whoever_is_out_of_reach(state: str) -> None:
     plan = PreemptionPlan(
         "required-node", world.ask(case.steps[0].ask), world.nodes["n1"], (world.allocations["a"],), world.root
     )
-    assert broken(world, plan) == {Law.ELIGIBLE}
+    # What is leaving already makes the room: no more has to go.
+    assert broken(world, plan) - {Law.MINIMAL} == {Law.ELIGIBLE}
 
 
 OVERFULL = """
@@ -77,9 +78,9 @@ running  q: x 4@n1
         pytest.param(7, "a", {Law.WITHIN_QUOTA}, id="more aimed at than the queue is above its max"),
         pytest.param(4, "x", {Law.ELIGIBLE}, id="outside the queue"),
         pytest.param(4, "d", {Law.ELIGIBLE}, id="bound to its node"),
-        pytest.param(4, "g", {Law.ELIGIBLE}, id="of another type"),
+        pytest.param(4, "g", {Law.ELIGIBLE, Law.MINIMAL}, id="of another type"),
         pytest.param(4, "c e a", {Law.WITHIN_QUOTA, Law.MINIMAL}, id="one too many"),
-        pytest.param(4, "a e", {Law.MINIMAL}, id="exceeded by less than one victim, yet one too many"),
+        pytest.param(4, "a e", {Law.WITHIN_QUOTA, Law.MINIMAL}, id="one too many, and what it frees with it"),
         pytest.param(4, "a a", {Law.ELIGIBLE, Law.WITHIN_QUOTA, Law.MINIMAL}, id="named twice"),
     ],
 )
@@ -88,7 +89,7 @@ def test_quota(target: int, victims: str, expected: set[Law]) -> None:
     world = World.of(parse(f"case x\n{OVERFULL}")[0])
     chosen = tuple(world.allocations[key] for key in victims.split())
     t = world.types.index("f")
-    plan = QuotaPlan(world.queues["p"], {t: 10}, {t: target}, chosen, {}, Outcome.FULL)
+    plan = QuotaPlan(world.queues["p"], {t: 10}, {t: target}, chosen, {}, Outcome.PARTIAL)
     assert broken(world, plan) == expected
 
 
@@ -108,5 +109,47 @@ def test_no_queue_on_any_level_ends_below_its_guarantee(queues: str, victims: st
     world = World.of(parse(f"case x\n{text}")[0])
     enforced = next(queue for queue in world.queues.values() if queue.max)
     t = world.types.index("f")
-    plan = QuotaPlan(enforced, enforced.max, {t: 4}, (world.allocations[victims],), {}, Outcome.FULL)
+    plan = QuotaPlan(enforced, enforced.max, {t: 4}, (world.allocations[victims],), {}, Outcome.PARTIAL)
     assert broken(world, plan) == {Law.GUARANTEE_KEPT}
+
+
+TWO_TYPES = """
+queues   v{M=f:4,g:0}
+nodes    n1=f:100,g:100
+running  v: a f:4@n1, b f:4,g:1@n1, c f:2@n1, d g:9@n1 ds
+"""
+
+
+@pytest.mark.parametrize(
+    ("victims", "expected"),
+    [
+        pytest.param("a b", set(), id="both types, one of them not met"),
+        pytest.param("b c", set(), id="exactly"),
+        pytest.param("a b c", {Law.WITHIN_QUOTA, Law.MINIMAL}, id="one too many for the type that is met"),
+        pytest.param("a c", set(), id="without the one that would do more"),
+    ],
+)
+def test_every_type_of_the_target_counts(victims: str, expected: set[Law]) -> None:
+    """A type that cannot be met excuses nobody who goes for another one."""
+    world = World.of(parse(f"case x\n{TWO_TYPES}")[0])
+    f, g = world.types.index("f"), world.types.index("g")
+    chosen = tuple(world.allocations[key] for key in victims.split())
+    plan = QuotaPlan(world.queues["v"], {f: 4, g: 0}, {f: 6, g: 10}, chosen, {}, Outcome.PARTIAL)
+    assert broken(world, plan) == expected
+
+
+@pytest.mark.parametrize(
+    ("staying", "outcome", "expected"),
+    [
+        pytest.param(0, Outcome.FULL, set(), id="within the max"),
+        pytest.param(2, Outcome.FULL, {Law.WITHIN_QUOTA}, id="victims in flight stay"),
+        pytest.param(2, Outcome.PARTIAL, set(), id="and that is said"),
+        pytest.param(5, Outcome.PARTIAL, {Law.WITHIN_QUOTA}, id="more stays than is in flight"),
+    ],
+)
+def test_full_is_said_of_nobody_above_its_max(staying: int, outcome: Outcome, expected: set[Law]) -> None:
+    """What the victims leave above the max is no full enforcement, whatever the target was."""
+    world = World.of(parse("case x\nqueues v{M=4}\nnodes n1=100\nrunning v: a 4@n1, b 4@n1, c 4@n1 leaving")[0])
+    t = world.types.index("f")
+    plan = QuotaPlan(world.queues["v"], {t: 4}, {t: 4}, (world.allocations["a"],), {}, outcome, {t: staying})
+    assert broken(world, plan) == expected

@@ -1,4 +1,4 @@
-"""The laws of the periodic policy refuse what breaks them (preemption.md A.0 row E, A.1 no. 17)."""
+"""The laws of the periodic policy refuse what breaks them (preemption.md A, A.0 row E, A.1 no. 17)."""
 
 from __future__ import annotations
 
@@ -11,38 +11,46 @@ import pytest
 from core.laws import Law
 from core.laws import monitor as monitor_laws
 from core.model.allocations import Allocation
-from core.policies.preemption.monitor.plan import Doomed, MonitorPlan
+from core.partition.scheduling import placement
+from core.policies.preemption.monitor.plan import Doomed, DuePlace, MonitorPlan, Place
 from tests.scenarios.preemption.monitor_stage import Stage
 
 SECOND_NS = 10**9
 
 
 def stage(
-    *, owed: int = 2, parent: int = 0, offset: int = 0, policy: str = "", fence: bool = False, asking: bool = True
+    *, owed: int = 2, parent: int = 0, offset: int = 0, policy: str = "", fence: bool = False, willing: bool = True
 ) -> Stage:
-    """p.a holds 4 of 4; p.b, or with a *fence* the fenced q, asks for 2."""
+    """p.a holds 4 of 4; p.b, or with a *fence* the fenced q, asks for 1 twice. q is guaranteed 2."""
     a_properties = {"priority.offset": str(offset), **({"preemption.policy": policy} if policy else {})}
-    queues = {
+    queues: dict[str, dict[str, Any]] = {
         "p": {"resources": {"guaranteed": {"f": parent}} if parent else {}},
         "p.b": {},
         "p.a": {"resources": {"guaranteed": {"f": owed}}, "properties": a_properties},
-        "q": {"properties": {"preemption.policy": "fence"} if fence else {}},
+        "q": {
+            "resources": {"guaranteed": {"f": 2}},
+            "properties": {"preemption.policy": "fence"} if fence else {},
+        },
     }
     built = Stage(queues, enabled=False)
     built.node("n", {"f": 4})
     built.application("app-a", "p.a")
     built.application("app-q", "q")
     built.submit("app-a", ["a0", "a1", "a2", "a3"], {"f": 1}, node_id="n")
-    if asking:
-        built.submit("app-q", ["q0", "q1"], {"f": 1})
+    built.submit("app-q", ["q0", "q1"], {"f": 1}, allow_preempt_other=willing)
     return built
 
 
+def place(built: Stage, ask: str, *keys: str, node: str = "n") -> DuePlace:
+    """*keys* leave for *ask*; they were notified ten seconds ago in round 1, and this is round 3."""
+    requests = built.state.requests
+    return DuePlace(requests[ask], built.state.nodes[node], tuple(Doomed(requests[key], 0, 1, 3) for key in keys))
+
+
 def plan(built: Stage, *keys: str) -> MonitorPlan:
-    """*keys* were notified ten seconds ago in round 1, and this is round 3."""
-    victims = tuple(Doomed(built.state.requests[key], 0, 1, 3) for key in keys)
-    f = built.state.types.index("f")
-    return MonitorPlan(3, 10 * SECOND_NS, 10 * SECOND_NS, victims, {f: 2}, {f: len(keys)})
+    """Each of *keys* leaves for another ask of q."""
+    places = tuple(place(built, f"q{at}", key) for at, key in enumerate(keys))
+    return MonitorPlan(3, 10 * SECOND_NS, 10 * SECOND_NS, places)
 
 
 def broken(built: Stage, judged: MonitorPlan) -> set[Law]:
@@ -58,14 +66,27 @@ def test_notice_must_be_old_enough_and_selected_in_every_round_since() -> None:
     built = stage()
     lawful = plan(built, "a3")
     assert broken(built, replace(lawful, now_ns=10 * SECOND_NS - 1)) == {Law.NOTIFIED}
-    skipped = replace(lawful.victims[0], times=2)
-    assert broken(built, replace(lawful, victims=(skipped,))) == {Law.NOTIFIED}
+    skipped = lawful.places[0].victims[0]._replace(times=2)
+    places = (lawful.places[0]._replace(victims=(skipped,)),)
+    assert broken(built, replace(lawful, places=places)) == {Law.NOTIFIED}
 
 
-def test_a_round_keeps_its_limit() -> None:
+def round_of(built: Stage, limit: int, *keys: str) -> set[Law]:
+    """What a round breaks that may select *limit* and selects *keys*, each for another ask."""
+    f = built.state.types.index("f")
+    law = monitor_laws.RoundLimit(built.state.types.names, {f: limit})
+    for at, key in enumerate(keys):
+        law.count(
+            Place(built.state.requests[f"q{at}"], built.state.nodes["n"], (built.state.requests[key],)),
+        )
+    return {violation.law for violation in law.broken}
+
+
+def test_a_round_keeps_its_limit_but_for_one_place() -> None:
     built = stage()
-    judged = plan(built, "a3")
-    assert broken(built, replace(judged, selected=dict.fromkeys(judged.selected, 3))) == {Law.ROUND_LIMIT}
+    assert round_of(built, 2, "a3", "a2") == set()
+    assert round_of(built, 1, "a3", "a2") == {Law.ROUND_LIMIT}
+    assert round_of(built, 0, "a3") == set()
 
 
 @pytest.mark.parametrize(("owed", "parent"), [(3, 0), (1, 3)])
@@ -74,14 +95,14 @@ def test_no_queue_on_the_path_ends_below_its_guarantee(owed: int, parent: int) -
     assert broken(built, plan(built, "a3", "a2")) == {Law.GUARANTEE_KEPT}
 
 
-def test_demand_inside_a_queue_makes_up_for_what_leaves_it() -> None:
-    """p is at its guarantee of 4: an ask of p.b comes in where a task of p.a leaves."""
+def test_an_ask_inside_a_queue_makes_up_for_what_leaves_it() -> None:
+    """p is at its guarantee of 4: its own ask may come in where a task of p.a leaves, one of q may not."""
     built = stage(owed=1, parent=4)
     assert broken(built, plan(built, "a3")) == {Law.GUARANTEE_KEPT}
     built.application("app-b", "p.b")
-    built.submit("app-b", ["b0"], {"f": 1})
-    assert broken(built, plan(built, "a3")) == set()
-    assert broken(built, plan(built, "a3", "a2")) == {Law.GUARANTEE_KEPT}
+    built.submit("app-b", ["b0", "b1"], {"f": 1})
+    inside = (place(built, "b0", "a3"), place(built, "b1", "a2"))
+    assert broken(built, replace(plan(built), places=inside)) == set()
 
 
 def test_a_leaf_within_its_guarantee_is_left_alone() -> None:
@@ -89,10 +110,74 @@ def test_a_leaf_within_its_guarantee_is_left_alone() -> None:
     assert Law.OVER_GUARANTEE in broken(built, plan(built, "a3"))
 
 
-@pytest.mark.parametrize("how", [{"offset": 1}, {"fence": True}, {"asking": False}])
-def test_somebody_elsewhere_must_outrank_the_victim(how: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("how", "law"), [({"offset": 1}, Law.PRIORITY), ({"fence": True}, Law.FENCE)])
+def test_the_ask_must_outrank_the_victim_and_have_a_way_in(how: dict[str, Any], law: Law) -> None:
     built = stage(**how)
-    assert broken(built, plan(built, "a3")) == {Law.PRIORITY}
+    assert broken(built, plan(built, "a3")) == {law}
+
+
+def test_an_ask_that_may_not_preempt_is_no_reason() -> None:
+    built = stage(willing=False)
+    assert broken(built, plan(built, "a3")) == {Law.ENTITLED}
+
+
+def test_an_ask_whose_queue_is_owed_nothing_is_no_reason() -> None:
+    """q holds its two already; in a round for balance that is none of the laws' business."""
+    built = stage()
+    built.node("m", {"f": 2})
+    built.submit("app-q", ["q2", "q3"], {"f": 1}, node_id="m")
+    assert broken(built, plan(built, "a3")) == {Law.ENTITLED}
+    assert broken(built, replace(plan(built, "a3"), balance=True)) == set()
+
+
+def test_whoever_leaves_must_be_needed() -> None:
+    """Two for an ask of one; or one where there is room already."""
+    built = stage()
+    two = replace(plan(built), places=(place(built, "q0", "a3", "a2"),))
+    assert broken(built, two) == {Law.MINIMAL}
+    built.release("app-a", "a1")
+    assert broken(built, plan(built, "a3")) == {Law.MINIMAL}
+
+
+def test_the_ask_must_run_once_they_have_left() -> None:
+    built = stage()
+    built.submit("app-q", ["big"], {"f": 2})
+    assert broken(built, replace(plan(built), places=(place(built, "big", "a3"),))) == {Law.SUFFICIENT}
+    assert broken(built, replace(plan(built), places=(place(built, "big", "a3", "a2"),))) == set()
+
+
+def test_room_that_was_planned_away_is_not_there_twice() -> None:
+    """A task of 2 leaves room for two asks of 1, but not for three."""
+    built = stage(owed=1)
+    built.release("app-a", "a2", "a3")
+    built.submit("app-a", ["large"], {"f": 2}, node_id="n")
+    built.submit("app-q", ["q2"], {"f": 1})
+    fits = (place(built, "q0", "large"), place(built, "q1"))
+    assert broken(built, replace(plan(built), places=fits)) == set()
+    assert Law.SUFFICIENT in broken(built, replace(plan(built), places=(*fits, place(built, "q2"))))
+
+
+def test_what_another_ask_has_reserved_is_not_there_either() -> None:
+    built = stage()
+    placement.reserve(built.state, built.state.requests["q1"], built.state.nodes["n"], 0)
+    built.release("app-a", "a0")
+    assert broken(built, plan(built, "a3")) == set()
+
+
+def test_nothing_is_taken_on_a_node_that_takes_no_asks_or_was_refused() -> None:
+    built = stage()
+    built.state.requests["q0"].refused = {"n": "no"}
+    assert broken(built, plan(built, "a3")) == {Law.NODE_USABLE}
+    built.state.requests["q0"].refused = None
+    built.state.nodes["n"].schedulable = False
+    assert broken(built, plan(built, "a3")) == {Law.NODE_USABLE}
+
+
+def test_a_victim_elsewhere_makes_no_room_on_the_node() -> None:
+    built = stage()
+    built.node("m", {"f": 1})
+    built.submit("app-a", ["a4"], {"f": 1}, node_id="m")
+    assert Law.ON_NODE in broken(built, plan(built, "a4"))
 
 
 def _mark_released(victim: Allocation) -> None:
@@ -107,8 +192,8 @@ def _mark_preempted(victim: Allocation) -> None:
 def test_who_is_leaving_already_is_no_victim(spoil: Callable[[Allocation], None]) -> None:
     built = stage()
     judged = plan(built, "a3")
-    spoil(judged.victims[0].allocation)
-    assert broken(built, judged) == {Law.ELIGIBLE}
+    spoil(judged.places[0].victims[0].allocation)
+    assert Law.ELIGIBLE in broken(built, judged)
 
 
 def test_protected_queues_lose_nothing() -> None:

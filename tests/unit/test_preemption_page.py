@@ -10,6 +10,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "preemption.md"
 ROWS = re.findall(r"^\| (K\d+) \|.*\| `([^`]+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+PROMISES = re.findall(r"^\| (R\d+) \|.*\| `([^`]+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def known() -> set[str]:
@@ -30,6 +31,10 @@ def test_every_row_that_is_not_optional_names_a_test() -> None:
     assert [name for name, _ in ROWS] == [f"K{n}" for n in range(1, 22) if n not in optional]
 
 
-@pytest.mark.parametrize(("name", "test"), ROWS)
+def test_every_promise_names_a_test() -> None:
+    assert [name for name, _ in PROMISES] == [f"R{n}" for n in range(1, 16)]
+
+
+@pytest.mark.parametrize(("name", "test"), [*ROWS, *PROMISES])
 def test_it_exists(name: str, test: str) -> None:
     assert test in known(), name

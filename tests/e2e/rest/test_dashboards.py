@@ -57,6 +57,7 @@ class History:
     committed: int = 5
     dropped: int = 0
     refused: int = 0
+    set_aside: int = 0
     queued: int = 0
     spool_bytes: int = 10
     spool_limit: int = 100
@@ -81,10 +82,11 @@ async def exported() -> Exported:
         await cluster.submit("app", queue="root.a.a1")
         await cluster.ask("k1", vcore=1, memory=5)
         await cluster.ask("waits", vcore=10)
+        await cluster.ask("above-max", fields={"nodeID": "n1"}, memory=96)
         await cluster.run_and_finish("other")
         server = cluster.core.server
         server.measures.decisions.observe([PREEMPTED])
-        _, text = Exposition(replace(server.metrics.sources, history=History)).render("")
+        text = Exposition(replace(server.metrics.sources, history=History)).render()
     found = Exported(types(text.decode()))
     for sample in parse(text.decode()):
         labels = found.labels.setdefault(sample.name, {})

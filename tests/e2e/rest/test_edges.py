@@ -28,7 +28,7 @@ from tests.e2e.test_command import kornel, serving
 async def test_headers_that_never_end_in_time(fresh: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.rest.http_protocol.HEADER_PATIENCE_S", 0.2)
     reader, writer = await connected(fresh)
-    writer.write(b"GET /ws/v1/clusters HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+    writer.write(b"GET /ws/v1/clusters HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
     assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
     writer.close()
 
@@ -47,7 +47,7 @@ async def test_headers_that_are_too_large(fresh: Cluster) -> None:
 async def test_what_is_no_request(fresh: Cluster, request_line: bytes) -> None:
     """Ends with an answer, and disturbs nobody."""
     reader, writer = await connected(fresh)
-    writer.write(request_line + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
+    writer.write(request_line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert (await reader.read()).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 404 "))
     writer.close()
     assert await fresh.get(f"{PREFIX}/clusters") == []
@@ -66,7 +66,7 @@ async def test_what_is_no_request(fresh: Cluster, request_line: bytes) -> None:
 async def test_bodies_of_which_nobody_can_say_where_they_end(fresh: Cluster, rest: bytes) -> None:
     """Refused, and the connection is closed: what follows might be taken for a request."""
     reader, writer = await connected(fresh)
-    writer.write(b"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\n" + rest)
+    writer.write(b"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: localhost\r\n" + rest)
     answer = await asyncio.wait_for(reader.read(), 5)
     writer.close()
     assert answer.startswith(b"HTTP/1.1 400 ")
@@ -78,7 +78,7 @@ async def test_bodies_of_which_nobody_can_say_where_they_end(fresh: Cluster, res
 )
 async def test_paths_lead_nowhere_else(fresh: Cluster, path: str) -> None:
     reader, writer = await connected(fresh)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
     answer = await reader.read()
     writer.close()
     assert answer.startswith(b"HTTP/1.1 404 ")

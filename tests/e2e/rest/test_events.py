@@ -240,7 +240,7 @@ async def test_case_49_reader_that_never_reads_is_gone(quiet: Cluster, monkeypat
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect((host, int(port)))
-        client.sendall(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        client.sendall(f"GET {STREAM} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         places = quiet.core.server.events.places
         await until(lambda: len(places) == 1, "the stream to open")
         async with stream(quiet) as other:

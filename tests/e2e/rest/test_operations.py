@@ -26,6 +26,7 @@ CHECKS = [
     "Reservation check",
     "Orphan allocation on node check",
     "Orphan allocation on app check",
+    "Resource manager check",
 ]
 
 
@@ -37,7 +38,7 @@ async def test_case_60_health(cluster: Cluster) -> None:
     await cluster.wait(31)
     found = await cluster.get(HEALTH)
     assert found["Healthy"] is False
-    assert [check["Succeeded"] for check in found["HealthChecks"]] == [False] + [True] * 8
+    assert [check["Succeeded"] for check in found["HealthChecks"]] == [False] + [True] * 9
     assert (await cluster.http.get(f"{HEALTH}?strict=true")).status_code == 503
     await cluster.refused(f"{HEALTH}?strict=perhaps", 400)
 
@@ -129,7 +130,7 @@ async def test_case_63_parts_of_a_dump_and_what_is_masked(cluster: Cluster) -> N
     await cluster.configure(TREE, ldap_bindPassword="hunter2", service_x="y")
     dump = (await cluster.http.get(f"{DUMP}?include=config")).json()
     assert dump.keys() == {"timestamp", "config"}
-    assert dump["config"]["Extra"] == {"ldap.bindPassword": "***", "service.x": "y"}
+    assert dump["config"]["Extra"] == {"ldap.bindPassword": "[hidden]", "service.x": "y"}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ async def test_probes(fresh: Cluster) -> None:
     """A core that is damaged lives and is not ready."""
     assert (await fresh.http.get("/healthz/live")).status_code == 200
     assert (await fresh.http.get("/healthz/ready")).status_code == 200
-    await fresh.core.server._set_health(serving=False)
+    fresh.core.server._set_health(serving=False)
     assert (await fresh.http.get("/healthz/live")).status_code == 200
     assert (await fresh.http.get("/healthz/ready")).status_code == 503
 

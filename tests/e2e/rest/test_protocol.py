@@ -53,9 +53,7 @@ async def test_case_04_options(fresh: Cluster, path: str, allowed: str) -> None:
     answer = await fresh.http.options(f"{PREFIX}/{path}")
     assert (answer.status_code, answer.content) == (HTTPStatus.OK, b"")
     assert answer.headers["allow"] == allowed
-    assert answer.headers["access-control-allow-origin"] == "*"
-    assert answer.headers["access-control-allow-methods"] == allowed
-    assert answer.headers["access-control-allow-headers"] == "X-Requested-With,Content-Type,Accept,Origin"
+    assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
 @pytest.mark.parametrize("path", ["/clusters/", "/CLUSTERS", "//clusters", "/x/../clusters", "/./clusters"])
@@ -127,7 +125,9 @@ async def test_case_08_stream_is_never_compressed(cluster: Cluster) -> None:
 
 async def test_case_09_metrics_are_compressed_once(fresh: Cluster) -> None:
     reader, writer = await connected(fresh)
-    writer.write(b"GET /ws/v1/metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n")
+    writer.write(
+        b"GET /ws/v1/metrics HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
+    )
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     assert b"content-encoding: gzip" in head
@@ -144,7 +144,7 @@ async def connected(cluster: Cluster) -> tuple[asyncio.StreamReader, asyncio.Str
 async def raw_get(cluster: Cluster, target: str) -> bytes:
     """The whole answer to a request for *target*, exactly as it is written."""
     reader, writer = await connected(cluster)
-    writer.write(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
     answer = await reader.read()
     writer.close()
     return answer

@@ -165,6 +165,7 @@ async def secured(
     server: Pair | None = None,
     client_ca: Path | None = None,
     policy: str | None = None,
+    clock: ManualClock | None = None,
     **settings: Any,
 ) -> AsyncIterator[Site]:
     """A core with these files; *policy* is the text of its security file."""
@@ -175,7 +176,7 @@ async def secured(
     log = folder / "core.log"
     with log.open("w") as output:
         logger = build_logger(LogFormat.JSON, LogLevel.DEBUG, output)
-        clock = ManualClock(int(time.time()) * SECOND_NS)
+        clock = clock or ManualClock(int(time.time()) * SECOND_NS)
         options = SecurityOptions(
             certificate=server.certificate if server else None,
             key=server.key if server else None,

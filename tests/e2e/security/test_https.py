@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ import pytest
 from core.security.errors import SecurityError
 from core.security.tls import Tls, TlsFiles, peer_certificate
 from core.service.logs import LogFormat, LogLevel, build_logger
-from tests.e2e.security.site import HOST, Authority, Pair
+from tests.e2e.security.site import HOST, Authority, Pair, secured
 
 PATIENCE_S: Final = 10
 
@@ -25,12 +26,17 @@ async def echoing(tls: Tls) -> AsyncIterator[int]:
     """A server that answers every line with the length of the client's certificate."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await writer.start_tls(tls.context())
+        except OSError:
+            writer.close()
+            return
         while await reader.readline():
             certificate = peer_certificate(writer.get_extra_info("ssl_object"))
             writer.write(f"{len(certificate or b'')}\n".encode())
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls.context())
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield server.sockets[0].getsockname()[1]
 
@@ -134,3 +140,55 @@ async def test_files_that_cannot_be_used_are_refused_with_a_reason(
     ):
         with pytest.raises(SecurityError, match=said):
             Tls(files, build_logger(LogFormat.CONSOLE, LogLevel.ERROR))
+
+
+def test_suites_with_cbc_are_not_offered(ca: Authority, server_pair: Pair) -> None:
+    names = [suite["name"] for suite in tls_of(server_pair).context().get_ciphers()]
+    assert names
+    assert all("GCM" in name or "CHACHA20" in name or "CCM" in name for name in names), names
+
+
+def test_a_key_that_everybody_can_read_is_told_of(ca: Authority, server_pair: Pair) -> None:
+    output = io.StringIO()
+    server_pair.key.chmod(0o640)
+    tls = tls_of(server_pair, output=output)
+    assert "private key" not in output.getvalue()
+    server_pair.key.chmod(0o644)
+    tls.reload()
+    assert "can be read by everybody" in output.getvalue()
+    assert str(server_pair.key) in output.getvalue()
+    assert "0644" in output.getvalue()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_session_does_not_outlive_the_files_it_began_with(
+    tmp_path: Path, ca: Authority, server_pair: Pair, version: ssl.TLSVersion
+) -> None:
+    """Over the served core: after the client authority was replaced, nobody resumes what the former one let in."""
+    clients = tmp_path / "clients.pem"
+    clients.write_bytes(ca.file.read_bytes())
+    async with secured(tmp_path, ca=ca.file, server=server_pair, client_ca=clients, rest_address="127.0.0.1:0") as site:
+        host, _, port = site.server.rest_address.rpartition(":")
+        pair = ca.issue("ann")
+        context = ssl.create_default_context(cafile=ca.file)
+        context.minimum_version = context.maximum_version = version
+        context.load_cert_chain(pair.certificate, pair.key)
+
+        def get(session: ssl.SSLSession | None) -> tuple[bytes, ssl.SSLSession | None]:
+            with (
+                socket.create_connection((host, int(port)), PATIENCE_S) as plain,
+                context.wrap_socket(plain, server_hostname=HOST, session=session) as line,
+            ):
+                line.sendall(b"GET /ws/v1/clusters HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                return line.recv(12), line.session
+
+        found, session = await asyncio.to_thread(get, None)
+        assert found == b"HTTP/1.1 200"
+        clients.write_bytes(Authority(tmp_path, "another").file.read_bytes())
+        assert site.security.tls is not None
+        site.security.tls.reload()
+        try:
+            found, _ = await asyncio.to_thread(get, session)
+        except (ssl.SSLError, ConnectionError):
+            found = b""
+        assert found == b""

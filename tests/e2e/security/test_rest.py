@@ -19,6 +19,7 @@ from core.rest import http_protocol
 from core.security.static_tokens import digest_of, new_token
 from tests.e2e.harness import until
 from tests.e2e.security.site import HOST, ISSUER, Authority, Issuer, Pair, Site, bearer, secured
+from tests.e2e.security.test_tokens import BAD
 
 READER, SHIM, ADMIN, QUEUE_ADMIN = (new_token() for _ in range(4))
 PATIENCE_S: Final = 10
@@ -128,7 +129,18 @@ async def test_debugging_is_for_administrators_and_probes_for_everybody(site: Si
     assert (await get(site, CLUSTERS, method="OPTIONS")).status_code == 200, "browsers ask before they know a token"
 
 
-async def test_pages_of_other_origins_may_send_a_token(site: Site) -> None:
+async def test_pages_of_other_origins_may_send_a_token_if_they_may_read(
+    tmp_path: Path, ca: Authority, server_pair: Pair
+) -> None:
+    (tmp_path / "tokens.yaml").write_text(json.dumps({"tokens": [{"name": "reader", "sha256": digest_of(READER)}]}))
+    policy = "\n".join(line for line in POLICY.splitlines() if not line.startswith("oidc:"))
+    async with secured(
+        tmp_path, ca=ca.file, server=server_pair, policy=policy, rest_address="127.0.0.1:0", rest_origins=("*",)
+    ) as site:
+        await _ask_from_elsewhere(site)
+
+
+async def _ask_from_elsewhere(site: Site) -> None:
     asked = [
         ("Origin", "https://elsewhere.example"),
         ("Access-Control-Request-Method", "GET"),
@@ -217,6 +229,15 @@ async def raw(site: Site, request: bytes) -> tuple[int, bytes]:
     return int(answer.split(b" ")[1]) if answer else 0, answer
 
 
+async def test_who_calls_is_asked_before_a_body_is_read(site: Site) -> None:
+    """The refusal comes although nothing of the body was sent."""
+    post = "POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\n"
+    for length in ("Content-Length: 4000000", "Transfer-Encoding: chunked"):
+        for proof, refusal in (("", 401), (f"Authorization: Bearer {SHIM}\r\n", 403)):
+            status, _ = await raw(site, f"{post}{proof}{length}\r\nExpect: 100-continue\r\n\r\n".encode())
+            assert status == refusal
+
+
 async def test_oversized_bodies_and_headers_are_refused(site: Site) -> None:
     post = f"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {READER}\r\n"
     status, _ = await raw(site, post.encode() + b"Content-Length: 6000000\r\n\r\n" + b"#" * 6_000_000)
@@ -294,3 +315,14 @@ async def test_names_cannot_write_log_lines(site: Site) -> None:
     lines = [json.loads(line) for line in site.log.read_text().splitlines()]
     assert not [line for line in lines if line["event"] == "forged"]
     assert [line for line in lines if "rm-1\\\\n" in json.dumps(line)]
+
+
+@pytest.mark.parametrize("kind", BAD)
+async def test_bad_tokens_are_401(site: Site, issuer: Issuer, kind: str) -> None:
+    """Never an error of the core, whatever is wrong with them."""
+    token = BAD[kind](issuer)
+    if "ID where some are revoked" in kind or kind == "revoked":
+        pytest.skip("no token is revoked here")
+    header = f"Bearer {token}".strip()
+    assert (await get(site, CLUSTERS, headers=[("Authorization", header)])).status_code == 401
+    assert (await get(site, CLUSTERS, READER)).status_code == 200

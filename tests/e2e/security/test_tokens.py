@@ -133,6 +133,10 @@ def changed(issuer: Issuer) -> str:
     return f"{header}.{part({**said, 'sub': 'ann'})}.{signature}"
 
 
+def deep() -> str:
+    return base64.urlsafe_b64encode(b"[" * 3_000).rstrip(b"=").decode()
+
+
 BAD: Final[dict[str, Callable[[Issuer], str]]] = {
     "expired": lambda issuer: issuer.token(exp=now() - 60),
     "without expiry": lambda issuer: issuer.token(exp=None),
@@ -153,6 +157,11 @@ BAD: Final[dict[str, Callable[[Issuer], str]]] = {
     "alg none with the old signature": lambda issuer: unsigned(issuer, "none") + issuer.token().rpartition(".")[2],
     "public key as HMAC secret": confused,
     "changed claims": changed,
+    "expiry without end": lambda issuer: issuer.token(exp=1e300),
+    "expiry of many digits": lambda issuer: issuer.token(exp=10**400),
+    "expiry that is infinite": lambda issuer: issuer.token(exp=float("inf")),
+    "deep headers": lambda issuer: f"{deep()}.{part(claims())}.AAAA",
+    "deep claims": lambda issuer: f"{part({'alg': 'ES256', 'kid': issuer.key_id})}.{deep()}.AAAA",
     "no JWT": lambda issuer: "a.b.c",
     "empty": lambda issuer: "",
 }
@@ -210,7 +219,7 @@ async def test_keys_hold_while_the_issuer_does_not_answer(site: Site, issuer: Is
     issuer.file.unlink()
     site.clock.advance(301 * SECOND_NS)
     assert await read_as(site, issuer.token(jti="2", exp=now() + 3600)) is OK
-    assert "signing keys not read" in site.log.read_text()
+    await until(lambda: "signing keys not read" in site.log.read_text(), "the issuer to be asked again")
 
 
 async def open_nodes(channel: grpc.aio.Channel, token: str, config: str = CONFIG) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from core.archive.set_aside import SetAside
 from core.archive.spool import Frame, Place, SpoolReader, SpoolUnusable, SpoolWriter
 
 LIMIT = 2**20
@@ -300,3 +301,58 @@ def test_new_directories_survive_the_machine(tmp_path: Path, monkeypatch: pytest
     with writing(tmp_path / "a" / "b"):
         pass
     assert {str(tmp_path), str(tmp_path / "a")} <= set(synced)
+
+
+ODD_NAMES = [
+    "99999999999999999999999999.spool",
+    "9999999999999999.spool",
+    "1.spool",
+    "-000000000000001.spool",
+    "000000000000000\N{ARABIC-INDIC DIGIT THREE}.spool",
+    "000000000000000\N{SUPERSCRIPT TWO}.spool",
+    "0000000000000001.old.spool",
+    "x.spool",
+    ".spool",
+    "1" * 240 + ".spool",
+]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_file_with_an_odd_name_is_set_aside(tmp_path: Path, name: str) -> None:
+    """Whatever number it means: those of the writer go on from its own, and what it wrote is read."""
+    with writing(tmp_path) as writer:
+        fill(writer, 2)
+    (tmp_path / name).write_bytes(segments(tmp_path)[0].read_bytes())
+    with reading(tmp_path) as reader:
+        assert numbers(reader.read(EVERYTHING)) == [0, 1], "it is not read, wherever it lies"
+    with writing(tmp_path) as writer:
+        assert writer.odd == (name,)
+        assert writer.first_segment == 2
+        fill(writer, 1, first=2)
+        with reading(tmp_path, writer.first_segment) as reader:
+            assert numbers(reader.read(EVERYTHING)) == [0, 1, 2]
+    assert (tmp_path / "set-aside" / name).exists()
+    assert SetAside(tmp_path).count() == 1
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "link"])
+def test_what_is_no_file_is_no_segment(tmp_path: Path, kind: str) -> None:
+    """A pipe would hold up whoever opens it for ever."""
+    odd = tmp_path / "0000000000000007.spool"
+    if kind == "directory":
+        odd.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(odd)
+    else:
+        odd.symlink_to("/dev/zero")
+    with writing(tmp_path) as writer:
+        assert writer.odd == (odd.name,)
+        fill(writer, 1)
+    assert left_in(tmp_path) == ([0], 0)
+
+
+def test_a_batch_has_so_many_bytes(tmp_path: Path) -> None:
+    with writing(tmp_path) as writer, reading(tmp_path) as reader:
+        fill(writer, 10, size=996)
+        assert numbers(reader.read(EVERYTHING, most_bytes=2_500)) == [0, 1, 2]
+        assert numbers(reader.read(EVERYTHING, most_bytes=1)) == [0]

@@ -54,8 +54,8 @@ CASES = (
     Case("KornelDown", {'up{job="yunikorn"}': "1x57 0x3"}, {'up{job="yunikorn"}': "1x60", 'up{job="x"}': "0x60"}),
     Case(
         "KornelNoShim",
-        {"kornel_manager_registered": "1x60", "kornel_streams_open": "3x50 0x10"},
-        {"kornel_manager_registered": "1x57 0x3", "kornel_streams_open": "3x60"},
+        {"kornel_manager_registered": "1x60", "kornel_streams_open": "3x60", "kornel_manager_gone": "0x50 1x10"},
+        {"kornel_manager_registered": "1x57 0x3", "kornel_manager_gone": "0x60"},
     ),
     Case("KornelNoShim", {"kornel_manager_registered": "0x60"}, {"kornel_manager_registered": "1x60"}),
     once("kornel_engine_faults_total")._replace(alert="KornelEngineFault"),
@@ -70,6 +70,7 @@ CASES = (
         {"kornel_health_checked_timestamp_seconds": "60x60"},
         {"kornel_health_checked_timestamp_seconds": "0+60x60"},
     ),
+    Case("KornelClockSet", {"kornel_clock_ahead_seconds": "0x50 -3600x10"}, {"kornel_clock_ahead_seconds": "2x60"}),
     Case(
         "KornelSchedulingSlow",
         slow("kornel_scheduling_slice_seconds"),
@@ -95,14 +96,14 @@ CASES = (
         {'yunikorn_scheduler_container_allocation_attempt_total{state="rejected"}': "0x55 1x5"},
     ),
     Case(
-        "KornelQuotaEnforcementPartial",
-        {f'{ATTEMPTS}{{kind="quota",outcome="PARTIAL"}}': "0x57 1x3"},
-        {f'{ATTEMPTS}{{kind="quota",outcome="FULL"}}': "0x57 1x3"},
+        "KornelQueueAboveMax",
+        {'kornel_queue_above_max{queue="root.a",resource="vcore"}': "30x60"},
+        {'kornel_queue_above_max{queue="root.a",resource="vcore"}': "_x40 30x20"},
     ),
     Case(
-        "KornelQuotaEnforcementWithoutEffect",
-        {f'{ATTEMPTS}{{kind="quota",outcome="NONE"}}': "0x57 1x3"},
-        {f'{ATTEMPTS}{{kind="quota",outcome="BEST_EFFORT"}}': "0x57 1x3"},
+        "KornelMaxNotEnforced",
+        {f'{ATTEMPTS}{{kind="quota",outcome="NONE"}}': "0x57 1x3", "kornel_queues_above_max": "1x60"},
+        {f'{ATTEMPTS}{{kind="quota",outcome="NONE"}}': "0x57 1x3", "kornel_queues_above_max": "0x60"},
     ),
     Case(
         "KornelPreemptedForNothing",
@@ -146,6 +147,11 @@ CASES = (
         {"kornel_configuration_file_problem": "0x50 1x10"},
         {"kornel_configuration_file_problem": "0x60"},
     ),
+    Case(
+        "KornelRollbackHolds",
+        {"kornel_configuration_rollback_holds": "0x20 1x40"},
+        {"kornel_configuration_rollback_holds": "0x40 1x20"},
+    ),
     once('kornel_configurations_total{origin="file",result="refused"}')._replace(alert="KornelConfigurationRefused"),
     Case(
         "KornelHistorySpoolFilling",
@@ -157,6 +163,7 @@ CASES = (
         {"kornel_history_problem": "0x50 1x10"},
         {"kornel_history_problem": "0x57 1x3"},
     ),
+    Case("KornelHistorySetAside", {"kornel_history_set_aside": "0x50 1x10"}, {"kornel_history_set_aside": "0x60"}),
     once('kornel_history_records_total{result="dropped"}')._replace(alert="KornelHistoryLost"),
     once("kornel_event_streams_dropped_total")._replace(alert="KornelEventClientsDropped"),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.domain.priorities import PRIORITY_MIN
+from core.domain.priorities import NOTHING_WAITS
 from core.model.applications import Application
 from tests.scenarios.language import Stage
 
@@ -41,7 +41,7 @@ class Counted(dict[int, int]):
 
 
 def application(asks: int) -> tuple[Application, Counted]:
-    """One with so many pending asks, each of another priority."""
+    """One with so many groups of asks, each of which lends it another priority."""
     stage = Stage()
     stage.play(["queue root.q", "app A queue=root.q"])
     state = stage.engine.partition("[rm-1]default")
@@ -49,7 +49,7 @@ def application(asks: int) -> tuple[Application, Counted]:
     found: Application = state.applications["A"]
     found._priorities = counted = Counted()
     for priority in range(asks):
-        found.ask_appears(priority)
+        found.lends(NOTHING_WAITS, priority)
     counted.touched = 0
     return found, counted
 
@@ -59,7 +59,7 @@ def test_an_ask_that_comes_costs_the_same_however_many_there_are(priority: int) 
     costs = []
     for asks in ASKS:
         found, counted = application(asks)
-        found.ask_appears(priority)
+        found.lends(NOTHING_WAITS, priority)
         costs.append(counted.touched)
         assert found.priority == max(priority, asks - 1)
     assert costs == [2, 2, 2]
@@ -69,10 +69,10 @@ def test_an_ask_that_goes_costs_at_worst_one_look_at_each_of_the_others() -> Non
     """Only the last of the highest priority makes it look at the others."""
     for asks in ASKS:
         found, counted = application(asks)
-        found.ask_leaves(0)
+        found.lends(0, NOTHING_WAITS)
         assert counted.touched <= 3
         counted.touched = 0
-        found.ask_leaves(asks - 1)
+        found.lends(asks - 1, NOTHING_WAITS)
         assert asks - 2 <= counted.touched <= asks + 2
         assert found.priority == asks - 2
 
@@ -81,5 +81,5 @@ def test_when_all_go_nothing_is_left() -> None:
     """In the worst order, the highest first."""
     found, _ = application(10)
     for priority in reversed(range(10)):
-        found.ask_leaves(priority)
-    assert found.priority == PRIORITY_MIN
+        found.lends(priority, NOTHING_WAITS)
+    assert found.priority == NOTHING_WAITS

@@ -68,7 +68,7 @@ CASES: dict[str, Case] = {
     ),
     "cluster": Case(
         ("node n1 f=3", "ask k queue=root.a f=4"),
-        ("cluster-size", "queue", "root", 0, True),
+        ("cluster-size", "node", "root", 0, True),
         short(3, 0, 4),
     ),
     "user": Case(
@@ -143,10 +143,10 @@ CASES: dict[str, Case] = {
             "node n1 f=4",
             "node n2 f=4",
             "run v queue=root.a node=n1 f=2",
-            "run w queue=root.a node=n2 f=2",
+            "run w queue=root.a node=n2 f=3",
             "ask big queue=root.a f=3",
             "cycles until=5s every=1s",
-            "ask k queue=root.a f=3",
+            "ask k queue=root.a f=2",
         ),
         ("node-reserved", "node", "n1", 1, False),
     ),
@@ -318,7 +318,7 @@ def test_what_stands_against_preemption(lines: tuple[str, ...], verdict: str, bl
 
 
 def test_times_of_the_next_attempt() -> None:
-    """First the delay counts, then the 15 s between two attempts; who is protected by what is counted."""
+    """First the delay counts, then the pause between two searches; who is protected by what is counted."""
     stage = played(
         "queue root.v", "queue root.w preemption.policy=disabled", "queue root.a guaranteed={f=4}", "node n1 f=4",
         "run v queue=root.v node=n1 f=1 p=9", "run w queue=root.w node=n1 f=3", "ask k queue=root.a f=4 other=yes",
@@ -333,7 +333,7 @@ def test_times_of_the_next_attempt() -> None:
     stage.play(["cycle at=31s"])
     found = explained(stage, "k").preemption
     assert found is not None
-    assert found.not_before_ns == 46 * 10**9
+    assert found.not_before_ns == 32 * 10**9
 
 
 def test_preempted_work_tells_who_took_its_room_and_goes_on_to_do_so() -> None:
@@ -379,3 +379,21 @@ def test_the_history_is_bounded() -> None:
     assert history.of("v0") is None
     assert history.of("v1") is not None
     assert [work.victim.key for work in history.of_application("v", 2)] == [f"v{KEPT}", f"v{KEPT - 1}"]
+
+
+def test_a_new_application_that_waits_for_its_turn_is_told_whose_turn_it_is() -> None:
+    """In a leaf sorted stateaware one at a time may start, the one that waits for room."""
+    stage = played(
+        "queue root.a application.sort.policy=stateaware",
+        "node n1 f=3",
+        "app old",
+        "run v app=old node=n1 f=2",
+        "app first",
+        "app second",
+        "ask big app=first f=2",
+        "ask k app=second f=1",
+        "cycle",
+    )
+    (blocker,) = explained(stage, "k").blockers
+    assert (blocker.kind, blocker.name) == ("queue-applications", "root.a")
+    assert blocker.detail.endswith("it is the turn of first")

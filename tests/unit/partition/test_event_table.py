@@ -252,7 +252,6 @@ ROWS = [
         PREEMPTION,
         "at=31s cycle",
         "REQUEST NONE NONE",
-        'REQUEST k NONE NONE ref=a {vcore=2000} "Request does not fit in the headroom of its queue"\n'
         'REQUEST v1 NONE NONE ref=b {vcore=2000} "Preempted for request k of application a in queue root.a"',
     ),
     Row(
@@ -390,6 +389,7 @@ ROWS = [
         f"at=1s {LOWERED}; partition default quota=on; queue root.a max={{f=5}} quota.preemption.delay=1;"
         " update-config; at=3s cycle",
         "QUEUE SET QUEUE_PREEMPTION",
+        "QUEUE root.a SET QUEUE_PREEMPTION {f=5} \"above its max: {'f': 3}\"\n"
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer armed"\n'
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer moved"\n'
         "QUEUE root.a SET QUEUE_PREEMPTION {f=5} \"FULL: target {'f': 3}, freed {'f': 4}, unmet {}, chosen 1,"
@@ -402,9 +402,10 @@ ROWS = [
         " run k1 app=A node=n1 f=8 required=n1",
         f"at=1s {LOWERED}; at=3s cycle",
         "QUEUE SET QUEUE_PREEMPTION",
+        "QUEUE root.a SET QUEUE_PREEMPTION {f=5} \"above its max: {'f': 3}\"\n"
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer armed"\n'
         "QUEUE root.a SET QUEUE_PREEMPTION {f=5} \"NONE: target {'f': 3}, freed {'f': 0}, unmet {'f': 3}, chosen 0,"
-        ' told to leave 0"\n'
+        " told to leave 0; {'f': 8} is bound to its node\"\n"
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer cleared"',
     ),
     Row(

@@ -22,7 +22,7 @@ def test_every_state_an_ask_can_be_in() -> None:
     big = explain(PARTITION, "big")
     assert big is not None
     assert big[:4] == ("app1", "root.a", "Pending", "")
-    assert [(failure.message, failure.times) for failure in big.failures] == [("Not enough queue quota", 1)]
+    assert [(failure.message, failure.times) for failure in big.failures] == [("No node has enough room", 1)]
     assert explain(PARTITION, "f") is None
     assert explain(PARTITION, "unknown") is None
     assert explain("[rm-1]other", "small") is None

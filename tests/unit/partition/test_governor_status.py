@@ -58,7 +58,7 @@ def spent() -> Stage:
 def test_status_tells_what_was_taken_and_where_preemption_pauses() -> None:
     found = scopes(status(spent()))
     assert list(found) == ["cluster", "queue root.v"]
-    assert (found["cluster"].victims, found["cluster"].most_victims) == (1, 100_000)
+    assert (found["cluster"].victims, found["cluster"].most_victims) == (1, 20_000)
     loss = found["queue root.v"]
     assert (loss.victims, loss.most_victims) == (1, 1)
     assert (dict(loss.lost), dict(loss.most_lost)) == ({"f": 30}, {"f": 500})
@@ -116,6 +116,77 @@ def test_explain_and_status_tell_of_a_kind_that_only_watches() -> None:
     assert governor(status(stage)).shadow == ("guarantee",)
 
 
+def held_back(more: str = "") -> Stage:
+    """Half of two units may be served within one second: k1 was at 30 s, and k2 is next at 31 s."""
+    stage = Stage()
+    stage.play([f"partition limit=0.5 {more}", *THREE_NODES, "ask k2 queue=root.a f=1 other=yes", "cycle at=30s"])
+    return stage
+
+
+def test_explain_tells_of_the_limit_of_one_interval_and_when_it_lets_go() -> None:
+    found = outlook(held_back(), "k2")
+    assert (found.verdict, found.outcome) == (PreemptionVerdict.FORBIDDEN, Outcome.ROUND_LIMIT)
+    assert found.blocked_by == "limit of one interval of the preemption cycle"
+    assert found.detail == "served 1 f within 1 s, preemption.cycle.limit is 0.5 of 2"
+    assert found.not_before_ns == 31 * SECOND_NS
+    assert [victim.key for victim in found.victims] == ["v2"]
+    assert outlook(held_back(), "k2", 31).verdict is PreemptionVerdict.WOULD_HELP
+
+
+def test_status_tells_who_is_held_back() -> None:
+    found = scopes(status(held_back()))["interval guarantee"]
+    assert (found.victims, found.most_victims, found.paused_until_ns) == (1, 1_000, 31 * SECOND_NS)
+    assert "interval guarantee" not in scopes(status(held_back(), 31))
+
+
+def test_questions_leave_the_pace_alone() -> None:
+    stage = held_back()
+    before = digest(vars(stage.engine.partition("[rm-1]default")))
+    status(stage, 1000)
+    outlook(stage, "k2", 1000)
+    assert digest(vars(stage.engine.partition("[rm-1]default"))) == before
+
+
+def test_being_held_back_is_an_event_of_the_ask() -> None:
+    """Told in the event history with the numbers, at most once in a while."""
+    stage = Stage()
+    stage.play(["partition limit=0.5", *THREE_NODES, "ask k2 queue=root.a f=1 other=yes", "attach events"])
+    told = stage.play(["cycle at=30s"])
+    message = "Preemption is held back: served 1 f within 1 s, preemption.cycle.limit is 0.5 of 2"
+    assert [line for line in told if "held back" in line and "k2" in line and message in line], told
+
+
+def test_explain_names_the_bound_for_one_ask() -> None:
+    stage = Stage()
+    stage.play(
+        [
+            'partition governor="{victims: {guarantee: {ask: 1}, required-node: {ask: 1}}}"',
+            *THREE_NODES,
+            "node n3 f=2",
+            "run w1 queue=root.w node=n3 f=1",
+            "run w2 queue=root.w node=n3 f=1",
+            "ask large queue=root.a f=2 other=yes",
+            "cycle at=30s",
+        ]
+    )
+    found = outlook(stage, "large")
+    assert (found.blocked_by, found.outcome) == ("governor: victims for one ask", Outcome.VICTIM_LIMIT)
+    assert found.detail == "2 victims on n3, 1 may go for one ask"
+    assert governor(status(stage)).denied > 0
+    stage.play(["ask d1 queue=root.w f=2 required=n3", "cycle"])
+    found = outlook(stage, "d1")
+    assert (found.blocked_by, found.outcome) == ("governor: victims for one ask", Outcome.VICTIM_LIMIT)
+
+
+def test_explain_names_the_list_of_policies() -> None:
+    stage = Stage()
+    stage.play(['partition policies="[quota]"', *THREE_NODES, "ask d1 queue=root.w f=1 required=n1", "cycle at=30s"])
+    for key, kind in (("k1", "guarantee"), ("d1", "required-node")):
+        found = outlook(stage, key)
+        assert (found.verdict, found.blocked_by) == (PreemptionVerdict.FORBIDDEN, "preemption.policies")
+        assert (found.outcome, found.detail) == (Outcome.POLICY_OFF, f"preemption.policies does not list {kind}")
+
+
 def test_status_names_victims_that_do_not_leave() -> None:
     stage = Stage()
     stage.play(['partition victim="{timeout: 60s}"', *THREE_NODES, "cycle at=30s"])
@@ -146,7 +217,10 @@ def test_explain_knows_what_the_monitor_does_for_an_ask() -> None:
     stage.run_to(5)
     found = by_monitor(stage, "b0")
     assert found.verdict is PreemptionVerdict.UNDER_WAY
-    assert found.detail == "round 1: root.b should hold 10 f more; 10 allocations are at risk"
+    assert found.detail == (
+        "round 1: root.b should hold 10 f more; it is to run on n once these have left, who are at risk: a099"
+    )
+    assert found.node_id == "n"
     assert found.not_before_ns == START_NS + 15 * SECOND_NS
     described = stage.engine.status().partitions[0].monitor
     assert described is not None

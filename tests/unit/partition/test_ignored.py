@@ -30,7 +30,7 @@ CASES = [
     (Ignored.OTHER_NODE, "run k node=n2", "k"),
     (Ignored.NO_CHANGE, "run k node=n1", "k"),
     (Ignored.NO_CHANGE, "ask k", "k"),
-    (Ignored.NO_CHANGE, "ask p p=9 vcore=99000", "p"),
+    (Ignored.NO_CHANGE, "ask p vcore=99000", "p"),
     (Ignored.NO_CHANGE, "ask many legacy maxallocations=2", "many"),
     (Ignored.NO_CHANGE, "release * app=idle", "idle"),
     (Ignored.NO_CHANGE, "withdraw * app=idle", "idle"),

@@ -70,10 +70,14 @@ def test_an_unlawful_plan_is_refused_and_counted(stage: Stage, monkeypatch: pyte
 
 
 def test_a_failed_attempt_is_told_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same outcome again is not another decision record; the next attempt is due in 15 s all the same."""
+    """The same outcome again is not another decision record, and nothing is searched again while nothing changes."""
     state = state_of(stage)
     refusal = Refusal(Outcome.NO_NODE, "nothing")
     monkeypatch.setattr(guarantee, "plan", lambda view, ask, **_: refusal)
     assert stage.play(["cycle at=30s"]) == ["refuse k NO_NODE"]
     assert stage.play(["cycles until=60s every=1s"]) == ["no answer"]
-    assert state.preemption_attempts == 3
+    assert state.preemption_attempts == 1
+    stage.play(["node n9 f=1", "cycles until=90s every=1s"])  # It is too small for the ask, whoever left.
+    assert state.preemption_attempts == 1
+    stage.play(["run v3 queue=root.v node=n1 f=1", "cycles until=100s every=1s"])
+    assert state.preemption_attempts == 2

@@ -60,11 +60,11 @@ def test_every_registered_policy_may_be_listed() -> None:
         load(text % "storm")
 
 
-def test_a_policy_left_out_does_not_run_in_the_cycle() -> None:
-    """Without `guarantee` the cycle tries nobody; the allocation path still does."""
+def test_a_policy_left_out_does_nothing() -> None:
+    """Without `guarantee` neither the rounds nor the allocation path try anybody."""
     stage = played('partition policies="[quota]"')
     assert stage.engine.preempt(30 * 10**9) == []
-    assert "reserve n1 for=k" in stage.play(["cycle at=30s"])
+    assert stage.play(["cycle at=30s"]) == ["no answer"]
 
 
 def test_j_f3_a_policy_meets_each_ask_once_a_round() -> None:
@@ -130,3 +130,15 @@ def test_lost_work_takes_who_has_done_least() -> None:
     stage.play(["ask k queue=root.a f=6 other=yes created=0s"])
     assert "release v1 PREEMPTED_BY_SCHEDULER for=k" in stage.play(["cycle at=30s"])
     assert state_of(stage).requests["k"].outcome is Outcome.TRIGGERED
+
+
+def test_the_monitor_left_out_has_no_rounds_and_stands_in_nobody_s_way() -> None:
+    """`monitor.enabled` without the policy is as good as off: guarantees are served as ever."""
+    stage = Stage()
+    root = "{name: root, submitacl: '*', queues: [{name: v}, {name: a, resources: {guaranteed: {f: 6}}}]}"
+    preemption = "{monitor: {enabled: true}, policies: [guarantee]}"
+    stage.play([f"yaml {{partitions: [{{name: default, preemption: {preemption}, queues: [{root}]}}]}}", *J_B27[2:]])
+    answers = stage.play(["cycles until=60s every=1s"])
+    assert "@30s reserve n1 for=k" in answers
+    assert not [answer for answer in answers if "NOTIFIED" in answer]
+    assert state_of(stage).notices.rounds == 0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
 import pytest
+from kornel.v1.configuration_pb2 import PreviewConfigurationResponse
 
 from core.config.loader import load
+from core.config.rereading import ConfigurationReader
 from core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
@@ -26,6 +29,9 @@ from core.domain.impact import Impact, QueueChange, QueueChangeKind, SettingChan
 from core.domain.resources import Resources
 from core.domain.status import Bound
 from core.partition.engine import Engine
+from core.service.configuration_wire import impact_message
+from core.service.judge_process import framed, read_frame
+from core.service.preview_process import read_answer, request_frames, tried
 from tests.unit.config.reading import partition_text, queue, root
 from tests.unit.partition.graph import digest
 
@@ -49,6 +55,7 @@ class Core:
 
     def __init__(self, config: str = text(*OLD)) -> None:
         self.engine = Engine()
+        self.config = config
         self.do(RegisterManager("rm", config))
         self.do(UpdateNodes("rm", (NodeSpec("n1", NodeAction.CREATE, PARTITION, capacity=amounts(vcore=100_000)),)))
         self.submit("web", "root.prod.web", user="ann", groups=("staff",))
@@ -80,11 +87,18 @@ class Core:
         """What *config* would change; fails if asking changes anything."""
         before = digest(self.engine)
         configuration = load(config)
-        impact = self.engine.what_if().preview(configuration)
+        what_if = self.engine.what_if()
+        impact = what_if.preview(configuration)
         assert digest(self.engine) == before, "a preview changes nothing"
+        request = io.BytesIO(b"".join(map(framed, request_frames(self.config, config, what_if))))
+        in_force = read_frame(request)
+        assert in_force is not None
+        elsewhere = read_answer(tried(ConfigurationReader(), in_force.decode(), request))
+        assert PreviewConfigurationResponse.FromString(elsewhere) == impact_message(impact, configuration.warnings)
         return impact
 
     def update(self, config: str) -> None:
+        self.config = config
         self.do(UpdateConfiguration("rm", config), 2 * SECOND)
 
     def queues(self) -> dict[str, Any]:
@@ -161,7 +175,12 @@ def test_settings_are_called_as_they_are_written() -> None:
                 "quotapreemptionenabled": True,
                 "cycle": {"interval_ms": 250},
                 "victim": {"timeout": "10m"},
-                "governor": {"window_ms": 5000, "queue": {"victims": 7}, "shadow": ["quota", "guarantee"]},
+                "governor": {
+                    "victims": {"required-node": {"ask": 5}},
+                    "window_ms": 5000,
+                    "queue": {"victims": 7},
+                    "shadow": ["quota", "guarantee"],
+                },
             },
         )
     )
@@ -175,8 +194,9 @@ def test_settings_are_called_as_they_are_written() -> None:
     assert [(change.name, change.before, change.after) for change in partition.settings] == [
         ("preemption.quotapreemptionenabled", "false", "true"),
         ("preemption.cycle.interval", "1s", "0.25s"),
+        ("preemption.governor.victims.required-node.ask", "128", "5"),
         ("preemption.governor.window", "600s", "5s"),
-        ("preemption.governor.queue.victims", "50000", "7"),
+        ("preemption.governor.queue.victims", "10000", "7"),
         ("preemption.governor.shadow", "", "guarantee,quota"),
         ("preemption.victim.timeout", "300s", "600s"),
     ]

@@ -1,4 +1,4 @@
-"""Whom an application belongs to: config.md 11, protocol.md 6.1, DB-17, T83."""
+"""Whom an application belongs to: config.md 11, T83; protocol.md 6.1, DB-17."""
 
 from __future__ import annotations
 

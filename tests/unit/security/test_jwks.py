@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import socket
+import ssl
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from structlog.typing import FilteringBoundLogger
 
+from core.security import jwks
 from core.security.errors import SecurityError
-from core.security.jwks import MOST_BYTES, KeySet, parse_keys
+from core.security.jwks import KEY_TYPES, MOST_BYTES, KeySet, parse_keys, read_source
 from core.service.clock import SECOND_NS, ManualClock
 from core.service.logs import LogFormat, LogLevel, build_logger
+from tests.e2e.security.site import Authority
+
+PATIENCE_S = 10.0
 
 
 class Issuer:
@@ -63,8 +76,12 @@ def issuer() -> Iterator[tuple[Issuer, str]]:
         server.server_close()
 
 
+def quiet() -> FilteringBoundLogger:
+    return build_logger(LogFormat.CONSOLE, LogLevel.ERROR, io.StringIO())
+
+
 def keys_of(address: str, clock: ManualClock) -> KeySet:
-    return KeySet(address, clock=clock, logger=build_logger(LogFormat.CONSOLE, LogLevel.ERROR, io.StringIO()))
+    return KeySet(address, clock=clock, logger=quiet())
 
 
 async def test_keys_are_kept_and_read_again_when_they_are_old(issuer: tuple[Issuer, str]) -> None:
@@ -77,6 +94,7 @@ async def test_keys_are_kept_and_read_again_when_they_are_old(issuer: tuple[Issu
     assert said.asked == 1
     clock.advance(300 * SECOND_NS)
     assert await keys.find("a", "ES256") is not None
+    await settled(keys)
     assert said.asked == 2
 
 
@@ -94,6 +112,12 @@ async def test_made_up_key_ids_cost_the_issuer_little(issuer: tuple[Issuer, str]
     assert said.asked == 2
 
 
+async def settled(keys: KeySet) -> None:
+    """Wait until nothing is being read any more."""
+    if keys._reading is not None:
+        await keys._reading
+
+
 @pytest.mark.parametrize("broken", ["status", "redirect", "no JSON", "too long"])
 async def test_an_issuer_that_answers_nonsense_leaves_the_former_keys(issuer: tuple[Issuer, str], broken: str) -> None:
     said, address = issuer
@@ -109,6 +133,7 @@ async def test_an_issuer_that_answers_nonsense_leaves_the_former_keys(issuer: tu
         said.body = b"{" if broken == "no JSON" else b" " * (MOST_BYTES + 1)
     clock.advance(300 * SECOND_NS)
     assert await keys.find("a", "ES256") is not None
+    await settled(keys)
     assert said.asked == 2
     clock.advance(24 * 3600 * SECOND_NS)
     assert await keys.find("a", "ES256") is None, "for a day at most"
@@ -129,7 +154,193 @@ def test_shared_secrets_and_private_keys_are_no_keys() -> None:
     assert parse_keys(json.dumps({"keys": [{"kty": "oct", "k": "c2VjcmV0"}, private, 7, {}]}).encode()) == []
 
 
-@pytest.mark.parametrize("document", ["", "[]", "{}", '{"keys": {}}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "document", ['{"keys": [' + ",".join(["{}"] * 1_001) + "]}", "", "[]", "{}", '{"keys": {}}', "[" * 100_000]
+)
 def test_a_document_that_is_no_jwks_is_refused(document: str) -> None:
-    with pytest.raises(SecurityError, match="not a JWKS"):
+    with pytest.raises(SecurityError, match=r"not a JWKS|more than 1000 keys"):
         parse_keys(document.encode())
+
+
+ODD_KEYS: list[Any] = [
+    {"kty": ["EC"]},
+    {"kty": {}},
+    {"kty": None},
+    {"kty": "EC"},
+    {"kty": "EC", "crv": [], "kid": {}},
+    {"kty": "EC", "crv": "P-256", "x": 7, "y": None},
+    {"kty": "EC", "crv": "P-256", "x": "\ud800", "y": "!"},
+    {"kty": "RSA", "n": 1e300, "e": "AQAB"},
+    {"kty": "RSA", "n": "A" * 100_000, "e": "AQAB"},
+    {"kty": "RSA", "n": "AQ", "e": ""},
+    {"kty": "OKP", "crv": "Ed25519", "x": "AA"},
+    {"kty": "EC", "alg": [], "use": {}},
+    [],
+    None,
+]
+
+
+@pytest.mark.parametrize("odd", ODD_KEYS)
+async def test_malformed_key_spoils_no_other(odd: Any) -> None:
+    document = json.dumps({"keys": [odd, public_key("a")]}).encode()
+    keys = KeySet("keys", clock=ManualClock(), logger=quiet(), fetch=lambda _: document)
+    assert await keys.find("a", "ES256") is not None
+    for algorithm in KEY_TYPES:
+        assert await keys.find("b", algorithm) is None
+        await keys.find(None, algorithm)
+
+
+class Dripping:
+    """A server whose answers never end. ``piece``: what it sends for ever; ``status``: what comes before."""
+
+    def __init__(self, status: bytes, piece: bytes, pause_s: float, context: ssl.SSLContext | None = None) -> None:
+        self._context = context
+        self.asked = 0
+        self.dripping = True
+        self.say(status, piece, pause_s)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}/keys"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def say(self, status: bytes, piece: bytes, pause_s: float) -> None:
+        """Answer so from now on."""
+        self._said = (status, piece, pause_s)
+
+    def close(self) -> None:
+        self.dripping = False
+        self._socket.close()
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", int(self.address.split(":")[2].split("/")[0])), 0.1).close()
+        self._thread.join(5)
+
+    def _serve(self) -> None:
+        while self.dripping:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            self.asked += 1
+            threading.Thread(target=self._drip, args=(connection,), daemon=True).start()
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        if self._context is None:
+            return connection
+        try:
+            return self._context.wrap_socket(connection, server_side=True)
+        except OSError:
+            connection.close()
+            raise
+
+    def _drip(self, connection: socket.socket) -> None:
+        status, piece, pause_s = self._said
+        with suppress(OSError), self._secured(connection) as opened:
+            opened.recv(65_536)
+            opened.sendall(status)
+            while self.dripping:
+                opened.sendall(piece)
+                time.sleep(pause_s)
+
+
+DRIPS = {
+    "status line": (b"HTTP/1.1 200 O", b"K", 0.02),
+    "headers": (b"HTTP/1.1 200 OK\r\n", b"a", 0.02),
+    "many headers": (b"HTTP/1.1 200 OK\r\n", b"a: b\r\n", 0.05),
+    "informational": (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.02),
+    "body": (b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n", b" ", 0.02),
+    "chunks": (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\n \r\n", 0.02),
+    "nothing": (b"", b"", 0.02),
+    "endless": (b"HTTP/1.1 200 OK\r\n\r\n", b" " * 65_536, 0.0),
+    "endless line": (b"HTTP/1.1 200 OK\r\na: ", b"b" * 65_536, 0.0),
+    "no HTTP": (b"\x16\x03\x01\x00", b"\x00", 0.02),
+}
+
+
+@pytest.mark.parametrize("kind", DRIPS)
+def test_answer_that_never_ends_is_given_up(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little comes at a time, and however much."""
+    monkeypatch.setattr(jwks, "FETCH_TIMEOUT_S", 0.5)
+    server = Dripping(*DRIPS[kind])
+    try:
+        began = time.monotonic()
+        with pytest.raises((OSError, ValueError, HTTPException)):
+            read_source(server.address)
+        assert time.monotonic() - began < 2
+    finally:
+        server.close()
+
+
+async def test_known_key_waits_for_no_issuer_and_unknown_one_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it drips: one reading at a time, and whoever waits for it has a bound."""
+    monkeypatch.setattr(jwks, "UNKNOWN_WAIT_S", 0.2)
+    document = json.dumps({"keys": [public_key("a")]}).encode()
+    hangs, answers = threading.Event(), threading.Event()
+    fetched = 0
+
+    def fetch(_: str) -> bytes:
+        nonlocal fetched
+        fetched += 1
+        if hangs.is_set():
+            answers.wait(PATIENCE_S)
+        return document
+
+    clock = ManualClock()
+    keys = KeySet("keys", clock=clock, logger=quiet(), fetch=fetch)
+    known = await keys.find("a", "ES256")
+    assert known is not None
+    hangs.set()
+    clock.advance(301 * SECOND_NS)
+    began = time.monotonic()
+    for _ in range(100):
+        assert await keys.find("a", "ES256") is known
+        assert keys.holds(known)
+    assert time.monotonic() - began < 0.2
+    began = time.monotonic()
+    found = await asyncio.gather(*(keys.find(f"made-up-{n}", "ES256") for n in range(500)))
+    assert not any(found)
+    assert time.monotonic() - began < 2
+    clock.advance(60 * SECOND_NS)
+    assert await keys.find("a", "ES256") is known
+    assert fetched == 2, "one at a time"
+    answers.set()
+    await settled(keys)
+    assert await keys.find("a", "ES256") is known, "the same key is the same object"
+
+
+async def test_key_that_is_gone_holds_no_more() -> None:
+    documents = [json.dumps({"keys": [public_key(name)]}).encode() for name in ("a", "b")]
+    clock = ManualClock()
+    keys = KeySet("keys", clock=clock, logger=quiet(), fetch=lambda _: documents.pop(0))
+    former = await keys.find("a", "ES256")
+    assert former is not None
+    clock.advance(301 * SECOND_NS)
+    assert keys.holds(former), "as far as anybody knows"
+    await settled(keys)
+    assert not keys.holds(former)
+    assert await keys.find("b", "ES256") is not None
+
+
+@pytest.mark.parametrize("drips", [False, True])
+def test_https_has_the_same_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drips: bool) -> None:
+    """The issuer's certificate is checked against the machine's authorities."""
+    monkeypatch.setattr(jwks, "FETCH_TIMEOUT_S", 0.5 if drips else 10.0)
+    authority = Authority(tmp_path)
+    pair = authority.issue("issuer")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.certificate, pair.key)
+    said = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"
+    server = Dripping(said if drips else said + b"keys", b"", 0.02, context)
+    address = server.address.replace("http://127.0.0.1", "https://localhost")
+    try:
+        with pytest.raises(OSError, match="certificate verify failed"):
+            read_source(address)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        began = time.monotonic()
+        if drips:
+            with pytest.raises(TimeoutError):
+                read_source(address)
+            assert time.monotonic() - began < 2
+        else:
+            assert read_source(address) == b"keys"
+    finally:
+        server.close()

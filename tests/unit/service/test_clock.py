@@ -3,18 +3,71 @@
 from __future__ import annotations
 
 import asyncio
-from unittest.mock import patch
 
 import pytest
 
+from core.service import clock as clock_module
 from core.service.clock import SECOND_NS, ManualClock, SystemClock
 
+HOUR_NS = 3_600 * SECOND_NS
 
-def test_system_time_never_goes_back() -> None:
-    """Setting the machine's clock back holds time still until it has caught up."""
+
+class Machine:
+    """Both clocks of a machine, standing still."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall, self.monotonic = 1_700_000_000 * SECOND_NS, 5 * SECOND_NS
+        monkeypatch.setattr(clock_module.time, "time_ns", lambda: self.wall)
+        monkeypatch.setattr(clock_module.time, "monotonic_ns", lambda: self.monotonic)
+
+    def pass_time(self, ns: int) -> None:
+        self.wall += ns
+        self.monotonic += ns
+
+
+@pytest.mark.parametrize("step_ns", [-HOUR_NS, 24 * HOUR_NS])
+def test_setting_the_wall_clock_moves_nothing_that_lasts(monkeypatch: pytest.MonkeyPatch, step_ns: int) -> None:
+    """Back by an hour or ahead by a day: the core's time runs on, and what the wall clock shows is told apart."""
+    machine = Machine(monkeypatch)
     clock = SystemClock()
-    with patch("time.time_ns", side_effect=[100, 50, 120]):
-        assert [clock.now_ns() for _ in range(3)] == [100, 100, 120]
+    began = clock.now_ns()
+    assert began == clock.wall_ns() == machine.wall
+    machine.pass_time(7 * SECOND_NS)
+    machine.wall += step_ns
+    assert clock.now_ns() == began + 7 * SECOND_NS
+    assert clock.wall_ns() == began + 7 * SECOND_NS + step_ns
+    assert clock.ahead_s == step_ns // SECOND_NS
+
+
+def test_drift_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small differences leave what was noticed as it was, so that creation times stay the same when sent again."""
+    machine = Machine(monkeypatch)
+    clock = SystemClock()
+    for drift_ns in (SECOND_NS, -SECOND_NS // 2, 19 * SECOND_NS // 10):
+        machine.wall = clock.now_ns() + drift_ns
+        assert clock.ahead_s == 0
+    machine.wall = clock.now_ns() + 100 * SECOND_NS
+    assert clock.ahead_s == 100
+    machine.wall += SECOND_NS
+    assert clock.ahead_s == 100
+
+
+async def test_a_date_is_looked_at_again_when_the_clock_may_have_been_set() -> None:
+    """Who waits for a date is called within a minute, and waits anew if it has not come."""
+    clock = ManualClock()
+    seen: list[int] = []
+    expires_ns = clock.wall_ns() + HOUR_NS
+
+    def look() -> None:
+        seen.append(clock.wall_ns())
+        if clock.wall_ns() < expires_ns:
+            clock.call_at_wall(expires_ns, look)
+
+    clock.call_at_wall(expires_ns, look)
+    clock.set_wall(HOUR_NS)
+    clock.advance(60 * SECOND_NS)
+    assert len(seen) == 1
+    assert seen[0] >= expires_ns
 
 
 async def test_system_clock_calls_soon_for_the_past() -> None:

@@ -223,8 +223,8 @@ async def test_after_an_update_the_text_of_the_shim_holds(desk: Desk) -> None:
     assert desk.engine.extra_config == {"k": "v"}, "a file replaces queues, not the other settings"
 
 
-async def test_reading_again_undoes_a_rollback(desk: Desk) -> None:
-    """Whoever asks for the file gets it, changed or not; a file that stays as it is does not."""
+async def test_reading_again_does_not_undo_a_rollback(desk: Desk) -> None:
+    """SIGHUP is sent for new certificates too. A file that says something else does end it."""
     await desk.register()
     await desk.looks()
     write(desk.path, text("b"))
@@ -236,6 +236,30 @@ async def test_reading_again_undoes_a_rollback(desk: Desk) -> None:
     await desk.looks(3)
     assert desk.queues() == ["a"]
     await desk.file.reload()
+    assert desk.queues() == ["a"]
+    assert "was brought before it and is not applied" in desk.log.getvalue()
+    await desk.register()
+    assert desk.queues() == ["a"], "nor does a shim that leaves it to the file"
+    write(desk.path, text("c"))
+    await desk.looks(2)
+    assert desk.queues() == ["c"]
+    assert desk.configurator.rollback_held is None
+    last = desk.configurator.history.versions()[-1]
+    assert (last.origin, last.principal) == (Origin.FILE, "file")
+    assert "ended: the text that came is another one" in last.note
+
+
+async def test_a_file_that_does_not_hold_does_not_end_a_rollback(desk: Desk) -> None:
+    """The manager brought the text that was rolled back from: a new file only counts once it brings none."""
+    await desk.register(text("x"))
+    await desk.register(text("y"))
+    await desk.configurator.rollback(1)
+    write(desk.path, text("b"))
+    await desk.file.reload()
+    assert desk.queues() == ["x"]
+    await desk.register(text("y"))
+    assert desk.queues() == ["x"]
+    await desk.register()
     assert desk.queues() == ["b"]
 
 

@@ -82,6 +82,7 @@ async def test_case_60_a_healthy_core(site: Site) -> None:
         "Reservation check",
         "Orphan allocation on node check",
         "Orphan allocation on app check",
+        "Resource manager check",
     ]
     assert report.healthy
 

@@ -458,6 +458,27 @@ async def test_preemption_decisions_are_logged_not_sent() -> None:
         assert "TRIGGERED" in r.log.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("outcome", "level"),
+    [
+        (Outcome.FULL, "info"),
+        (Outcome.PARTIAL, "warning"),
+        (Outcome.NONE, "warning"),
+        (Outcome.VICTIM_STUCK, "warning"),
+    ],
+)
+async def test_a_max_that_is_not_enforced_in_full_is_a_warning(outcome: Outcome, level: str) -> None:
+    decided = PreemptionDecided(1, "[rm-1]default", "quota", "", "", "root.a", Outcome(outcome), "", "", ())
+    async with running() as r:
+        await r.runner.call(MANAGER)
+        effects: list[Effect] = [decided]
+        r.engine.on_cycle = lambda now_ns: [effects.pop()] if effects else []
+        await r.runner.submit(r.board.open(Kind.NODE), create())
+        await r.until(lambda: r.metrics.preemption_decisions == 1)
+        (line,) = [json.loads(line) for line in r.log.getvalue().splitlines() if "preemption decided" in line]
+        assert line["level"] == level
+
+
 async def test_entries_without_effect_are_counted_and_logged() -> None:
     """What is never answered shows in a metric by cause, and in the debug log with rmID, ID and cause (15)."""
     async with running() as r:

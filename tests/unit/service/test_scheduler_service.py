@@ -57,7 +57,7 @@ class Served:
         configurator = Configurator(self.runner, clock=clock, logger=logger, garbage=GarbageKeeper(enabled=False))
         lookups = GroupLookups({}, self.runner.resolver_of, clock=clock, metrics=self.metrics, logger=logger)
         service = SchedulerService(
-            self.runner, self.board, configurator, lookups=lookups, metrics=self.metrics, logger=logger
+            self.runner, self.board, configurator, lookups=lookups, metrics=self.metrics, logger=logger, clock=clock
         )
         self.update_node: Any = service.handlers()["UpdateNode"].stream_stream
 

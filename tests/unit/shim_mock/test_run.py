@@ -122,6 +122,18 @@ async def test_report_and_picture_show_the_run() -> None:
     assert {"a & b", "root.batch", "guaranteed", "real seconds"} <= set(texts)
 
 
+async def test_report_writes_what_a_core_says_visibly() -> None:
+    """Its messages go to the terminal of whoever runs the scenario."""
+    core = FakeCore()
+    core.decide = place_everything
+    result = await played(core, PLACED)
+    result.cluster.anomalies.append("\x1b[2J\x07\u202e\nFORGED [red]x[/]")
+    output = io.StringIO()
+    print_report(Console(file=output, width=200), result, picture=None)
+    assert r"\x1b[2J\x07\u202e\nFORGED [red]x[/]" in output.getvalue()
+    assert all(line.isprintable() for line in output.getvalue().splitlines())
+
+
 @pytest.mark.parametrize(("percent", "value"), [(50, 2), (75, 3), (99, 4), (100, 4), (0, 1)])
 def test_percentiles(percent: float, value: float) -> None:
     """A percentile is one of the values: the smallest that so many do not exceed."""

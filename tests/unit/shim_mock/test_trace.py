@@ -124,7 +124,7 @@ def test_inflation_makes_queues_compete(tmp_path: Path) -> None:
 
 
 def test_guarantees_are_shares_of_the_cluster(tmp_path: Path) -> None:
-    """Each queue is guaranteed its percentage of vcore and memory, and nothing of the GPUs."""
+    """Each queue is guaranteed its percentage of every type there is: nobody leaves for one that nobody guarantees."""
     scenario = trace_scenario(load_trace(write(tmp_path)), Inflation(latency_percent=50))
-    assert scenario.queues[LATENCY].guaranteed == {"vcore": 4000, "memory": 8192 * MIB}
-    assert scenario.queues[BEST_EFFORT].guaranteed == {"vcore": 800, "memory": 16384 * MIB // 10}
+    assert scenario.queues[LATENCY].guaranteed == {"vcore": 4000, "memory": 8192 * MIB, "gpu_milli": 1000}
+    assert scenario.queues[BEST_EFFORT].guaranteed == {"vcore": 800, "memory": 16384 * MIB // 10, "gpu_milli": 200}

@@ -1,4 +1,4 @@
-"""Who an application belongs to: protocol.md 6.1 and 6.4, DB-17, T83."""
+"""Who an application belongs to: protocol.md 6.1 and 6.4, DB-17; config.md T83."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -57,3 +58,40 @@ def test_lists_without_a_valid_name_list_nobody() -> None:
     config = FilterConfig(users=("a*", "b*"))
     assert not admits(config)
     assert admits(FilterConfig(deny=True, users=config.users))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [r"^(a+)+$", r"^(\w+-?)*$", r"^(a|aa)+$", r"(a?){100}a{100}$", r"(.*a){50}$", r"^(([a-z])+.)+[A-Z]([a-z])+$"],
+)
+def test_no_name_keeps_the_engine_busy(expression: str) -> None:
+    """An expression that a backtracking engine needs years for costs one pass over the name."""
+    chosen = compile_filter(FilterConfig(users=(expression,), groups=(expression,)))
+    names = ["a" * length + "!" for length in (31, 40, 250)]
+    started = time.process_time()
+    for name in names:
+        chosen.admits(name, [name] * 20)
+    assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize(
+    ("expression", "name", "found"),
+    [
+        (r"^\d+$", "١٢٣", False),
+        (r"^\pL+$", "Ωmega", True),
+        (r"\p{Greek}", "Ωmega", True),
+        (r"^.$", "🙂", True),
+        (r"[^a]", "é", True),
+        (r"(?i)STRASSE", "strasse", True),
+        (r"bob$", "bob\n", False),
+        (r"a+\z", "ba", True),
+        (r"\Qa.b\E+", "a.b", True),
+        (r"\Qa.b\E+", "axb", False),
+        (r"(?P<who>bob)?x", "x", True),
+        (r"[[:upper:]]{2}", "AB", True),
+        (r"\bdev+\b", "the dev team", True),
+    ],
+)
+def test_the_language_is_that_of_go(expression: str, name: str, found: bool) -> None:
+    """Classes, anchors and flags mean what they mean to YuniKorn, whose filters use Go's expressions."""
+    assert admits(FilterConfig(groups=(expression,)), "bob", (name,)) == found

@@ -14,7 +14,7 @@ from core.model.nodes import Node
 from core.partition.books import ledger
 from core.partition.scheduling import placement
 from core.partition.state import PartitionState
-from core.policies.preemption import guarantee, solve
+from core.policies.preemption import guarantee, solve, terms
 from core.policies.preemption.order import Candidate
 from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.preemption.search import Search, Solution
@@ -140,15 +140,9 @@ def test_a_victim_chosen_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_queue_taken_below_its_guarantee(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug 4: nobody looks at what the victims leave their queue."""
-    original = Terms._queue_rooms
-
-    def endless(terms: Terms, queue: object) -> dict[int, int]:
-        rooms = original(terms, queue)  # type: ignore[arg-type]
-        for room in rooms.values():
-            terms.room[room] = 10**9
-        return rooms
-
-    monkeypatch.setattr(Terms, "_queue_rooms", endless)
+    original = Terms._new_room
+    monkeypatch.setattr(Terms, "_new_room", lambda self, queue, spare: original(self, queue, 10**9))
+    monkeypatch.setattr(terms, "_gives_any", lambda leaf, types: True)
     assert Law.GUARANTEE_KEPT in broken(AT_ITS_GUARANTEE)
 
 
@@ -185,7 +179,7 @@ def test_rollback_after_victims_were_told(bug: bool, monkeypatch: pytest.MonkeyP
             for victim in ask.victims.values():
                 ledger.unmark(victim)
             ask.victims.clear()
-            ledger.unclaim(ask)
+            ledger.unclaim(state, ask)
 
         monkeypatch.setattr(placement, "reserve", fails)
     effects: list[object] = [*stage.engine.cycle(30 * 10**9, 1).effects]

@@ -100,7 +100,8 @@ def test_adjusted_priority_is_not_clamped() -> None:
         ("p · p.a{G=4}", 3, 4, "reach", {}),
         ("p · p.a{G=4}", 3, 4, "strict", Outcome.NOT_UNDER_GUARANTEE),
         ("p · p.a{G=4}", 3, 1, "strict", {}),
-        ("p{G=4} · p.a", 5, 2, "reach", {"f": 3}),
+        ("p{G=4} · p.a", 5, 2, "reach", Outcome.NOT_UNDER_GUARANTEE),
+        ("p{G=4} · p.a", 4, 2, "reach", {"f": 2}),
         ("p{G=4} · p.a", 3, 2, "strict", {"f": 1}),
         ("p{G=1} · p.a{G=4}", 3, 2, "reach", {}),
     ],
@@ -140,7 +141,7 @@ def candidates(*sizes: int, rooms: tuple[tuple[int, int], ...] = ()) -> list[Can
     _, ask = world_and_ask("queues a\nnodes n1=1\nask a: 1")
     drawn = dict(rooms)
     return [
-        (0, at, 0, f"v{at}", ask, Kind(at, 0, ((0, size),), ((drawn[at], size),) if at in drawn else ()))
+        (0, at, 0, f"v{at}", ask, Kind(at, 0, ((0, size),), ((drawn[at], size),) if at in drawn else (), (0,)))
         for at, size in enumerate(sizes)
     ]
 
@@ -160,27 +161,27 @@ def keys(victims: list[Candidate] | None) -> list[str] | None:
 )
 def test_first_come_and_prune(need: int, sizes: tuple[int, ...], expected: list[str] | None) -> None:
     """Victims are taken in order until they are enough; then the superfluous go back, the most protected first."""
-    assert keys(Solver([]).solve([need], [candidates(*sizes)])) == expected
+    assert keys(Solver([], [True]).solve([need], [candidates(*sizes)])) == expected
 
 
 def test_exact_search_finds_what_the_order_hides() -> None:
     """Taking the first spends the room that law 2 leaves; the second alone is enough and fits."""
     pool = candidates(2, 3, rooms=((0, 0), (1, 0)))
-    assert keys(Solver([4]).solve([3], [pool])) == ["v1"]
+    assert keys(Solver([4], [True]).solve([3], [pool])) == ["v1"]
 
 
 def test_exact_search_prefers_milder_classes_to_fewer_victims() -> None:
-    """Two opted-out tasks rather than an opted-out originator, as solutions compare."""
+    """An ordinary task and one that opted out rather than an originator alone, as solutions compare."""
     spent = candidates(2, 3, 2, 1, rooms=((0, 0), (1, 0), (2, 0), (3, 0)))
     plain, originator, opted_out, small = spent
-    pool = [[plain], [originator], [opted_out, small], []]
-    assert keys(Solver([3]).solve([3], pool)) == ["v0", "v3"]
+    pool = [[plain], [opted_out, small], [originator], []]
+    assert keys(Solver([3], [True]).solve([3], pool)) == ["v0", "v3"]
 
 
 def test_exact_search_gives_up_within_its_budget() -> None:
     """A pool of many different sizes without a solution costs a bounded number of steps."""
     pool = candidates(*range(100, 160, 2), rooms=tuple((at, 0) for at in range(30)))
-    assert Solver([1001]).solve([1001], [pool]) is None
+    assert Solver([1001], [True]).solve([1001], [pool]) is None
 
 
 def test_index_notices_every_change_of_a_leaf() -> None:
@@ -265,7 +266,7 @@ def test_refusal_counts_what_each_filter_kept_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "verdict"), [("drained", "not schedulable"), ("small", "too small"), ("reserved", "reserved")]
+    ("problem", "verdict"), [("drained", "not schedulable"), ("small", "too small"), ("claimed", "claimed")]
 )
 def test_refusal_says_what_is_wrong_with_the_nodes(problem: str, verdict: str) -> None:
     """No node will do: the refusal counts them by reason."""
@@ -276,8 +277,10 @@ def test_refusal_says_what_is_wrong_with_the_nodes(problem: str, verdict: str) -
             node.schedulable = False
         case "small":
             node.resize([3])
-        case "reserved":
-            world.reserve(world.ask(TaskCase("h", "h1", {"f": 1})), node, NOW_NS)
+        case "claimed":
+            first = world.ask(TaskCase("h", "h1", {"f": 1}))
+            first.triggered = True
+            world.reserve(first, node, NOW_NS)
     result = guarantee.plan(world, ask, now_ns=NOW_NS)
     assert isinstance(result, Refusal)
     assert result.outcome is Outcome.NO_NODE
@@ -285,12 +288,12 @@ def test_refusal_says_what_is_wrong_with_the_nodes(problem: str, verdict: str) -
 
 
 def test_own_reservation_is_kept() -> None:
-    """A node that the ask already holds may be chosen, and nothing is cancelled there."""
+    """A node on which the ask already holds room may be chosen; what it holds itself is in nobody's way."""
     world, ask = world_and_ask("queues v · a{G=4}\nnodes n1=4\nrunning v: v1 4@n1\nask a: 4")
     world.reserve(ask, world.nodes["n1"], NOW_NS)
     result = guarantee.plan(world, ask, now_ns=NOW_NS)
     assert isinstance(result, PreemptionPlan)
-    assert result.cancelled == ()
+    assert result.needs == {"node": {"f": 4}}
 
 
 def test_predicate_refuses_every_node() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from core import laws
 from core.policies.preemption import quota
-from core.policies.preemption.quota_shares import leaf_shares, target
+from core.policies.preemption.quota_shares import attainable, excess, leaf_shares
 from tests.preemption_notation import Case, QueueCase, TaskCase, parse
 from tests.unit.policies.preemption.world import World
 
@@ -28,7 +28,7 @@ def test_case(case: Case) -> None:
     if expected.target is not None:
         assert dict(names(result.target)) == expected.target
     if expected.shares is not None:
-        shares = leaf_shares(queue, target(queue, queue.max))
+        shares = leaf_shares(queue, attainable(queue, excess(queue, queue.max)))
         assert {leaf.path.removeprefix("root."): dict(names(share)) for leaf, share in shares.items() if share} == (
             expected.shares
         )
@@ -60,8 +60,8 @@ def test_j_q24_parts_of_a_deep_tree(wanted: int, parts: tuple[int, ...]) -> None
     )
 
 
-def test_nothing_to_do_within_the_max_or_at_the_guarantee() -> None:
-    """Usage at the max, and usage above it that an ancestor is guaranteed: no target."""
+def test_nothing_to_do_within_the_max_only() -> None:
+    """Usage at the max: no target. Usage above it that an ancestor is guaranteed: a target, and nobody goes."""
     world = World(["f"])
     world.node("n1", {"f": 100})
     world.queue(QueueCase("p", guaranteed={"f": 8}))
@@ -69,7 +69,12 @@ def test_nothing_to_do_within_the_max_or_at_the_guarantee() -> None:
     world.run(TaskCase("p.v", "v1", {"f": 8}, "n1"))
     assert quota.plan(leaf, 0).outcome == "NOTHING_TO_DO"
     leaf.set_limits({}, {0: 5})
-    assert quota.plan(leaf, 0).outcome == "NOTHING_TO_DO"
+    plan = quota.plan(leaf, 0)
+    assert (plan.outcome, plan.target, plan.victims, plan.unmet) == ("NONE", {0: 3}, (), {0: 3})
+    (protection,) = plan.protected
+    assert (protection.reason, protection.queue, protection.guaranteed, protection.held, protection.amount) == (
+        "guarantee", world.queues["p"], 8, 8, 8
+    )  # fmt: skip
 
 
 def test_confirm_leaves_out_who_left_meanwhile_and_who_need_not_go_any_more() -> None:

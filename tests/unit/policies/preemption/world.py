@@ -27,6 +27,7 @@ class World:
         self.types = ResourceTypes(self._widen)
         self.guarantee_mode = mode
         self.victim_order = "default"
+        self.given_up: dict[Allocation, object] = {}
         self.queues: dict[str, Queue] = {}
         self.nodes: dict[str, Node] = {}
         self.allocations: dict[str, Allocation] = {}
@@ -141,26 +142,30 @@ class World:
             _book(queue.used, allocation)
 
     def reserve(self, ask: Allocation, node: Node, made_ns: int) -> None:
-        ask.reservation = node.reservations[ask.key] = Reservation(ask, node, made_ns)
+        """*ask* holds its amount on *node*: because it preempted or must run there, else because it has waited."""
+        by_age = not (ask.triggered or ask.spec.required_node)
+        ask.reservation = Reservation(ask, node, made_ns, by_age=by_age)
+        node.reserve(ask.reservation)
 
     def mark(self, victim: Allocation) -> None:
         """*victim* has been told to leave."""
         victim.preempted = True
+        assert victim.node is not None
+        victim.node.expect_exits((victim,))
         victim.application.preempted_count += 1
         for queue in victim.queue.lineage():
             _book(queue.preempting, victim)
 
     def apply(self, plan: PreemptionPlan) -> None:
         """What the partition does with a plan (preemption.md B.7, steps 1, 2 and 4)."""
-        for reservation in plan.cancelled:
-            del plan.node.reservations[reservation.ask.key]
-            reservation.ask.reservation = None
         for victim in plan.victims:
             self.mark(victim)
             victim.preemptor = plan.ask
         for queue in plan.ask.queue.lineage():
             _book(queue.claimed, plan.ask)
         plan.ask.triggered = True
+        if plan.ask.reservation is not None:
+            plan.ask.reservation.node.unreserve(plan.ask.reservation)
         self.reserve(plan.ask, plan.node, NOW_NS)
 
     def remove(self, allocation: Allocation) -> None:
@@ -169,6 +174,7 @@ class World:
         assert node is not None
         del node.allocations[allocation.key], allocation.application.allocations[allocation.key]
         del self.allocations[allocation.key]
+        node.expect_no_exit(allocation)
         node.refund(allocation.shape.pairs)
         allocation.node = None
         for queue in allocation.queue.lineage():
@@ -180,7 +186,7 @@ class World:
         """A triggered ask takes the node it holds."""
         assert ask.reservation is not None
         node = ask.reservation.node
-        del node.reservations[ask.key]
+        node.unreserve(ask.reservation)
         ask.reservation, ask.triggered = None, False
         for queue in ask.queue.lineage():
             _book(queue.claimed, ask, -1)

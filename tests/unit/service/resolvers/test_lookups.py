@@ -1,4 +1,4 @@
-"""Groups for the applications of a request: config.md 11, B17, protocol.md 6.1, T83, T84."""
+"""Groups for the applications of a request: config.md 11, B17, T83, T84; protocol.md 6.1."""
 
 from __future__ import annotations
 

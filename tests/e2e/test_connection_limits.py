@@ -1,0 +1,193 @@
+"""What callers may have open, and how far ahead of the core a connection may be, with limits small enough to reach."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from si.v1 import si_pb2 as si
+
+from core.service import admission, connections
+from core.service.admission import CallLimits
+from core.service.connections import ConnectionLimits, host_and_port
+from core.service.limits import CONFIGURATION_LIMIT, NAME_LIMIT, QUESTION_LIMIT
+from tests.e2e import raw_http2 as h2
+from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, create, node_request, running_core, until
+from tests.e2e.test_transport import refused
+
+Code = grpc.StatusCode
+
+
+async def healthy(core: Core) -> bool:
+    check: Any = HealthStub(core.channel).Check  # type: ignore[no-untyped-call, unused-ignore]
+    answer = await check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+async def test_a_connection_with_its_share_of_calls_gets_no_other_one() -> None:
+    """Its calls are refused; a connection that has few is served all the same."""
+    async with running_core(calls=CallLimits(calls=20, host_calls=8)) as core, AsyncExitStack() as open_:
+        await core.register()
+        codes = []
+        async with grpc.aio.insecure_channel(core.address, options=[("grpc.use_local_subchannel_pool", 1)]) as greedy:
+            for _ in range(12):
+                call = greedy.stream_stream("/si.v1.Scheduler/UpdateNode")()
+                stream = await open_.enter_async_context(Conversation.open(call))
+                await stream.send(si.NodeRequest(rmID="rm-1").SerializeToString())
+                codes.append(call)
+            await until(lambda: sum(call.done() for call in codes) == 4, "four of them to be refused")
+            assert {await call.code() for call in codes if call.done()} == {Code.RESOURCE_EXHAUSTED}
+            assert await healthy(core)
+            await core.serves()
+
+
+async def test_who_says_nothing_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest call whose request has not come is ended for that of another connection."""
+    monkeypatch.setattr(admission, "SILENT_S", 0.0)
+    monkeypatch.setattr(admission, "_SHARE", 1)
+    async with AsyncExitStack() as open_:
+        core = await open_.enter_async_context(running_core(calls=CallLimits(calls=2, host_calls=2)))
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        silent = await open_.enter_async_context(grpc.aio.insecure_channel(core.address, options=options))
+        calls = [silent.stream_stream("/si.v1.Scheduler/UpdateNode")() for _ in range(2)]
+        await until(lambda: core.server.admission.open == 2, "both to be open")
+        assert await healthy(core)
+        # Which of the two came first is gRPC's business.
+        await until(lambda: any(call.done() for call in calls), "one of them to be ended")
+        ended, left = sorted(calls, key=lambda call: not call.done())
+        assert await ended.code() is Code.RESOURCE_EXHAUSTED
+        assert not left.done()
+        left.cancel()
+
+
+@pytest.mark.parametrize(
+    ("method", "most"),
+    [
+        ("/grpc.health.v1.Health/Check", NAME_LIMIT),
+        ("/kornel.v1.StatusService/GetStatus", QUESTION_LIMIT),
+        ("/kornel.v1.ConfigurationService/ValidateConfiguration", CONFIGURATION_LIMIT),
+    ],
+)
+async def test_requests_of_one_message_are_bounded(method: str, most: int) -> None:
+    """By what they are for: a question is short, a configuration is not."""
+    async with running_core() as core:
+        call: Any = core.channel.unary_unary(method)
+        code, details = await refused(call(bytes(most + 1), timeout=PATIENCE_S))
+        assert (code, f"at most {most:,}" in details) == (Code.RESOURCE_EXHAUSTED, True)
+        assert await healthy(core)
+
+
+async def test_a_stranger_far_ahead_is_cut() -> None:
+    """In the middle of a message that would be lawful; the resource manager's own connection goes on."""
+    limits = ConnectionLimits(silent_bytes=10_000, stranger_bytes=40_000)
+    async with running_core(connections=limits) as core:
+        await core.register()
+        async with Conversation.open(core.scheduler.UpdateNode()) as nodes:
+            await nodes.send(node_request(*(create(f"n{number}") for number in range(2_000))))
+            assert len(await nodes.entries(2_000)) == 2_000
+            with socket.create_connection(("127.0.0.1", int(core.address.rpartition(":")[2]))) as stranger:
+                stranger.sendall(
+                    h2.PREFACE
+                    + h2.frame(h2.SETTINGS, 0, 0)
+                    + h2.frame(h2.HEADERS, h2.END_HEADERS, 1, h2.headers("/si.v1.Scheduler/UpdateNode"))
+                    + h2.frame(h2.DATA, 0, 1, struct.pack(">BI", 0, 1 << 20) + bytes(15_000))
+                    + h2.frame(h2.DATA, 0, 1, bytes(16_000)) * 3
+                )
+                stranger.settimeout(PATIENCE_S)
+                await asyncio.to_thread(drained, stranger)
+            await until(lambda: core.server.connections.cut == 1, "the connection to be counted")
+            await nodes.send(node_request(create("still")))
+            assert (await nodes.receive()).accepted[0].nodeID == "still"
+
+
+async def test_a_connection_without_a_call_is_cut_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "SILENT_S", 0.1)
+    async with running_core(connections=ConnectionLimits(silent_bytes=10_000)) as core:
+        with socket.create_connection(("127.0.0.1", int(core.address.rpartition(":")[2]))) as stranger:
+            stranger.sendall(h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0) + h2.frame(0x77, 0, 0, bytes(16_000)))
+            stranger.settimeout(PATIENCE_S)
+            await asyncio.to_thread(drained, stranger)
+        assert await healthy(core)
+
+
+async def test_connections_of_one_address_are_counted() -> None:
+    """The newest are cut; those that were there first are served."""
+    async with running_core(connections=ConnectionLimits(host_connections=3)) as core:
+        assert await healthy(core)
+        await until(lambda: core.server.connections.open == 1, "the first connection to be seen")
+        port = int(core.address.rpartition(":")[2])
+        more = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
+        await until(lambda: core.server.connections.cut == 4, "four of them to be cut")
+        assert await healthy(core)
+        for connection in more:
+            connection.close()
+
+
+async def test_headers_by_a_client_that_confirms_no_settings() -> None:
+    """gRPC lets through what it was told to refuse; the connection is cut."""
+    async with running_core() as core:
+        with socket.create_connection(("127.0.0.1", int(core.address.rpartition(":")[2]))) as stranger:
+            kept = b"\x40\x01b\x7f\xa1\x1e" + b"z" * 4_000
+            block = h2.headers("/si.v1.Scheduler/UpdateNode") + kept + b"\xbe" * 100
+            stranger.sendall(h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0) + h2.frame(h2.HEADERS, h2.END_HEADERS, 1, block))
+            stranger.settimeout(PATIENCE_S)
+            await asyncio.to_thread(drained, stranger)
+        assert await healthy(core)
+
+
+async def test_registering_makes_a_connection_the_managers() -> None:
+    """Long requests may follow on it, whenever the next stream begins."""
+    async with running_core(connections=ConnectionLimits(stranger_bytes=1 << 20)) as core:
+        await core.register(config=CONFIG)
+        await until(lambda: core.server.connections.open == 1, "the connection to be seen")
+        padded = [create(f"n{number}") for number in range(8)]
+        for node in padded:
+            node.attributes["padding"] = "x" * 1_000_000
+        async with Conversation.open(core.scheduler.UpdateNode()) as nodes:
+            await nodes.send(node_request(*padded))
+            assert len(await nodes.entries(8)) == 8
+        assert core.server.connections.cut == 0
+
+
+def drained(connection: socket.socket) -> None:
+    """Read until the other side hangs up."""
+    try:
+        while connection.recv(65_536):
+            pass
+    except ConnectionError:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("peer", "name"),
+    [
+        ("ipv4:10.0.0.1:4711", "10.0.0.1:4711"),
+        ("ipv6:%5B::1%5D:80", "::1:80"),
+        ("ipv6:%5B::ffff:10.0.0.1%5D:80", "10.0.0.1:80"),
+        ("unix:", "unix:"),
+    ],
+)
+def test_names_of_peers(peer: str, name: str) -> None:
+    """As the kernel has them, so that a call finds its connection."""
+    assert host_and_port(peer) == name
+
+
+async def test_compressed_requests_are_refused() -> None:
+    """A few bytes could stand for many megabytes, which nobody has counted yet."""
+    async with (
+        running_core() as core,
+        grpc.aio.insecure_channel(core.address, compression=grpc.Compression.Gzip) as squeezing,
+    ):
+        code, details = await refused(
+            squeezing.unary_unary("/kornel.v1.StatusService/GetStatus")(bytes(1_000), timeout=PATIENCE_S)
+        )
+        assert (code, "disabled" in details) == (Code.UNIMPLEMENTED, True)
+        assert await healthy(core)

@@ -1,0 +1,197 @@
+"""A core under load for as long as you like, with hostile neighbours: ``make siege MINUTES=60``.
+
+A shim places asks on 5,000 nodes and releases them again as fast as the core takes them, over 100 leaves as P2 does.
+Meanwhile the attacks of the suite take turns on connections of their own. Each minute one line tells memory, rate and
+the longest answer about health. It fails when memory does not stay flat or an answer takes too long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import grpc
+import grpc.aio
+from si.v1 import si_pb2 as si
+
+from core.load.sending import CHANNEL_OPTIONS, LoadError, Sender
+from tests.bench.core_process import application, flat_queues, node_infos
+from tests.e2e.harness import resource
+from tests.hostile.attacked import MEMORY_MIB, AttackedCore, attacked_core
+from tests.hostile.test_grpc_floods import EMPTY, FLOODS, GREETING, OPTIONS, connected, end_of, nested, pour
+
+LEAVES: Final = 100
+NODES: Final = 5_000
+ASKS: Final = 10_000
+"""Of one burst, all released again before the next one."""
+BATCH: Final = 500
+PAUSE_S: Final = 2.0
+"""Between two attacks: neighbours, not a war."""
+HEALTH_S: Final = 2.0
+"""Of the longest answer: core, shim, attackers and probe share a machine here."""
+WARM_UP: Final = 1
+"""Minutes whose memory does not count: caches fill, and the first burst has every ask at once."""
+
+
+@dataclass
+class Minute:
+    """What one minute showed."""
+
+    memory_mib: float
+    allocations: int
+    health_s: float
+    attacks: int
+
+
+@dataclass
+class Siege:
+    """One core, its load and its neighbours."""
+
+    core: AttackedCore
+    ending: threading.Event = field(default_factory=threading.Event)
+    allocations: int = 0
+    attacks: int = 0
+    failed: str = ""
+
+    async def load(self) -> None:
+        """Place and release, again and again."""
+        async with grpc.aio.insecure_channel(self.core.address, options=CHANNEL_OPTIONS) as channel:
+            sender = Sender(channel, "rm-1")
+            await sender.register(flat_queues(LEAVES))
+            await sender.report_nodes(node_infos(NODES, si.NodeInfo.CREATE))
+            await sender.add_applications([application(f"app-{leaf}", f"root.q{leaf}") for leaf in range(LEAVES)])
+            for burst in itertools.count():
+                if self.ending.is_set():
+                    return
+                placed = await sender.place(list(asks(burst)))
+                self.allocations += len(placed.latencies_ms)
+                async with sender.allocations() as stream:
+                    for message in releases(burst):
+                        await stream.write(message)
+                    left = ASKS
+                    while left:
+                        response = await stream.read()
+                        if response is grpc.aio.EOF:
+                            raise LoadError("the stream ended while allocations were released")
+                        left -= len(response.released)
+
+    def load_in_thread(self) -> None:
+        try:
+            asyncio.run(self.load())
+        except Exception as error:  # noqa: BLE001 - whatever ends the load ends the siege
+            self.failed = repr(error)
+            self.ending.set()
+
+    def attack(self) -> None:
+        """One attack after the other, from the list and from its beginning again."""
+        for attack in itertools.cycle(attacks(self.core)):
+            with suppress(OSError, grpc.RpcError):
+                attack()
+            self.attacks += 1
+            if self.ending.wait(PAUSE_S):
+                return
+
+
+def asks(burst: int) -> Iterator[si.AllocationRequest]:
+    size = resource(vcore=1_000, memory=1 << 30)
+    for start in range(0, ASKS, BATCH):
+        allocations = [
+            si.Allocation(allocationKey=f"{burst}-{n}", applicationID=f"app-{n % LEAVES}", resourcePerAlloc=size)
+            for n in range(start, start + BATCH)
+        ]
+        yield si.AllocationRequest(rmID="rm-1", allocations=allocations)
+
+
+def releases(burst: int) -> Iterator[si.AllocationRequest]:
+    for start in range(0, ASKS, BATCH):
+        released = [
+            si.AllocationRelease(
+                allocationKey=f"{burst}-{n}", applicationID=f"app-{n % LEAVES}", terminationType=si.STOPPED_BY_RM
+            )
+            for n in range(start, start + BATCH)
+        ]
+        yield si.AllocationRequest(rmID="rm-1", releases=si.AllocationReleasesRequest(allocationsToRelease=released))
+
+
+def attacks(core: AttackedCore) -> list[Callable[[], None]]:
+    """Everything of the suite that needs no core of its own. Streams of the shim's own name would take its answers."""
+
+    def flood(name: str) -> None:
+        first, pieces = FLOODS[name]
+        with connected(core) as connection:
+            connection.sendall(GREETING + first)
+            pour(connection, pieces())
+
+    def send(method: str, raw: bytes) -> None:
+        with grpc.insecure_channel(core.address, OPTIONS) as channel:
+            end_of(channel, method, raw)
+
+    floods = [lambda name=name: flood(name) for name in FLOODS]
+    bombs = [lambda method=method, entry=entry: send(method, entry * 1_000_000) for method, entry in EMPTY.values()]
+    towers = [lambda method=method: send(method, nested(10_000)) for method, _ in EMPTY.values()]
+    return [*floods, *bombs, *towers]  # type: ignore[list-item]
+
+
+def watch(siege: Siege, minutes: int) -> list[Minute]:
+    """Print a line each minute until time is up or the load has failed."""
+    found: list[Minute] = []
+    for number in range(1, minutes + 1):
+        asked, placed, attacked = time.monotonic(), siege.allocations, siege.attacks
+        siege.ending.wait(60)
+        longest = max((took for began, took in list(siege.core.probes) if began >= asked), default=0.0)
+        minute = Minute(siege.core.memory_mib(), siege.allocations - placed, longest, siege.attacks - attacked)
+        found.append(minute)
+        print(
+            f"minute {number:3}: {minute.memory_mib:6.0f} MiB, {minute.allocations / 60:7,.0f} allocations/s,"
+            f" longest health answer {minute.health_s * 1e3:5.0f} ms, {minute.attacks} attacks",
+            flush=True,
+        )
+        if siege.failed:
+            break
+    return found
+
+
+def judge(found: list[Minute], failed: str) -> list[str]:
+    """What is wrong with it."""
+    wrong = [f"the load ended: {failed}"] if failed else []
+    settled = [minute.memory_mib for minute in found[WARM_UP:]]
+    if settled and max(settled) > settled[0] + MEMORY_MIB:
+        wrong.append(f"memory grew from {settled[0]:.0f} to {max(settled):.0f} MiB")
+    longest = max((minute.health_s for minute in found), default=0.0)
+    if longest > HEALTH_S:
+        wrong.append(f"an answer about health took {longest:.1f} s")
+    if any(not minute.allocations for minute in found):
+        wrong.append("nothing was placed for a minute")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=int, default=60)
+    minutes = parser.parse_args().minutes
+    with tempfile.TemporaryDirectory() as directory, attacked_core(Path(directory), "--log-level", "info") as core:
+        siege = Siege(core)
+        threads = [threading.Thread(target=work) for work in (siege.load_in_thread, siege.attack)]
+        for thread in threads:
+            thread.start()
+        found = watch(siege, minutes)
+        siege.ending.set()
+        for thread in threads:
+            thread.join()
+    wrong = judge(found, siege.failed)
+    print("\n".join(wrong) or "flat")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Made-up resource types by the hundred thousand: they cost the asks that name them, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import grpc
+from si.v1 import si_pb2 as si
+from si.v1 import si_pb2_grpc
+
+from tests.e2e.harness import allocation_request, ask, create, node_request, release_request
+from tests.hostile.attacked import AttackedCore
+
+ROUNDS: Final = 40
+ASKS: Final = 20
+TYPES: Final = 100
+PATIENCE_S: Final = 60
+
+
+def requests() -> Iterator[si.AllocationRequest]:
+    """Asks with types that nobody has ever heard of, and their ends; the last ones stay."""
+    for number in range(ROUNDS):
+        asks = [ask(f"hostile-{number}-{at}", vcore=1) for at in range(ASKS)]
+        for at, request in enumerate(asks):
+            for t in range(TYPES):
+                request.resourcePerAlloc.resources[f"example.com/{number}-{at}-{t}"].value = 1
+        yield allocation_request(*asks)
+        if number < ROUNDS - 1:
+            yield release_request(
+                *(
+                    si.AllocationRelease(
+                        applicationID="app",
+                        allocationKey=request.allocationKey,
+                        terminationType=si.STOPPED_BY_RM,
+                    )
+                    for request in asks
+                )
+            )
+
+
+def test_made_up_types_lock_nobody_out(core: AttackedCore) -> None:
+    """80,000 types in asks that come and go: memory and health hold, and a node with a new type is accepted."""
+    with grpc.insecure_channel(core.address) as channel:
+        stub = si_pb2_grpc.SchedulerStub(channel)
+        with core.attack(processor_s=10):
+            for answer in stub.UpdateAllocation(requests(), timeout=PATIENCE_S):
+                assert not answer.rejectedAllocations
+        node = create("gpus", vcore=1)
+        node.schedulableResource.resources["example.com/gpu"].value = 8
+        answer = next(iter(stub.UpdateNode(iter([node_request(node)]), timeout=PATIENCE_S)))
+        assert [accepted.nodeID for accepted in answer.accepted] == ["gpus"]
+
+
+def test_nodes_with_too_many_types_are_refused(core: AttackedCore) -> None:
+    """Twenty nodes with 2,000 types each: each is refused, and says why."""
+    requests = []
+    for number in range(20):
+        node = create(f"hostile-{number}", vcore=1)
+        for t in range(2_000):
+            node.schedulableResource.resources[f"example.com/{number}-{t}"].value = 1
+        requests.append(node_request(node))
+    with grpc.insecure_channel(core.address) as channel:
+        stub = si_pb2_grpc.SchedulerStub(channel)
+        with core.attack(refused_bytes=sum(request.ByteSize() for request in requests)):
+            answers = stub.UpdateNode(iter(requests), timeout=PATIENCE_S)
+            refused = [entry.reason for answer in answers for entry in answer.rejected]
+            assert len(refused) == 20
+            assert all("more than 1024 resource types in one partition" in reason for reason in refused)

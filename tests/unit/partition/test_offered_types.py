@@ -1,0 +1,317 @@
+"""Too many resource types, on every path by which one may come: who is refused, who is not, and what is given back."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import pytest
+
+from core.config.loader import load
+from core.config.problems import ConfigError
+from core.domain.commands import (
+    AllocationSpec,
+    ApplicationRef,
+    ApplicationSpec,
+    CommandRefused,
+    NodeAction,
+    NodeSpec,
+    RegisterManager,
+    ReleaseSpec,
+    TerminationType,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateConfiguration,
+    UpdateNodes,
+)
+from core.domain.effects import Allocated, AllocationRejected, ApplicationAccepted, NodeAccepted, NodeRejected
+from core.domain.reasons import Ignored
+from core.domain.resources import MAX_TYPES, Resources
+from core.model.shapes import ASKED_TYPES, OTHER_TYPES
+from core.partition.books import audit, offered_types
+from core.partition.configuration.configure import CLEANER_INTERVAL_NS
+from core.partition.engine import Engine
+from core.partition.state import PartitionState
+
+PARTITION: Final = "[rm]default"
+SECOND: Final = 10**9
+
+
+class Core:
+    """An engine with one node of 100 cores and an application *a*, at second 1000."""
+
+    def __init__(self, config: str = "") -> None:
+        self.engine = Engine()
+        self.now_ns = 1_000 * SECOND
+        self.ignored: list[tuple[Ignored, str]] = []
+        self.engine.observe_ignored(lambda cause, item: self.ignored.append((cause, item)))
+        self.engine.apply(RegisterManager("rm", config or configuration()), self.now_ns)
+        self.node("n1", vcore=100)
+        self.application("a")
+
+    @property
+    def state(self) -> PartitionState:
+        found = self.engine.partition(PARTITION)
+        assert found is not None
+        return found
+
+    def application(self, name: str, **tags: str) -> object:
+        spec = ApplicationSpec(name, "", PARTITION, "bob", (), (("namespace", name), *tags.items()))
+        (effect,) = self.engine.apply(UpdateApplications("rm", (spec,)), self.now_ns)
+        return effect
+
+    def node(self, name: str, action: NodeAction = NodeAction.CREATE, **amounts: int) -> object:
+        spec = NodeSpec(name, action, PARTITION, capacity=Resources(amounts) if amounts else None)
+        effects = self.engine.apply(UpdateNodes("rm", (spec,)), self.now_ns)
+        return effects[0] if effects else None
+
+    def ask(self, key: str, node: str = "", owner: str = "a", **amounts: int) -> list[AllocationRejected]:
+        """The refusals that come of it."""
+        spec = AllocationSpec(key, owner, PARTITION, Resources(amounts), node_id=node)
+        effects = self.engine.apply(UpdateAllocations("rm", (spec,)), self.now_ns)
+        return [effect for effect in effects if isinstance(effect, AllocationRejected)]
+
+    def release(self, key: str) -> None:
+        entry = ReleaseSpec(PARTITION, "a", key, TerminationType.STOPPED_BY_RM)
+        self.engine.apply(UpdateAllocations("rm", releases=(entry,)), self.now_ns)
+
+    def cycle(self, seconds: int = 1) -> dict[str, str]:
+        """Who was placed where within *seconds*."""
+        placed: dict[str, str] = {}
+        for _ in range(seconds):
+            self.now_ns += SECOND
+            more = True
+            while more:
+                result = self.engine.cycle(self.now_ns, 1_000)
+                placed |= {e.spec.key: e.node_id for e in result.effects if isinstance(e, Allocated)}
+                more = result.more
+        assert audit.check(self.state) == []
+        return placed
+
+    def fill(self, left: int = 0) -> None:
+        """Have a closed node offer so many types that only *left* more can be."""
+        count = MAX_TYPES - self.state.types.offered - left
+        assert isinstance(self.node("full", NodeAction.CREATE_DRAIN, **made_up(count, first=10_000)), NodeAccepted)
+
+
+def configuration(**maximum: int) -> str:
+    return json.dumps(
+        {
+            "partitions": [
+                {
+                    "name": "default",
+                    "placementrules": [{"name": "tag", "value": "namespace", "create": True}],
+                    "queues": [
+                        {
+                            "name": "root",
+                            "submitacl": "*",
+                            "queues": [{"name": "limited", "resources": {"max": maximum}}] if maximum else [],
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
+
+def made_up(count: int, first: int = 0) -> dict[str, int]:
+    return {f"example.com/made-up-{number}": 1 for number in range(first, first + count)}
+
+
+def test_made_up_types_of_asks_lock_nobody_out() -> None:
+    """The case of issue 13, 11: 1,024 made-up types wait in one user's asks, and a node with a new type joins."""
+    core = Core()
+    for number, name in enumerate(made_up(MAX_TYPES)):
+        assert core.ask(f"hostile-{number}", vcore=1, **{name: 1}) == []
+    assert core.ask("waits", vcore=1, gpu=1) == []
+    assert core.cycle() == {}
+    assert len(core.state.types.names) <= ASKED_TYPES + 5
+    assert isinstance(core.node("n2", vcore=4, gpu=8), NodeAccepted)
+    assert core.ask("comes", vcore=1, gpu=1) == []
+    assert core.cycle() == {"waits": "n2", "comes": "n2"}
+    update = UpdateConfiguration("rm", configuration(gpu=4, tpu=1))
+    assert core.engine.apply(update, core.now_ns) == []
+    assert core.ask("late", owner="a", vcore=1, gpu=7) == []
+    assert core.cycle() == {}
+
+
+def test_a_made_up_type_is_named_as_long_as_there_are_few() -> None:
+    """Pending amounts show the type of somebody who waits for a node that is to come; all beyond are shown as one."""
+    core = Core()
+    core.ask("a1", gpu=3)
+    core.cycle()
+    resources = core.state.types.resources
+    assert dict(resources(core.state.root.pending)) == {"gpu": 3}
+    core.ask("a2", **made_up(ASKED_TYPES))
+    shown = dict(resources(core.state.root.pending))
+    assert shown["gpu"] == 3
+    assert shown[OTHER_TYPES] == 1
+    core.release("a2")
+    core.ask("a3", tpu=1)
+    assert dict(resources(core.state.root.pending)) == {"gpu": 3, "tpu": 1}
+
+
+def test_who_waits_for_a_type_without_a_name_is_served_when_it_comes() -> None:
+    """By a node, an update of one, and with the amount that was asked for."""
+    core = Core()
+    core.ask("hostile", **made_up(ASKED_TYPES))
+    core.ask("a1", vcore=1, gpu=3)
+    core.ask("a2", vcore=1, tpu=3)
+    core.cycle()
+    core.node("n2", vcore=10, gpu=2)
+    assert core.cycle() == {}
+    core.node("n3", vcore=10, gpu=3)
+    assert core.cycle() == {"a1": "n3"}
+    core.node("n1", NodeAction.UPDATE, vcore=10, tpu=4)
+    assert core.cycle() == {"a2": "n1"}
+    assert dict(core.state.types.resources(core.state.root.used)) == {"vcore": 2, "gpu": 3, "tpu": 3}
+
+
+def test_a_max_counts_for_who_waited_for_its_type_before() -> None:
+    core = Core()
+    core.application("limited")
+    core.ask("hostile", **made_up(ASKED_TYPES))
+    core.ask("a1", owner="limited", vcore=1, gpu=3)
+    core.cycle()
+    core.engine.apply(UpdateConfiguration("rm", configuration(gpu=2)), core.now_ns)
+    core.node("n2", vcore=10, gpu=8)
+    assert core.cycle() == {}
+    core.engine.apply(UpdateConfiguration("rm", configuration(gpu=4)), core.now_ns)
+    assert core.cycle() == {"a1": "n2"}
+
+
+def test_a_node_too_many_is_refused_alone() -> None:
+    core = Core()
+    core.fill(left=1)
+    before = list(core.state.types.names)
+    refused = core.node("n2", vcore=1, new=1, newer=1)
+    assert isinstance(refused, NodeRejected)
+    assert refused.reason == (
+        "invalid-resource: node n2: more than 1024 resource types in one partition: 2 are new, 1 may be"
+    )
+    assert core.state.types.names == before
+    assert isinstance(core.node("n3", vcore=1, new=1), NodeAccepted)
+    assert core.node("n3", NodeAction.UPDATE, vcore=1, newer=1) is None
+    assert core.ignored == [(Ignored.INVALID_RESOURCE, "n3")]
+    assert dict(core.state.types.resources(core.state.nodes["n3"].capacity)) == {"vcore": 1, "new": 1}
+
+
+def test_a_refused_node_leaves_no_types() -> None:
+    """What runs on it names too many: neither its capacity nor its work is known afterwards."""
+    core = Core()
+    core.fill(left=2)
+    running = (AllocationSpec("r1", "a", PARTITION, Resources(made_up(3)), node_id="n2"),)
+    spec = NodeSpec("n2", NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 1, "new": 1}), existing=running)
+    (refused,) = core.engine.apply(UpdateNodes("rm", (spec,)), core.now_ns)
+    assert isinstance(refused, NodeRejected)
+    assert refused.reason.startswith("invalid-resource: what runs on n2: more than 1024")
+    assert audit.check(core.state) == []
+    assert isinstance(core.node("n3", one=1, two=1), NodeAccepted)
+
+
+def test_what_runs_may_not_name_too_many() -> None:
+    """Reported work, load of others, and a new size of what runs; an ask may name what it likes."""
+    core = Core()
+    core.ask("runs", vcore=1)
+    core.cycle()
+    core.fill(left=1)
+    for key, node in (("reported", "n1"), ("runs", "")):
+        (refused,) = core.ask(key, node, vcore=1, **made_up(2))
+        assert refused.reason.startswith(f"invalid-resource: {key}: more than 1024 resource types")
+    spec = AllocationSpec("foreign", "", PARTITION, Resources(made_up(2)), node_id="n1", foreign=True)
+    (refused,) = core.engine.apply(UpdateAllocations("rm", (spec,)), core.now_ns)
+    assert isinstance(refused, AllocationRejected)
+    assert core.ask("ask", vcore=1, **made_up(2)) == []
+    assert core.cycle() == {}
+    assert core.ask("runs", vcore=1, **made_up(1)) == []
+    core.cycle()
+
+
+def test_tags_of_applications_leave_half_of_the_types_to_others() -> None:
+    core = Core()
+    quotas = json.dumps({"resources": {name: {"value": 1} for name in made_up(500)}})
+    more = json.dumps({"resources": {name: {"value": 1} for name in made_up(500, first=500)}})
+    assert isinstance(core.application("b", **{"namespace.resourcequota": quotas}), ApplicationAccepted)
+    assert isinstance(core.application("c", **{"namespace.resourcequota": more}), ApplicationAccepted)
+    assert len(core.state.queues["root.b"].max) == 500
+    assert not core.state.queues["root.c"].max
+    assert core.state.types.offered <= MAX_TYPES // 2
+    assert isinstance(core.node("n2", **made_up(500, first=2_000)), NodeAccepted)
+
+
+def test_types_are_given_back_with_the_queue_that_named_them() -> None:
+    core = Core()
+    quotas = json.dumps({"resources": {name: {"value": 1} for name in made_up(500)}})
+    core.application("b", **{"namespace.resourcequota": quotas})
+    assert core.state.types.offered > 500
+    core.engine.apply(UpdateApplications("rm", remove=(ApplicationRef("b", PARTITION),)), core.now_ns)
+    core.node("n2", **made_up(20, first=1_000))
+    core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
+    assert "root.b" not in core.state.queues
+    assert core.state.types.offered < 50
+    assert isinstance(core.node("n3", **made_up(900, first=2_000)), NodeAccepted)
+
+
+def test_types_of_nodes_and_work_that_are_gone_are_given_back() -> None:
+    """Sixty generations of nodes with fifty types each, and work that ran there: the last is accepted, too."""
+    core = Core()
+    for generation in range(60):
+        amounts = made_up(50, first=50 * generation)
+        name = next(iter(amounts))
+        assert isinstance(core.node(f"g{generation}", vcore=10, **amounts), NodeAccepted), generation
+        core.application(f"app-{generation}")
+        core.ask(f"t{generation}", owner=f"app-{generation}", vcore=1, **{name: 1})
+        assert core.cycle() == {f"t{generation}": f"g{generation}"}
+        gone = ApplicationRef(f"app-{generation}", PARTITION)
+        core.engine.apply(UpdateApplications("rm", remove=(gone,)), core.now_ns)
+        core.node(f"g{generation}", NodeAction.DECOMISSION)
+    assert len(core.state.types.names) <= MAX_TYPES + ASKED_TYPES + 1
+    assert dict(core.state.types.resources(core.state.root.used)) == {}
+
+
+def test_a_configuration_with_too_many_types_is_refused_with_its_place() -> None:
+    names = made_up(MAX_TYPES)
+    with pytest.raises(ConfigError) as caught:
+        Core(configuration(**names))
+    (problem,) = caught.value.problems
+    assert "is one resource type too many" in problem.message
+    assert problem.expected == "at most 1024 in one partition"
+    assert problem.line == 1
+    assert problem.column > 10_000
+
+
+def test_a_configuration_that_does_not_fit_beside_the_nodes_changes_nothing() -> None:
+    core = Core()
+    core.fill(left=3)
+    before = list(core.state.types.names)
+    update = UpdateConfiguration("rm", configuration(**made_up(4)))
+    (refused,) = core.engine.what_if().preview(load(update.config)).refused
+    assert refused == "partition default: more than 1024 resource types in one partition: 4 are new, 3 may be"
+    with pytest.raises(CommandRefused, match="partition default: more than 1024 resource types"):
+        core.engine.apply(update, core.now_ns)
+    assert core.state.types.names == before
+    assert "root.limited" not in core.state.queues
+    core.engine.apply(UpdateConfiguration("rm", configuration(**made_up(3))), core.now_ns)
+    assert len(core.state.queues["root.limited"].max) == 3
+
+
+def test_budgets_of_the_governor_count_too() -> None:
+    """They were looked up when somebody was preempted first, which is too late to refuse them."""
+    core = Core()
+    core.fill(left=1)
+    document = json.loads(configuration())
+    document["partitions"][0]["preemption"] = {"governor": {"cluster": {"lost": dict.fromkeys(made_up(2), "5")}}}
+    with pytest.raises(CommandRefused, match="2 are new, 1 may be"):
+        core.engine.apply(UpdateConfiguration("rm", json.dumps(document)), core.now_ns)
+
+
+def test_demands_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offered_types, "DEMANDS_KEPT", 50)
+    core = Core()
+    core.ask("stays", gpu=1)
+    for number in range(1, 200):
+        core.ask("changes", memory=number)
+    core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
+    assert len(core.state.types.shapes()) < 10
+    core.node("n2", gpu=1, memory=500)
+    assert core.cycle() == {"stays": "n2", "changes": "n2"}

@@ -1,0 +1,63 @@
+"""How many allocations may share keys: an ask of a few bytes can mean ten thousand of them (protocol.md 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from core.domain.allocation_ids import MOST_INSTANCES, MOST_SHARING
+from core.domain.commands import (
+    AllocationSpec,
+    ApplicationSpec,
+    RegisterManager,
+    ReleaseSpec,
+    UpdateAllocations,
+    UpdateApplications,
+)
+from core.domain.effects import AllocationRejected
+from core.domain.resources import Resources
+from core.partition.engine import Engine
+
+PARTITION = "[rm-1]default"
+
+
+class Cluster:
+    """An engine with one application and no node, so that asks stay asks."""
+
+    def __init__(self) -> None:
+        self.engine = Engine()
+        self.engine.apply(RegisterManager("rm-1", ""), 0)
+        tags = (("namespace", "here"),)
+        application = ApplicationSpec("app", "", PARTITION, user="ann", groups=("staff",), tags=tags)
+        self.engine.apply(UpdateApplications("rm-1", add=(application,)), 0)
+
+    def ask(self, key: str, number: int) -> list[str]:
+        """Ask for *number* allocations under *key*; the reasons of what is refused."""
+        spec = AllocationSpec(key, "app", PARTITION, Resources({"vcore": 1}), legacy=True, max_allocations=number)
+        effects = self.engine.apply(UpdateAllocations("rm-1", (spec,)), 0)
+        return [effect.reason for effect in effects if isinstance(effect, AllocationRejected)]
+
+    def release(self, key: str) -> None:
+        released = ReleaseSpec(PARTITION, "app", key, 0, "")
+        self.engine.apply(UpdateAllocations("rm-1", ask_releases=(released,)), 0)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    (partition,) = cluster.engine.status(audited=True).partitions
+    assert partition.invariant_violations == 0
+
+
+def test_asks_of_ten_thousand_allocations_are_bounded_together(cluster: Cluster) -> None:
+    """Each ask may mean that many, two hundred of them may not; asks for one allocation go on being taken."""
+    whole = MOST_SHARING // (MOST_INSTANCES - 1)
+    assert not [reason for number in range(whole) for reason in cluster.ask(f"k{number}", MOST_INSTANCES)]
+    (reason,) = cluster.ask("more", MOST_INSTANCES)
+    assert reason.startswith("max-allocations: ")
+    assert cluster.ask("single", 1) == []
+    assert cluster.ask("k0", MOST_INSTANCES) == [], "what is there already makes no more"
+    cluster.release("k0")
+    assert cluster.ask("more", MOST_INSTANCES) == []

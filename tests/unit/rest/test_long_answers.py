@@ -1,0 +1,61 @@
+"""The budget of long answers: who waits, who is turned away, and who makes room."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from core.rest import long_answers
+from core.rest.errors import RestError
+from core.rest.long_answers import COUNTED_FROM, MADE_AT_ONCE, MOST_BYTES, MOST_WAITING, LongAnswers
+
+
+async def test_few_are_made_at_once_and_few_wait() -> None:
+    answers, go, made = LongAnswers(), asyncio.Event(), []
+
+    async def make() -> None:
+        async with answers.making():
+            made.append(None)
+            await go.wait()
+
+    making = [asyncio.create_task(make()) for _ in range(MADE_AT_ONCE + MOST_WAITING)]
+    await asyncio.sleep(0.01)
+    assert len(made) == MADE_AT_ONCE
+    with pytest.raises(RestError) as refused:
+        await make()
+    assert refused.value.status == 503
+    assert ("Retry-After", "2") in refused.value.headers
+    go.set()
+    await asyncio.gather(*making)
+    await make()
+
+
+async def test_who_had_its_time_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_answers, "PATIENCE_S", 0.05)
+    answers, aborted = LongAnswers(), []
+    with (
+        answers.on_its_way(MOST_BYTES, lambda: aborted.append("first")),
+        answers.on_its_way(COUNTED_FROM, lambda: aborted.append("second")),
+    ):
+        async with answers.making():
+            assert aborted == ["first"]
+            assert answers.held == COUNTED_FROM
+    assert answers.held == 0
+
+
+async def test_room_that_is_given_back_is_enough() -> None:
+    answers = LongAnswers()
+    held = answers.on_its_way(MOST_BYTES, None)
+    held.__enter__()
+    waiting = asyncio.create_task(answers.making().__aenter__())
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    held.__exit__(None, None, None)
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_short_answers_are_not_counted() -> None:
+    answers = LongAnswers()
+    with answers.on_its_way(COUNTED_FROM - 1, None):
+        assert answers.held == 0

@@ -1,0 +1,100 @@
+"""Configurations that are only to be judged: by the process or a thread, with limits, and always the same verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+
+import pytest
+
+from core.config.loader import load
+from core.config.problems import ConfigError
+from core.service import reading_process
+from core.service.judging import MOST_BYTES, MOST_TEXTS, SMALL, Judge
+from core.service.logs import LogFormat, LogLevel, build_logger
+from core.service.status_codes import TooMany
+
+GOOD = "partitions:\n  - name: default\n    queues: [{name: root, submitacl: '*'}]\n"
+BAD = "partitions:\n  - name: default\n    queues: [{name: root, colour: blue, resources: {max: {vcore: -1}}}]\n"
+PADDING = "# a comment to make it longer\n" * (SMALL // 20)
+
+
+@pytest.fixture
+async def judge() -> AsyncIterator[Judge]:
+    logger = build_logger(LogFormat.CONSOLE, LogLevel.DEBUG, io.StringIO())
+    judge = Judge({"ldap": "no settings"}, logger=logger)
+    yield judge
+    await judge.close()
+
+
+@pytest.mark.parametrize("padding", ["", PADDING], ids=["here", "elsewhere"])
+async def test_the_verdict_is_that_of_the_loader(judge: Judge, padding: str) -> None:
+    good = await judge.judge(GOOD + padding)
+    assert good.checksum == load(GOOD + padding).checksum
+    assert good.warnings == load(GOOD + padding).warnings
+    with pytest.raises(ConfigError) as refused:
+        await judge.judge(BAD + padding)
+    with pytest.raises(ConfigError) as expected:
+        load(BAD + padding)
+    assert refused.value.problems == expected.value.problems
+    with pytest.raises(ConfigError, match="no settings"):
+        await judge.judge(GOOD.replace("default\n", "default\n    usergroupresolver: {type: ldap}\n") + padding)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a: \x00", "é: ü" * SMALL, ": " * SMALL])
+async def test_any_text_has_a_verdict(judge: Judge, text: str) -> None:
+    for padding in ("", PADDING):
+        with pytest.raises(ConfigError):
+            await judge.judge(text + padding)
+
+
+async def test_a_text_whose_reader_was_given_up_gets_its_own_verdict(judge: Judge) -> None:
+    await judge.judge(GOOD + PADDING)
+    reading = asyncio.create_task(judge.judge(GOOD + PADDING * 100))
+    while not judge._large.busy:  # noqa: ASYNC110 - a turn of the event loop
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert (await judge.judge(GOOD + PADDING)).checksum == load(GOOD + PADDING).checksum
+
+
+async def test_a_process_that_dies_is_started_again(judge: Judge) -> None:
+    await judge.judge(GOOD + PADDING)
+    process = judge._large.process
+    assert process is not None
+    reading = asyncio.create_task(judge.judge(GOOD + PADDING * 100))
+    while not judge._large.busy:  # noqa: ASYNC110 - a turn of the event loop
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    process.kill()
+    with pytest.raises(TooMany, match="try again"):
+        await reading
+    assert (await judge.judge(GOOD + PADDING)).checksum
+
+
+async def test_it_ends_when_nobody_asks(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_process, "IDLE_S", 0.05)
+    await judge.judge(GOOD + PADDING)
+    process = judge._large.process
+    assert process is not None
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert (await judge.judge(GOOD + PADDING)).checksum
+
+
+async def test_there_is_room_for_so_many_texts_and_bytes(judge: Judge) -> None:
+    with judge.room() as room:
+        room.add(MOST_BYTES)
+        with judge.room() as other, pytest.raises(TooMany):
+            other.add(1)
+    rooms = [judge.room() for _ in range(MOST_TEXTS)]
+    for taken in rooms:
+        taken.__enter__()
+    with pytest.raises(TooMany), judge.room():
+        pass
+    for taken in rooms:
+        taken.__exit__(None, None, None)
+    with judge.room() as room:
+        room.add(MOST_BYTES)

@@ -1,0 +1,75 @@
+"""When a manager counts as gone, and what is said of what waits for it."""
+
+from __future__ import annotations
+
+from core.domain.explanation import ApplicationReport, AskReport, BlockerKind, EqualAsks, Position
+from core.domain.resources import Resources
+from core.service.clock import SECOND_NS, ManualClock
+from core.service.presence import GRACE_NS, Presence, PresenceKeeper, tell_of_absence
+
+WAITS = AskReport("k", "app", "root.a", "Pending", "", 0, Resources({}), 0, position=Position(1, 1, 1, 1, 1, 1))
+RUNS = AskReport("k", "app", "root.a", "Allocated", "n1", 0, Resources({}), 0)
+GONE = Presence("rm", 0, 1_700_000_000 * SECOND_NS, gone=True)
+
+
+def test_a_manager_that_restarts_is_not_gone() -> None:
+    """Another stream opens within the grace. That it is gone is told once, and that it is back."""
+    clock = ManualClock()
+    told: list[bool] = []
+    keeper = PresenceKeeper(clock, lambda found: told.append(found.gone))
+    assert keeper.now is None
+    keeper.registered("rm")
+    clock.advance(GRACE_NS - 1)
+    keeper.opened("rm")
+    clock.advance(3 * GRACE_NS)
+    keeper.closed("rm")
+    clock.advance(GRACE_NS - 1)
+    keeper.opened("rm")
+    assert told == []
+    keeper.closed("rm")
+    clock.advance(3 * GRACE_NS)
+    keeper.opened("rm")
+    assert told == [True, False]
+
+
+def test_only_streams_of_the_registered_manager_count() -> None:
+    clock = ManualClock()
+    keeper = PresenceKeeper(clock)
+    keeper.registered("rm")
+    keeper.opened("other")
+    clock.advance(GRACE_NS)
+    found = keeper.now
+    assert found is not None
+    assert (found.streams, found.gone) == (0, True)
+    keeper.registered("other")
+    found = keeper.now
+    assert found is not None
+    assert (found.streams, found.no_stream_since_ns, found.gone) == (1, None, False)
+
+
+def test_a_registration_is_a_sign_of_life() -> None:
+    clock = ManualClock()
+    keeper = PresenceKeeper(clock)
+    keeper.registered("rm")
+    clock.advance(2 * GRACE_NS)
+    keeper.registered("rm")
+    assert keeper.now == Presence("rm", 0, clock.now_ns(), gone=False)
+    keeper.registered("")
+    clock.advance(2 * GRACE_NS)
+    assert keeper.now is None
+
+
+def test_a_manager_that_is_gone_is_the_first_thing_in_the_way() -> None:
+    """Of what waits; what runs has nothing in its way."""
+    found = tell_of_absence(WAITS, GONE)
+    assert isinstance(found, AskReport)
+    assert [blocker.kind for blocker in found.blockers] == [BlockerKind.SHIM_GONE]
+    assert tell_of_absence(WAITS, GONE._replace(gone=False)) is WAITS
+    assert tell_of_absence(WAITS, None) is WAITS
+    assert tell_of_absence(RUNS, GONE) is RUNS
+    application = ApplicationReport(
+        "app", "root.a", "Running", "ann", 3, 0, Resources({}), 1, (EqualAsks(3, WAITS),), ()
+    )
+    whole = tell_of_absence(application, GONE)
+    assert isinstance(whole, ApplicationReport)
+    assert whole.asks[0].first.blockers[0].name == "rm"
