@@ -15,13 +15,16 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from core.archive.link import Assignment, Report
-from core.archive.records import Kept, encoded, worth_keeping
+from core.archive.records import Kept, encoded, mended, worth_keeping
+from core.archive.set_aside import Refused, SetAside
 from core.archive.settings import HistorySettings
 from core.archive.spool import Place, SpoolWriter
 from core.archive.supervisor import Supervisor
@@ -34,9 +37,15 @@ BATCH_RECORDS: Final = 5_000
 GATHER_S: Final = 0.1
 """How long records gather before they go to the disk together."""
 
+MOST_FRAME_BYTES: Final = 16 * 2**20
+"""A frame has more only if a single record has."""
+
 SPOOL_PAUSE_S: Final = 0.5
 WATCH_S: Final = 1.0
 """So often it is looked whether the database takes anything, while something waits for it."""
+
+_SAID: Final = MappingProxyType({"set aside": "history: records or files were set aside, somebody has to look at them"})
+"""What the log says when a problem begins, by who found out, where it is not that records wait."""
 
 
 class ArchiveStatus(NamedTuple):
@@ -47,7 +56,9 @@ class ArchiveStatus(NamedTuple):
     committed        records taken to the database since start, those of earlier runs included
     queued           entries that are only in memory
     dropped          entries lost because neither spool nor queue had room
-    refused          records that the database will never take
+    refused          records of this run that the database will never take
+    set_aside        what lies in ``set_aside_in``: records that were refused, in this run or an earlier one, and
+                     files of the spool whose names are not right
     spool_bytes      what waits on the disk, of at most ``spool_limit``
     problem          what is wrong; empty: nothing. ``problem_since_ns``: since when
     last_commit_ns   when the database took something last; 0: not yet
@@ -65,6 +76,8 @@ class ArchiveStatus(NamedTuple):
     problem: str
     problem_since_ns: int
     last_commit_ns: int
+    set_aside: int
+    set_aside_in: str
 
 
 class Archive:
@@ -90,6 +103,10 @@ class Archive:
         self._keeps_events = keeps_events
         self.on_problem = on_problem
         self._spool = SpoolWriter(settings.spool, settings.spool_bytes)
+        self._set_aside = SetAside(settings.spool)
+        self._set_aside_count = 0
+        for name in self._spool.odd:
+            logger.error("history: not a file of this spool, it was set aside", name=name)
         self._run = secrets.randbits(62) + 1
         self._queue: deque[tuple[int, Sequence[Kept]]] = deque()
         self._put_in = 0
@@ -150,6 +167,8 @@ class Archive:
             problem=problem,
             problem_since_ns=since_ns,
             last_commit_ns=self._last_commit_ns,
+            set_aside=self._set_aside_count,
+            set_aside_in=str(self._set_aside.directory),
         )
 
     def close(self, patience_s: float) -> None:
@@ -198,15 +217,16 @@ class Archive:
 
     def _keep_spooling(self) -> None:
         while True:
-            while not self._something.wait(WATCH_S if self._spool.waiting_bytes else None):
+            self._look_aside()
+            while not self._something.wait(WATCH_S if self._spool.waiting_bytes or self._set_aside_count else None):
                 self._watch()
+                self._look_aside()
             self._closing.wait(GATHER_S)
             self._something.clear()
             while self._queue:
                 self._watch()
                 entries, batch = self._take()
-                records, payload = self._encoded(batch)
-                there_is_time = not records or self._append(records, payload)
+                there_is_time = self._append_all(batch)
                 self._taken_out += entries
                 if not there_is_time:
                     return
@@ -239,26 +259,57 @@ class Archive:
             room -= len(kept)
         return BATCH_RECORDS - room, batch
 
-    def _encoded(self, batch: list[tuple[int, Sequence[Kept]]]) -> tuple[int, bytes]:
-        first = self._stored + 1
+    def _append_all(self, batch: list[tuple[int, Sequence[Kept]]]) -> bool:
+        """Put *batch* on the disk, in frames that a database takes at once. False: time was up, the rest is counted."""
+        frames = self._encoded(batch)
+        for records, payload in frames:
+            if records and not self._append(records, payload):
+                self._dropped += sum(records for records, _ in frames)
+                return False
+        return True
+
+    def _encoded(self, batch: list[tuple[int, Sequence[Kept]]]) -> Iterator[tuple[int, bytes]]:
+        """Tell *batch* in frames, numbered from what is stored when each is asked for."""
         try:
-            return encoded(batch, first)
+            records, payload = encoded(batch, self._stored + 1)
         except Exception:  # noqa: BLE001 - which record it is comes out below
-            return encoded(self._sound(batch), first)
+            batch = self._sound(batch)
+            records, payload = encoded(batch, self._stored + 1)
+        if len(payload) <= MOST_FRAME_BYTES or records < 2:
+            yield records, payload
+            return
+        for half in _halves(batch):
+            yield from self._encoded(half)
 
     def _sound(self, batch: list[tuple[int, Sequence[Kept]]]) -> list[tuple[int, Sequence[Kept]]]:
-        """*batch* without the records that cannot be written down."""
+        """*batch* without the records that cannot be written down; text that is no Unicode is made into some."""
         sound: list[tuple[int, Sequence[Kept]]] = []
         for at_ns, kept in batch:
             for each in kept:
                 try:
-                    encoded([(at_ns, [each])], 1)
-                except Exception as error:
-                    self._refused += 1
-                    self._logger.error("history: a record was left out", kind=type(each).__name__, exc_info=error)
+                    whole = mended(each)
+                    encoded([(at_ns, [whole])], 1)
+                except Exception as error:  # noqa: BLE001 - it is in nobody else's way
+                    self._leave_out(each, error)
                 else:
-                    sound.append((at_ns, [each]))
+                    sound.append((at_ns, [whole]))
         return sound
+
+    def _leave_out(self, each: Kept, error: Exception) -> None:
+        self._refused += 1
+        kind = type(each).__name__
+        self._logger.error("history: a record was left out", kind=kind, exc_info=error)
+        with suppress(OSError):
+            self._set_aside.put_records([Refused(kind, self._run, 0, f"{type(error).__name__}: {error}", [each])])
+
+    def _look_aside(self) -> None:
+        """Whoever has looked at what was set aside removes it, and then nothing is wrong any more."""
+        try:
+            self._set_aside_count = count = self._set_aside.count()
+        except OSError:
+            return
+        lie = "record or file lies" if count == 1 else "records or files lie"
+        self._report("set aside", f"{count} {lie} in {self._set_aside.directory}" if count else "")
 
     def _append(self, records: int, payload: bytes) -> bool:
         """Put *records* on the disk, however long it takes. False: time is up."""
@@ -291,6 +342,7 @@ class Archive:
         if report.refused:
             self._refused += report.refused
             self._logger.error("history: the database refuses records", records=report.refused, reason=report.reason)
+            self._something.set()  # The thread that spools looks at what was set aside, too.
         if report.damaged > self._damaged:
             self._damaged = report.damaged
             self._logger.error("history: a part of the spool cannot be read, it was left out", segments=report.damaged)
@@ -310,8 +362,17 @@ class Archive:
                 return
             now = "; ".join(text for text, _ in self._problems.values())
         if problem and before is None:
-            self._logger.error("history: records wait in the spool", problem=problem, spool=str(self._settings.spool))
+            self._logger.error(_SAID.get(who, "history: records wait in the spool"), problem=problem)
         elif not problem:
             self._logger.info("history: written again", was=before[0] if before else "")
         if (before is None) != (not problem):
             self.on_problem(now)
+
+
+def _halves(batch: list[tuple[int, Sequence[Kept]]]) -> tuple[list[tuple[int, Sequence[Kept]]], ...]:
+    if len(batch) > 1:
+        half = len(batch) // 2
+        return batch[:half], batch[half:]
+    ((at_ns, kept),) = batch
+    half = len(kept) // 2
+    return [(at_ns, kept[:half])], [(at_ns, kept[half:])]

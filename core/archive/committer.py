@@ -19,13 +19,19 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
-from core.archive.database import Database, DatabaseTooNew
+from core.archive.database import Database, DatabaseTooNew, reason_of
 from core.archive.link import CLOSE, Assignment, Report
+from core.archive.set_aside import SetAside
 from core.archive.spool import SpoolReader
+from core.archive.steady_time import SteadyTime
+from core.service.clock import wall_ns
 
 BATCH_RECORDS: Final = 5_000
+BATCH_BYTES: Final = 32 * 2**20
+"""So much goes to the database at once, whatever the records are: it has to take that within its patience."""
+
 NICE: Final = 15
 FIRST_PAUSE_S: Final = 0.2
 
@@ -86,9 +92,20 @@ class Committer:
         self._settings = core.assignment.settings
         self._database = Database(self._settings.url, self._settings.patience_s)
         self._spool = SpoolReader(self._settings.spool, core.assignment.sealed_before)
+        self._set_aside = SetAside(self._settings.spool)
+        self._time = SteadyTime((core.now_ns, wall_ns), self._settings.steady_s)
         self._told: Report | None = None
 
     def run(self) -> None:
+        """Commit until it is enough, and leave a database that is whole."""
+        try:
+            self._commit_for_long()
+        finally:
+            # One that does not answer any more keeps what it has in its own way.
+            with suppress(SQLAlchemyError, OSError):
+                self._database.close()
+
+    def _commit_for_long(self) -> None:
         pause_s = FIRST_PAUSE_S
         prune_at = time.monotonic()
         pruning: Callable[[], bool] | None = None
@@ -99,8 +116,9 @@ class Committer:
             try:
                 self._database.prepare()
                 moved = self._commit(closing)
+                now_ns = self._time.look()
                 if pruning is None and time.monotonic() >= prune_at:
-                    pruning = self._database.prune(self._settings.retention, self._core.now_ns())
+                    pruning = self._database.prune(self._settings.retention, now_ns)
                 if pruning is not None and not pruning():
                     pruning, prune_at = None, time.monotonic() + self._settings.prune_every_s
             except Exception as error:  # noqa: BLE001 - whatever it is, records wait and it is tried again
@@ -134,12 +152,17 @@ class Committer:
 
     def _commit(self, closing: bool) -> bool:
         """Take one batch from the spool to the database. False: there was none."""
-        frames = self._spool.read(BATCH_RECORDS, ended=closing)
+        frames = self._spool.read(BATCH_RECORDS, most_bytes=BATCH_BYTES, ended=closing)
         if not frames:
             return False
         committed, refused = self._database.store(frames)
+        if refused:
+            # A disk without room for them must not hold up the others: they are counted all the same.
+            with suppress(OSError):
+                self._set_aside.put_records(refused)
         self._spool.done(frames[-1])
-        self._tell(committed=committed, refused=len(refused), reason=refused[0] if refused else "")
+        count = sum(each.records for each in refused)
+        self._tell(committed=committed, refused=count, reason=refused[0].reason if refused else "")
         return True
 
     def _tell(
@@ -150,12 +173,6 @@ class Committer:
         if committed or report != self._told:
             self._report(report)
         self._told = report
-
-
-def reason_of(error: Exception) -> str:
-    """In one line; drivers add hints, SQLAlchemy the statement with its values."""
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return " ".join(str(cause).split())[:300] or type(cause).__name__
 
 
 def _send(pipe: int, report: Report) -> None:

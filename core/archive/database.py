@@ -11,10 +11,11 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from core.archive.records import decoded
+from core.archive.set_aside import Refused
 from core.archive.settings import SECOND_NS, Retention
 from core.archive.spool import Frame
 from core.archive.tables import TABLES
@@ -22,14 +23,52 @@ from core.archive.tables import TABLES
 PRUNED_AT_ONCE: Final = 1_000
 """Rows of a table that go in one transaction, so that nobody waits long for it."""
 
+AGE_STEP_NS: Final = 3_600 * SECOND_NS
+"""A pass removes for their age only rows that are at most so much younger than the oldest one.
+
+Whatever the clock says, what is kept goes in hours and not at once: somebody can notice.
+"""
+
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK: Final = 0x6B6F726E656C  # any number that is nobody else's
 
 _ASKED_AGAIN_S: Final = 0.01
+_CHECKPOINT_MS: Final = 2_000
+"""Patience with those who read the file when it is closed: less than the core has with its committing process."""
+
+_STATES_OF_RECORDS: Final = ("21", "22", "23", "54")
+"""Classes of SQLSTATE that are about values: cardinality, data, constraints, and limits of the program.
+
+54 has the entries of indexes that are too long, which the driver calls an operational error.
+"""
 
 
 class DatabaseTooNew(Exception):
     """A later version of this program has changed the tables."""
+
+
+def concerns_records(error: Exception) -> bool:
+    """Return whether *error* is about what a record says: no try will ever make the database take it.
+
+    Anything else may be over at the next try: a lock, a disk, a server that is away.
+    """
+    cause = error.orig if isinstance(error, StatementError) and error.orig is not None else error
+    if isinstance(error, DBAPIError):
+        state = getattr(cause, "sqlstate", None)
+        if state is not None:
+            return str(state)[:2] in _STATES_OF_RECORDS
+        # By name: both drivers call them alike, and one need not be installed.
+        names = {each.__name__ for each in type(cause).__mro__}
+        return bool(names & {"DataError", "IntegrityError", "ProgrammingError"}) and not error.connection_invalidated
+    # The driver could not even put it into words for the database.
+    return isinstance(cause, ValueError | TypeError | OverflowError)
+
+
+def reason_of(error: Exception) -> str:
+    """In one line; drivers add hints, SQLAlchemy the statement with its values."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    text = " ".join(str(cause).split())[:300] or type(cause).__name__
+    return text.encode(errors="replace").decode()
 
 
 def connect(url: URL, patience_s: float, *, read_only: bool = False) -> Engine:
@@ -120,42 +159,89 @@ class Database:
             Path(str(self._url.database)).parent.mkdir(parents=True, exist_ok=True)
         with self._engine.begin() as connection:
             if not self._is_sqlite:
+                # A new index on millions of rows takes longer than any answer may.
+                connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
             _upgrade(connection)
         self._ready = True
 
-    def store(self, frames: Sequence[Frame]) -> tuple[int, list[str]]:
-        """Commit *frames* as one. Returns how many records there were, and why single ones were refused for ever."""
+    def store(self, frames: Sequence[Frame]) -> tuple[int, list[Refused]]:
+        """Commit *frames* as one. Returns how many records there were, and those that are refused for ever."""
         batches: list[list[tuple[Any, ...]]] = [[] for _ in TABLES]
+        unread: list[Refused] = []
         for frame in frames:
             run = frame.run
-            for seq, (table, values) in enumerate(decoded(frame.payload), frame.first):
-                batches[table].append((run, seq, *values))
+            try:
+                rows = [
+                    (table, (run, seq, *values))
+                    for seq, (table, values) in enumerate(decoded(frame.payload), frame.first)
+                ]
+                if len(rows) != frame.records:
+                    raise ValueError(f"it has {len(rows)} records, and should have {frame.records}")
+                told = [(batches[table], row) for table, row in rows]
+            except Exception as error:  # noqa: BLE001 - its checksum holds, so it will never be another one
+                reason = f"the frame cannot be read: {type(error).__name__}: {error}"
+                unread.append(Refused("", run, frame.first, reason, [frame.payload], frame.records))
+            else:
+                for batch, row in told:
+                    batch.append(row)
+        records = sum(map(len, batches)) + sum(each.records for each in unread)
         try:
             with self._engine.begin() as connection:
-                for insert, rows in zip(self._inserts, batches, strict=True):
-                    if rows:
-                        insert(connection, rows)
-            refused: list[str] = []
-        except (DataError, OverflowError):
-            refused = self._store_singly(batches)
-        return sum(map(len, batches)), refused
+                for insert, batch in zip(self._inserts, batches, strict=True):
+                    if batch:
+                        insert(connection, batch)
+        except Exception as error:
+            if not concerns_records(error):
+                raise
+            return records, unread + self._store_apart(batches)
+        return records, unread
 
-    def _store_singly(self, batches: list[list[tuple[Any, ...]]]) -> list[str]:
-        """One record that the database will never take must not keep the others out."""
-        refused = []
+    def _store_apart(self, batches: list[list[tuple[Any, ...]]]) -> list[Refused]:
+        """Commit what the database takes: one record that it will never take must not keep the others out."""
+        refused: list[Refused] = []
         with self._engine.begin() as connection:
-            for insert, rows in zip(self._inserts, batches, strict=True):
-                for row in rows:
+            for name, insert, rows in zip(TABLES, self._inserts, batches, strict=True):
+                # Halves of what is refused are tried until single records are left: few of thousands cost few tries.
+                waiting = [rows] if rows else []
+                while waiting:
+                    part = waiting.pop()
+                    savepoint = connection.begin_nested()
                     try:
-                        with connection.begin_nested():
-                            insert(connection, [row])
-                    except (DataError, OverflowError) as error:
-                        refused.append(" ".join(str(getattr(error, "orig", error)).split()))
+                        with savepoint:
+                            insert(connection, part)
+                    except Exception as error:
+                        if not concerns_records(error):
+                            raise
+                        if len(part) > 1:
+                            half = len(part) // 2
+                            waiting += [part[half:], part[:half]]
+                        else:
+                            run, seq, *told = part[0]
+                            refused.append(Refused(name, run, seq, reason_of(error), told))
         return refused
 
-    def prune(self, retention: Mapping[str, Retention], now_ns: int) -> Callable[[], bool]:
-        """What is too old or too much as of *now_ns*. Calling it takes a step; false: nothing is left to do."""
+    def close(self) -> None:
+        """Leave a file that is whole: SQLite copies what it wrote ahead only when the last who has it open closes it.
+
+        A reader in the middle of a query can keep it from that for as long as it reads, or until time is up.
+        """
+        if self._is_sqlite and self._ready:
+            connection = self._engine.raw_connection()
+            try:
+                cursor = connection.cursor()
+                cursor.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_MS}")
+                cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                cursor.close()
+            finally:
+                connection.close()
+        self.forget_connections()
+
+    def prune(self, retention: Mapping[str, Retention], now_ns: int | None) -> Callable[[], bool]:
+        """What is too old as of *now_ns*, or too much. Calling it takes a step; false: nothing is left to do.
+
+        *now_ns* ``None``: nobody knows what time it is, and nothing is too old.
+        """
         bounds: dict[str, tuple[int, int, int]] = {}
         with self._engine.begin() as connection:
             for name, keep in retention.items():
@@ -220,11 +306,13 @@ def _insert_arrays(table: sa.Table) -> _Insert:
     return insert
 
 
-def _bound(connection: Connection, table: sa.Table, keep: Retention, now_ns: int) -> tuple[int, int, int] | None:
+def _bound(connection: Connection, table: sa.Table, keep: Retention, now_ns: int | None) -> tuple[int, int, int] | None:
     """Place of the oldest row that stays, as time, run and sequence number; ``None``: all may stay."""
     bounds: list[tuple[int, int, int]] = []
-    if keep.age_s:
-        bounds.append((now_ns - keep.age_s * SECOND_NS, 0, 0))
+    if keep.age_s and now_ns is not None:
+        oldest_ns = connection.execute(sa.select(sa.func.min(table.c.at_ns))).scalar()
+        if oldest_ns is not None:
+            bounds.append((min(now_ns - keep.age_s * SECOND_NS, oldest_ns + AGE_STEP_NS), 0, 0))
     if keep.rows:
         columns = (table.c.at_ns, table.c.run, table.c.seq)
         newest_first = [column.desc() for column in columns]

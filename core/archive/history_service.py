@@ -17,6 +17,7 @@ from structlog.typing import FilteringBoundLogger
 from core.archive.archive import Archive
 from core.archive.reader import HistoryReader, Page, any_of, below, same, token_of
 from core.config.problems import Problem, Severity
+from core.domain.secrets import text_without_secrets
 from core.service.configuration_history import Origin, Version
 from core.service.configuration_wire import version_message
 from core.service.rpc import Handler, unary
@@ -106,6 +107,8 @@ class HistoryService:
             dropped=status.dropped,
             refused=status.refused,
             last_commit_ns=status.last_commit_ns,
+            set_aside=status.set_aside,
+            set_aside_in=status.set_aside_in,
         )
 
     async def _page(
@@ -215,12 +218,14 @@ def _configuration(row: Any, *, with_config: bool) -> pb.ConfigurationRecord:
         origin=Origin(row.origin),
         rm_id=row.rm_id,
         checksum=row.checksum,
-        text=row.config,
+        text=text_without_secrets(row.config),
         applied=row.applied,
         reason=row.reason,
         problems=tuple(
             Problem(**{**problem, "severity": Severity(problem["severity"])}) for problem in orjson.loads(row.problems)
         ),
+        principal=row.principal,
+        note=row.note,
     )
     return pb.ConfigurationRecord(
         id=_id(row), version=version_message(version, in_force=0), config=row.config if with_config else ""

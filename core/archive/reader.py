@@ -16,7 +16,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from core.archive.database import connect
 from core.archive.settings import HistorySettings
-from core.archive.tables import TABLES
+from core.archive.tables import INDEXED, INDEXED_CHARACTERS, TABLES, beginning_of
 from core.service.status_codes import HistoryUnavailable, InvalidRequest
 
 DEFAULT_PAGE: Final = 100
@@ -88,21 +88,37 @@ class HistoryReader:
 
 def same(table: str, **values: str | int | bool) -> list[ColumnElement[bool]]:
     """Conditions that columns have *values*; empty ones do not restrict."""
-    return [TABLES[table].c[name] == value for name, value in values.items() if value]
+    return [_has_value(table, name, value) for name, value in values.items() if value]
 
 
 def any_of(table: str, value: str, *names: str) -> list[ColumnElement[bool]]:
     """That one of the columns has *value*; an empty one does not restrict."""
-    return [sa.or_(*(TABLES[table].c[name] == value for name in names))] if value else []
+    return [sa.or_(*(_has_value(table, name, value) for name in names))] if value else []
 
 
 def below(table: str, path: str, *names: str) -> list[ColumnElement[bool]]:
     """That one of the columns is the queue *path* or one below; an empty one does not restrict."""
     if not path:
         return []
-    columns = [TABLES[table].c[name] for name in names]
+    return [sa.or_(*(sa.or_(_has_value(table, name, path), _is_below(table, name, path)) for name in names))]
+
+
+def _has_value(table: str, name: str, value: str | int | bool) -> ColumnElement[bool]:
+    column = TABLES[table].c[name]
+    if name not in INDEXED[table]:
+        return column == value
+    # SQLite puts the value of an equality wherever the column stands, and then knows the index no more.
+    return sa.and_(beginning_of(column) == str(value)[:INDEXED_CHARACTERS], column >= value, column <= value)
+
+
+def _is_below(table: str, name: str, path: str) -> ColumnElement[bool]:
     # What begins with "path." is what lies between it and "path/", the next character: an index finds that.
-    return [sa.or_(*(sa.or_(c == path, sa.and_(c > f"{path}.", c < f"{path}/")) for c in columns))]
+    first, last = f"{path}.", f"{path}/"
+    column = TABLES[table].c[name]
+    begins = beginning_of(column)
+    return sa.and_(
+        begins >= first[:INDEXED_CHARACTERS], begins <= last[:INDEXED_CHARACTERS], column > first, column < last
+    )
 
 
 def _place(token: str) -> tuple[int, int, int]:

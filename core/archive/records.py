@@ -6,6 +6,7 @@ Laws of a decision: those that its kind has to obey (preemption.md A.0). Times: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from core.archive.tables import TABLES
+from core.config.problems import Problem
 from core.domain.effects import (
     ApplicationAccepted,
     ApplicationRejected,
@@ -24,6 +26,7 @@ from core.domain.effects import (
     VictimRecord,
 )
 from core.domain.laws import LAWS_OF
+from core.domain.names import cut_name
 from core.domain.reasons import Outcome
 from core.domain.resources import amounts_of, clamp
 from core.service.configuration_history import Version
@@ -53,6 +56,8 @@ _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.BUDGET_SPENT,
     Outcome.COOLING_DOWN,
     Outcome.LOOP,
+    Outcome.ROUND_LIMIT,
+    Outcome.VICTIM_LIMIT,
 }
 """How attempts end that nobody felt: an ask that waits makes one every few seconds, and Explain tells of them."""
 
@@ -92,6 +97,23 @@ def encoded(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[in
     return records, orjson.dumps(groups, default=amounts_of)
 
 
+def mended(each: Kept) -> Kept:
+    """Return *each* with texts that can be written as UTF-8: halves of surrogate pairs become question marks."""
+    whole: Kept = _mended(each)
+    return whole
+
+
+def _mended(value: Any) -> Any:
+    if type(value) is str:
+        return value.encode(errors="replace").decode()
+    if isinstance(value, tuple):
+        parts = map(_mended, value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, Version | Problem):
+        return replace(value, **{field.name: _mended(getattr(value, field.name)) for field in fields(value)})
+    return value
+
+
 def decoded(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
     """Number of the table and columns from ``at_ns`` on of each record of :func:`encoded`, as databases take them."""
     zeros = b"\\u0000" in payload
@@ -102,6 +124,9 @@ def decoded(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
                 if len(rows[column]) == 1:
                     rows[column] *= records
             rows[_EVENT_RESOURCES] = map(_told_amounts, rows[_EVENT_RESOURCES])
+        if table == _CONFIGURATIONS:
+            # An older version of this program, which spooled them, knew fewer columns.
+            rows = [[*row, *[""] * (_CONFIGURATION_WIDTH - len(row))] for row in rows]  # noqa: PLW2901
         for row in zip(*rows, strict=True) if table == _EVENTS else rows:
             yield table, [_clean(value) for value in row] if zeros else row
 
@@ -136,7 +161,8 @@ def _accepted(effect: ApplicationAccepted, at_ns: int, _seq: int) -> list[Row]:
 def _rejected(effect: ApplicationRejected, at_ns: int, _seq: int) -> list[Row]:
     return [
         (
-            at_ns, effect.partition, effect.application_id, effect.queue, effect.user, "Rejected", at_ns,
+            at_ns, cut_name(effect.partition), cut_name(effect.application_id), cut_name(effect.queue),
+            cut_name(effect.user), "Rejected", at_ns,
             effect.reason,
         )
     ]  # fmt: skip
@@ -197,6 +223,7 @@ def _configured(version: Version, _at_ns: int, _seq: int) -> list[Row]:
         (
             version.at_ns, version.number, str(version.origin), version.rm_id, version.checksum,
             version.applied, version.reason, orjson.dumps(problems).decode(), version.text,
+            version.principal, version.note,
         )
     ]  # fmt: skip
 
@@ -221,6 +248,8 @@ _EVENT_COLUMNS: Final[Callable[[Any], Row]] = itemgetter(
     *map(EventRecorded._fields.index, ("at_ns", "type", "change", "detail", "object_id", "reference_id")),
     *map(EventRecorded._fields.index, ("resources", "message")),
 )
+_CONFIGURATION_WIDTH: Final = 11
+"""Columns of a configuration from ``at_ns`` on."""
 _EVENT_TIMES, _EVENT_OBJECTS, _EVENT_RESOURCES, _EVENT_MESSAGES = 0, 4, 6, 7
 _KINDS_BUT_EVENTS: Final = frozenset(_TABLE_OF)
 _KINDS: Final = _KINDS_BUT_EVENTS | {EventRecorded}

@@ -59,6 +59,7 @@ class HistorySettings:
     ``spool_bytes``: most that may wait there; ``queue_records``: most that may wait in memory to get there.
     ``commit_wait_s``: how long the writer gathers before it commits. ``patience_s``: how long the database may take to
     answer before it counts as out of reach. ``silence_s``: how long it may take nothing while something waits.
+    ``steady_s``: how long the clocks must have gone evenly before rows go for their age.
     """
 
     url: URL
@@ -71,6 +72,7 @@ class HistorySettings:
     longest_pause_s: float = 10.0
     silence_s: float = 30.0
     prune_every_s: float = 30.0
+    steady_s: float = 600.0
 
     @property
     def shown(self) -> str:

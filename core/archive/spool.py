@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import struct
 import threading
 import zlib
@@ -23,6 +24,8 @@ from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from core.archive.set_aside import SetAside
+
 SEGMENT_BYTES: Final = 4 * 2**20
 
 _HEADER: Final = struct.Struct("<4sIIQQI")
@@ -30,6 +33,9 @@ _HEADER: Final = struct.Struct("<4sIIQQI")
 _SUMMED: Final = struct.Struct("<IQQI")
 _MAGIC: Final = b"KSP1"
 _SUFFIX: Final = ".spool"
+_NAME: Final = re.compile(r"([0-9]{16})\.spool", re.ASCII)
+_HIGHEST: Final = 10**12
+"""No writer ever gets there, at 4 MiB a segment: numbers go on from the highest one, and have to stay numbers."""
 
 
 class SpoolUnusable(Exception):
@@ -72,6 +78,8 @@ class SpoolWriter:
             if not _locked(self._lock, wait=False):
                 self._lock.close()
                 raise SpoolUnusable(f"{directory}: another core writes its history there")
+            self.odd: Final = tuple(_move_odd_files(directory))
+            """Names of files that look like segments and are none. They were set aside."""
             self._sizes = _sizes(directory)
         except OSError as error:
             raise SpoolUnusable(f"{directory}: {error.strerror or error}") from error
@@ -181,13 +189,13 @@ class SpoolReader:
         self.damaged: set[int] = set()
         """Segments of which a part could not be read."""
 
-    def read(self, most_records: int, *, ended: bool = False) -> list[Frame]:
-        """The oldest frames that are not done with, of *most_records* or a single one.
+    def read(self, most_records: int, *, most_bytes: int = 2**62, ended: bool = False) -> list[Frame]:
+        """The oldest frames that are not done with, of *most_records* and *most_bytes* or a single one.
 
         *ended*: the writer appends no more.
         """
         frames: list[Frame] = []
-        records = 0
+        records = size = 0
         # Listed before any is read: what has a later one now is whole, however little of it was there a moment ago.
         numbers = sorted(number for number in _sizes(self._directory) if number >= self.place.segment)
         for number in numbers:
@@ -197,7 +205,8 @@ class SpoolReader:
                     for frame in _frames(file, number, start):
                         frames.append(frame)
                         records += frame.records
-                        if records >= most_records:
+                        size += len(frame.payload)
+                        if records >= most_records or size >= most_bytes:
                             return frames
                     good = frames[-1].end.offset if frames and frames[-1].end.segment == number else start
                     if not (ended or number < self._sealed_before or number != numbers[-1]):
@@ -258,18 +267,39 @@ def _sync_names(directory: Path) -> None:
         os.close(file)
 
 
+def _move_odd_files(directory: Path) -> list[str]:
+    """Set aside what is called like a segment, but not as a writer calls one, or is no file. Returns the names."""
+    with os.scandir(directory) as entries:
+        odd = [entry.name for entry in entries if entry.name.endswith(_SUFFIX) and _number_of(entry) is None]
+    aside = SetAside(directory)
+    for name in odd:
+        # Whoever cannot move it still does not read it.
+        with suppress(OSError):
+            aside.move_here(directory / name)
+    return odd
+
+
 def _sizes(directory: Path) -> dict[int, int]:
     """Bytes of each segment by its number."""
     sizes = {}
     with os.scandir(directory) as entries:
         for entry in entries:
-            stem, dot, suffix = entry.name.partition(".")
-            if dot + suffix == _SUFFIX and stem.isdecimal():
+            number = _number_of(entry)
+            if number is not None:
                 try:
-                    sizes[int(stem)] = entry.stat().st_size
+                    sizes[number] = entry.stat().st_size
                 except FileNotFoundError:
                     continue
     return sizes
+
+
+def _number_of(entry: os.DirEntry[str]) -> int | None:
+    """Return the number of the segment *entry*; ``None``: it is none, whatever its name says."""
+    found = _NAME.fullmatch(entry.name)
+    if found is None or not entry.is_file(follow_symlinks=False):
+        return None
+    number = int(found[1])
+    return number if number <= _HIGHEST else None
 
 
 def _frames(file: BufferedReader, number: int, start: int) -> Iterator[Frame]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
 from core.archive.link import CLOSE, Report
+from core.service.subprocesses import command_of
 
 MODULE: Final = "core.archive.committer"
 FIRST_PAUSE_S: Final = 0.2
@@ -81,6 +80,9 @@ class Supervisor:
                 worked, end = self._run_one()
             except OSError as error:
                 worked, end = False, f"cannot be started: {error.strerror or error}"
+            except Exception as error:  # noqa: BLE001 - without this thread nothing reaches the database any more
+                self._end_process()
+                worked, end = False, f"cannot be understood: {type(error).__name__}: {error}"
             if self._closing.is_set():
                 return
             pause_s = FIRST_PAUSE_S if worked else pause_s
@@ -92,7 +94,7 @@ class Supervisor:
     def _run_one(self) -> tuple[bool, str]:
         """The life of a process: whether it got to work, and how it ended."""
         with self._guard:
-            process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            process = subprocess.Popen(command_of(MODULE), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert process.stdin is not None
             assert process.stdout is not None
             os.set_blocking(process.stdin.fileno(), False)
@@ -114,6 +116,16 @@ class Supervisor:
             process.stdout.close()
         return worked, f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
 
+    def _end_process(self) -> None:
+        with self._guard:
+            process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
     def _write(self, data: bytes) -> None:
         if self._process is None or self._process.stdin is None:
             return
@@ -121,9 +133,3 @@ class Supervisor:
             os.write(self._process.stdin.fileno(), data)
         except OSError:
             return  # It is dead, as its other pipe says as well, or has a pipe full of the same.
-
-
-def _command() -> Sequence[str]:
-    """The module is looked for where this one was found: in the working directory only if that is searched here."""
-    safe = [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]
-    return [sys.executable, *safe, "-m", MODULE]

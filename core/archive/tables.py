@@ -7,9 +7,10 @@ gap: a row that is written twice is one row. Times are Unix nanoseconds.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import BigInteger, Boolean, Column, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Integer, MetaData, Table, Text, func, literal_column
+from sqlalchemy.sql.elements import ColumnElement
 
 METADATA: Final = MetaData()
 
@@ -93,7 +94,27 @@ CONFIGURATIONS: Final = _table(
     _text("reason"),
     _text("problems"),
     _text("config"),
+    _text("principal"),
+    _text("note"),
 )
-"""``problems``: JSON array of the problems of the text."""
+"""``problems``: JSON array of the problems of the text. ``principal``, ``note``: empty in records of older versions."""
 
 TABLES: Final = MappingProxyType({table.name: table for table in (APPLICATIONS, PREEMPTIONS, EVENTS, CONFIGURATIONS)})
+
+INDEXED_CHARACTERS: Final = 256
+"""So much of a text is in an index. PostgreSQL refuses a row whose entry in an index is longer than 2,704 bytes."""
+
+INDEXED: Final = MappingProxyType(
+    {
+        "applications": frozenset({"application_id", "queue"}),
+        "preemptions": frozenset({"for_application", "victim_application", "for_queue", "victim_queue"}),
+        "events": frozenset({"object_id", "reference_id"}),
+        "configurations": frozenset[str](),
+    }
+)
+"""Columns whose beginnings are in an index."""
+
+
+def beginning_of(column: Column[Any]) -> ColumnElement[str]:
+    """Return the part of *column* that is in its index, in the words of the migration: databases compare them."""
+    return func.substr(column, literal_column("1"), literal_column(str(INDEXED_CHARACTERS)))

@@ -1,0 +1,119 @@
+"""What the history cannot take, kept where an operator finds it, so that it holds up nothing else.
+
+The directory ``set-aside`` of the spool has records that the database refuses for ever, a line of JSON for each in
+``records.jsonl``, and files of the spool whose names no writer gave them. Nothing reads them again: whoever has looked
+removes them. Both sides of the spool write there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+DIRECTORY: Final = "set-aside"
+RECORDS: Final = "records.jsonl"
+MOST_BYTES: Final = 16 * 2**20
+"""Once the file has grown so far records are counted only: a database that refuses everything fills no disk."""
+
+LONGEST_TEXT: Final = 65_536
+"""Characters of one text of a record that are written down."""
+
+
+class Refused(NamedTuple):
+    """A record the database will never take, or a frame of the spool that cannot be read (``table`` empty).
+
+    records   how many they are
+    """
+
+    table: str
+    run: int
+    seq: int
+    reason: str
+    told: Sequence[Any]
+    records: int = 1
+
+
+class SetAside:
+    """The directory in *spool*. It is made once there is something to put there."""
+
+    def __init__(self, spool: Path) -> None:
+        self.directory: Final = spool / DIRECTORY
+        self._counted: tuple[int, int] = (0, 0)
+        """Lines of the file with the records, and its size when they were counted."""
+
+    def put_records(self, refused: Sequence[Refused]) -> None:
+        """Write them down, as long as there is room. Raises ``OSError``."""
+        lines = b"".join(map(_line, refused))
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        file = os.open(self.directory / RECORDS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(file).st_size < MOST_BYTES:
+                _write_all(file, lines)
+                os.fsync(file)
+        finally:
+            os.close(file)
+
+    def move_here(self, path: Path) -> None:
+        """Take the file *path* out of the way. Raises ``OSError``."""
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        path.rename(self.directory / path.name)
+
+    def count(self) -> int:
+        """Count the records and files that lie here. Raises ``OSError``."""
+        found = records = 0
+        try:
+            with os.scandir(self.directory) as entries:
+                for entry in entries:
+                    if entry.name == RECORDS:
+                        records = self._count_lines(entry)
+                    else:
+                        found += 1
+        except FileNotFoundError:
+            return 0
+        return found + records
+
+    def _count_lines(self, entry: os.DirEntry[str]) -> int:
+        size = entry.stat().st_size
+        lines, before = self._counted
+        if size < before:  # Somebody emptied it, or began another one.
+            lines, before = 0, 0
+        if size != before:
+            with open(entry.path, "rb") as file:  # noqa: PTH123 - what an entry has is text
+                file.seek(before)
+                while block := file.read(2**20):
+                    lines += block.count(b"\n")
+            self._counted = (lines, size)
+        return lines
+
+
+def _line(refused: Refused) -> bytes:
+    fields = {**refused._asdict(), "told": [_short(value) for value in refused.told]}
+    return orjson.dumps(fields, default=_text) + b"\n"
+
+
+def _short(value: Any) -> Any:
+    """Return *value* as JSON can have it, cut where it is absurdly long."""
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()[:LONGEST_TEXT]
+    if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 2**63):
+        return value
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    try:
+        return repr(value).encode(errors="replace").decode()[:LONGEST_TEXT]
+    except ValueError:  # A number with more digits than are ever written out.
+        return f"a {type(value).__name__} that cannot be written down"
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
