@@ -14,13 +14,15 @@ KEEP   ?=
 TESTS  ?=
 FUZZ   ?= 50000
 STEPS  ?= 1000000
+TREES  ?= 20000
+MINUTES ?= 60
 SEED   ?= 0
 
 PACKAGES := core shim_client shim_mock conformance
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo docs test soak fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
+.PHONY: help venv demo docs test hostile siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,13 +45,22 @@ docs: $(STAMP) ## build the documentation as a site, in build/site
 test: $(STAMP) ## run the test suite (TESTS=path for a part of it)
 	$(BIN)/python -m pytest $(TESTS)
 
+hostile: $(STAMP) ## attack served cores, and judge what that costs them: about ten minutes
+	$(BIN)/python -m pytest tests/hostile
+
+siege: $(STAMP) ## a core under load with hostile neighbours (MINUTES=): memory, rate and health, minute by minute
+	$(BIN)/python -m tests.hostile.siege --minutes $(MINUTES)
+
 soak: $(STAMP) ## do a million random steps and check each (STEPS=, SEED=); failures go to build/
 	$(BIN)/python -m tests.properties.machine --steps $(STEPS) --seed $(SEED)
+
+rules: $(STAMP) ## hold 20,000 random clusters against the rules of preemption (TREES=, SEED=)
+	$(BIN)/python -m tests.properties.preemption_rules --trees $(TREES) --seed $(SEED)
 
 fuzz: $(STAMP) ## throw texts at the configuration loader (FUZZ=number of each kind)
 	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/config/test_any_text.py
 
-bench: $(STAMP) ## measure P1 to P10 (QUICK=1: under two minutes; TRACE=dir, ONLY=P2,P6, JSON=file, RECORD=1)
+bench: $(STAMP) ## measure P1 to P11 (QUICK=1: under two minutes; TRACE=dir, ONLY=P2,P6, JSON=file, RECORD=1)
 	$(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(if $(TRACE),--trace $(TRACE)) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(JSON),--json $(JSON)) $(if $(RECORD),--record)
 

@@ -15,7 +15,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.site import commands_reference, grpc_reference, rest_reference
+from docs.site import commands_reference, grpc_reference, rest_reference, shim_client_reference
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _LOG: Final = logging.getLogger("mkdocs.hooks.kornel")
@@ -30,6 +30,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/grpc.md": grpc_reference.page(),
         "reference/rest.md": rest_reference.page(),
         "reference/commands.md": commands_reference.page(),
+        "reference/shim-client.md": shim_client_reference.page(),
     }
     for path, text in generated.items():
         files.append(File.generated(config, path, content=text))

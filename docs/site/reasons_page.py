@@ -1,0 +1,105 @@
+"""``docs/reasons.md``, made from the code: ``python -m docs.site.reasons_page`` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from core.domain.application_states import TRANSITIONS, AppState
+from core.domain.explanation import PERMANENT, BlockerKind, PreemptionVerdict
+from core.domain.reasons import Ignored, Outcome, Rejection, Unschedulable
+from docs.site.markdown import cell, table
+from docs.site.members import members
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "reasons.md"
+
+_INTRODUCTION: Final = """\
+# Reasons and states
+
+The words of each table are a closed set: a program may compare with them. A release may add words, and none changes its
+meaning. `python -m docs.site.reasons_page` writes this page from the code, and a test compares the two.
+"""
+
+_REFUSALS: Final = """\
+## Refusals
+
+A refused entry is answered in `rejected` or `rejectedAllocations`. Its reason begins with one of these tokens, then a
+colon, a space, and text for people: `no-queue: no placement rule matched`. Compare the token only.
+"""
+
+_IGNORED: Final = """\
+## Entries without effect
+
+Entries that the interface never answers are counted instead: `GetStatus` tells, and the metric
+`kornel_items_ignored_total`.
+"""
+
+_STATES: Final = """\
+## States of an application
+
+What `UpdatedApplication.state` says, and REST. `Rejected` is not sent on the stream.
+"""
+
+_WAITING: Final = """\
+## Why an ask waits
+
+`BlockerKind` is what [explain](explain.md) answers with, in every interface. Waiting alone never ends those marked
+*lasting*; a quota that is smaller than the ask is lasting too.
+"""
+
+_FAILING: Final = """\
+What the last try to place an ask ended with, in `GetStatus` and the failures of an ask:
+"""
+
+_PREEMPTING: Final = """\
+## How a try to preempt ended
+
+In decisions of [preemption](preemption.md), their events, metrics and history.
+"""
+
+_HELPING: Final = """\
+Whether preemption could help an ask, as `explain` says it:
+"""
+
+
+def page() -> str:
+    """The page as it should be."""
+    return "\n".join([*_lines(), ""])
+
+
+def _lines() -> Iterator[str]:
+    yield _INTRODUCTION
+    yield _REFUSALS
+    yield from _words("Token", Rejection)
+    yield _IGNORED
+    yield from _words("Reason", Ignored)
+    yield _STATES
+    yield from table("State", "Meaning", "Next")
+    for state, text in members(AppState).items():
+        following = sorted({str(after) for (before, _), after in TRANSITIONS.items() if before == state != after})
+        yield f"| `{state}` | {cell(text)} | {', '.join(following)} |"
+    yield ""
+    yield _WAITING
+    yield from table("Kind", "Meaning", "")
+    for kind, text in members(BlockerKind).items():
+        yield f"| `{kind}` | {cell(text)} | {'lasting' if kind in PERMANENT else ''} |"
+    yield ""
+    yield _FAILING
+    yield from _words("Reason", Unschedulable)
+    yield _PREEMPTING
+    yield from _words("Outcome", Outcome)
+    yield _HELPING
+    yield from _words("Verdict", PreemptionVerdict)
+
+
+def _words(title: str, kind: type[Enum]) -> Iterator[str]:
+    yield from table(title, "Meaning")
+    for value, text in members(kind).items():
+        yield f"| `{value}` | {cell(text)} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
