@@ -45,6 +45,9 @@ HEALTH_S: Final = 2.0
 WARM_UP: Final = 1
 """Minutes whose memory does not count: caches fill, and the first burst has every ask at once."""
 
+LAST_WORDS: Final = 20_000
+"""Characters of the core's log that are shown when its load has failed."""
+
 
 @dataclass
 class Minute:
@@ -109,7 +112,7 @@ class Siege:
         try:
             asyncio.run(self.load())
         except Exception as error:  # noqa: BLE001 - whatever ends the load ends the siege
-            self.failed = repr(error)
+            self.failed = f"{time.strftime('%H:%M:%S')} {error!r}"
             self.ending.set()
 
     def attack(self) -> None:
@@ -238,6 +241,8 @@ def main() -> int:
             thread.join()
         for record in looks_through_everything(Path(directory) / "log"):
             print(f"everything looked through: {record['freed_objects']:,} objects freed in {record['took_ms']} ms")
+        if siege.failed:
+            print((Path(directory) / "log").read_text(encoding="utf-8")[-LAST_WORDS:])
     wrong = judge(found, siege.failed)
     print("\n".join(wrong) or "flat")
     return 1 if wrong else 0
