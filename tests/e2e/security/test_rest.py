@@ -229,6 +229,12 @@ async def raw(site: Site, request: bytes) -> tuple[int, bytes]:
     return int(answer.split(b" ")[1]) if answer else 0, answer
 
 
+async def test_a_request_names_at_most_one_host(site: Site) -> None:
+    """Whatever names are good here."""
+    for hosts, wanted in (("Host: a\r\nHost: b\r\n", 400), ("Host:\r\n", 200)):
+        assert (await raw(site, f"GET /healthz/live HTTP/1.1\r\n{hosts}\r\n".encode()))[0] == wanted
+
+
 async def test_who_calls_is_asked_before_a_body_is_read(site: Site) -> None:
     """The refusal comes although nothing of the body was sent."""
     post = "POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\n"
