@@ -49,8 +49,8 @@ LINGER_S: Final = 1.0
 LONGEST_LINGER: Final = 10
 LINGER_BYTES: Final = BODY_LIMIT + 2**20
 LEAST_LINGERED: Final = 64 * 1024
-"""Who is refused may go on sending, and read why, before the connection is reset: so long, and again so long for as many
-bytes as the last number says, so many times at most. All in all it may be a whole body with what stands around it."""
+"""Who is refused may go on sending, and read why, before the connection is reset: so long, and again so long for as
+many bytes as the last number says, so many times at most. All in all it may be a whole body and what is around it."""
 
 PARSED_AT_ONCE: Final = 16 * 1024
 CHUNKS_PARSED_AT_ONCE: Final = 256
