@@ -16,6 +16,7 @@ from core.partition.scheduling import admission
 from core.partition.scheduling.waiting import stop_offering
 from core.partition.state import PartitionState
 from core.partition.views import applications
+from core.partition.withdrawing import withdraw_ask
 
 COMPLETING_TIMEOUT_NS: Final = 30 * 10**9
 TERMINATED_TIMEOUT_NS: Final = 72 * 3600 * 10**9
@@ -183,10 +184,8 @@ def _start_timer(state: PartitionState, application: Application, at_ns: int) ->
 
 
 def _drop_asks(state: PartitionState, application: Application) -> None:
-    from core.partition.intake import removal  # noqa: PLC0415 - what leaves moves states, and here a state makes asks leave
-
     for ask in list(application.asks.values()):
-        removal.withdraw_ask(state, ask)
+        withdraw_ask(state, ask)
 
 
 def leave(state: PartitionState, application: Application, now_ns: int) -> None:

@@ -37,6 +37,7 @@ def check(state: PartitionState) -> list[Broken]:
         *_check_admission(state),
         *_check_waiting_for_limits(state),
         *_check_notices(state),
+        *[Broken("20", str(what), "was gained, and nobody who waits for it was woken") for what in state.gained],
     ]
 
 

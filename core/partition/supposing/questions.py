@@ -26,11 +26,11 @@ from core.domain.supposition import (
 )
 from core.model.allocations import Allocation, standing_of
 from core.model.nodes import Node
+from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.partition.explain.outlook import ReadingIndex, records
 from core.partition.explain.position import position
 from core.partition.preemption import preempting
-from core.partition.scheduling.placement import NotPlaced
 from core.partition.scheduling.reserving import most_kept_by_age
 from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
