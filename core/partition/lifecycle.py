@@ -12,10 +12,10 @@ from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.partition.books import user_accounting
 from core.partition.gangs import placeholders
-from core.partition.scheduling import admission
-from core.partition.scheduling.waiting import stop_offering
 from core.partition.state import PartitionState
 from core.partition.views import applications
+from core.partition.waiting import admission
+from core.partition.waiting.rooms import stop_offering
 from core.partition.withdrawing import withdraw_ask
 
 COMPLETING_TIMEOUT_NS: Final = 30 * 10**9

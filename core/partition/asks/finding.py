@@ -16,8 +16,8 @@ from core.model.nodes import Node
 from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.partition.books import ledger
-from core.partition.scheduling import admission
 from core.partition.state import PartitionState
+from core.partition.waiting import admission
 from core.policies import user_limits
 
 _ACCEPTED: Final = AppState.ACCEPTED

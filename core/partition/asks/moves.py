@@ -12,8 +12,8 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.shapes import Shape
 from core.partition.books import ledger
-from core.partition.scheduling.waiting import dequeue, enqueue, forget_reservation, wake_waiting
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import dequeue, enqueue, forget_reservation, wake_waiting
 
 
 def add_ask(state: PartitionState, ask: Allocation) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from core.model.allocations import Allocation
 from core.partition.asks import moves
-from core.partition.scheduling import admission, inquiries, waiting
 from core.partition.state import PartitionState
+from core.partition.waiting import admission, inquiries, rooms
 
 
 def cancel_question(state: PartitionState, ask: Allocation) -> None:
@@ -18,16 +18,16 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
     if ask.held_on is not None:
         moves.end_hold(state, ask)
         wait_again(state, ask)
-    elif waiting.leave_refused(state, ask) and ask.reservation is None:
-        waiting.enqueue(state, ask)
+    elif rooms.leave_refused(state, ask) and ask.reservation is None:
+        rooms.enqueue(state, ask)
 
 
 def wait_again(state: PartitionState, ask: Allocation) -> None:
     """Back to where *ask* waited before it was held."""
     if ask.reservation is not None:
-        waiting.look_again(state, ask.reservation)
+        rooms.look_again(state, ask.reservation)
     else:
-        waiting.enqueue(state, ask)
+        rooms.enqueue(state, ask)
     admission.allocating_no_more(state, ask.application)
 
 

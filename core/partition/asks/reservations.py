@@ -5,15 +5,15 @@ from __future__ import annotations
 from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
 from core.partition.books import ledger
-from core.partition.scheduling import admission
-from core.partition.scheduling.waiting import (
+from core.partition.state import PartitionState
+from core.partition.waiting import admission
+from core.partition.waiting.rooms import (
     dequeue,
     enqueue,
     forget_reservation,
     node_gained,
     park_without_node,
 )
-from core.partition.state import PartitionState
 
 
 def reserve_node(

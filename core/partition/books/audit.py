@@ -19,8 +19,8 @@ from core.model.shapes import Vector
 from core.model.users import WILDCARD, Account, AccountKind, Limit
 from core.partition.books.findings import Broken
 from core.partition.gangs import audit as gangs_audit
-from core.partition.scheduling.waiting import UNSERVED, Gate, refused_asks
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED, Gate, refused_asks
 from core.policies.application_order import application_key
 
 

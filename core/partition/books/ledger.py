@@ -2,7 +2,7 @@
 
 Each function books one event completely, on every level it touches (scheduling.md 3), and keeps the orders that depend
 on those amounts in step. It wakes nobody: what others may wait for is noted in ``state.gained``, and whoever called has
-:func:`core.partition.scheduling.waiting.wake_waiting` look at the notes, as :mod:`core.partition.asks.moves`.
+:func:`core.partition.waiting.rooms.wake_waiting` look at the notes, as :mod:`core.partition.asks.moves`.
 """
 
 from __future__ import annotations

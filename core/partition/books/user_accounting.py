@@ -65,7 +65,7 @@ def exchange(state: PartitionState, application: Application, before: Pairs, aft
 def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> None:
     """The queues of *changed* have other limits now: usage stays with the applications.
 
-    Whoever calls has :func:`core.partition.scheduling.waiting.reconsider_limited` look at everybody again.
+    Whoever calls has :func:`core.partition.waiting.rooms.reconsider_limited` look at everybody again.
 
     An application chooses its group again if it had none, has asked for nothing yet, or lost a limit of that group on
     its path; otherwise it stays with it (10.4, B23).

@@ -16,10 +16,10 @@ from core.model.nodes import Node
 from core.partition.asks.questions import look_for_pairs, part_pair, withdraw_pair
 from core.partition.gangs import replacement
 from core.partition.gangs.replacement import Pair
-from core.partition.scheduling import inquiries, pausing
-from core.partition.scheduling.failing import note
-from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
+from core.partition.waiting import inquiries, pausing
+from core.partition.waiting.failing import note
+from core.partition.waiting.rooms import UNSERVED
 
 MOST_NODES: Final = 64
 """Nodes offered in one question."""

@@ -10,8 +10,8 @@ from core.model.allocations import Allocation
 from core.model.task_groups import TaskGroup
 from core.partition.asks import questions
 from core.partition.preemption import preempting
-from core.partition.scheduling.waiting import dequeue, enqueue
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import dequeue, enqueue
 
 
 def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:

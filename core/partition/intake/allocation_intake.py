@@ -18,13 +18,13 @@ from core.model.nodes import ForeignLoad, Node
 from core.model.shapes import Shape, TooManyTypes
 from core.partition import lifecycle
 from core.partition.asks import instances, moves, questions
-from core.partition.books import offered_types
+from core.partition.configuration import offered_types
 from core.partition.gangs import pools
 from core.partition.intake import handshake, removal
 from core.partition.preemption import preempting, quota_timers, required_node
 from core.partition.scheduling import placement
-from core.partition.scheduling.waiting import node_gained
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import node_gained
 from core.partition.withdrawing import withdraw_ask
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})

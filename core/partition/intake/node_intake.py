@@ -18,13 +18,15 @@ from core.model.shapes import TooManyTypes
 from core.partition import lifecycle
 from core.partition.asks import moves, questions
 from core.partition.asks.reservations import end_reservation
-from core.partition.books import ledger, offered_types
+from core.partition.books import ledger
+from core.partition.configuration import offered_types
 from core.partition.gangs import replacement
 from core.partition.intake import allocation_intake, handshake, removal
 from core.partition.preemption import preempting
-from core.partition.scheduling import pausing, vetting
-from core.partition.scheduling.waiting import capacity_came, capacity_went, node_gained, wake_waiting
+from core.partition.scheduling import vetting
 from core.partition.state import PartitionState
+from core.partition.waiting import pausing
+from core.partition.waiting.rooms import capacity_came, capacity_went, node_gained, wake_waiting
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
 

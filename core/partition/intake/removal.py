@@ -12,9 +12,9 @@ from core.partition.asks import instances, moves
 from core.partition.books import spent
 from core.partition.gangs import pools, replacement
 from core.partition.preemption import preempting
-from core.partition.scheduling import pausing
-from core.partition.scheduling.waiting import stop_offering
 from core.partition.state import PartitionState
+from core.partition.waiting import pausing
+from core.partition.waiting.rooms import stop_offering
 from core.partition.withdrawing import withdraw_ask
 
 

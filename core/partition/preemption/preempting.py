@@ -26,9 +26,9 @@ from core.partition.books import ledger
 from core.partition.preemption import governing, pacing
 from core.partition.preemption.changes import Changes
 from core.partition.preemption.consulting import MOST_ROUNDS, Dialogue
-from core.partition.scheduling import failing
-from core.partition.scheduling.waiting import UNSERVED, look_again, offer_attempt
 from core.partition.state import PartitionState
+from core.partition.waiting import failing
+from core.partition.waiting.rooms import UNSERVED, look_again, offer_attempt
 from core.policies.preemption import guarantee
 from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal, Spared

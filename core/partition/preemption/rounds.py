@@ -13,8 +13,8 @@ from core.model.queues import Queue
 from core.partition.asks import finding
 from core.partition.preemption import pacing, preempting, quota_preemption
 from core.partition.scheduling import reserved
-from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED
 from core.policies.application_order import application_key
 from core.policies.preemption.fences import projected
 from core.policies.preemption.registry import run_policies

@@ -19,8 +19,10 @@ from core.partition.asks import finding
 from core.partition.books import ledger
 from core.partition.gangs import approval, replacement, timeouts
 from core.partition.preemption import monitor, pacing, preempting, quota_preemption
-from core.partition.scheduling import backoff, failing, reserved, reserving, vetting
-from core.partition.scheduling.waiting import (
+from core.partition.scheduling import reserved, reserving, vetting
+from core.partition.state import PartitionState
+from core.partition.waiting import backoff, failing
+from core.partition.waiting.rooms import (
     hold_back,
     may_start_next,
     park_below_limit,
@@ -28,7 +30,6 @@ from core.partition.scheduling.waiting import (
     park_for_node,
     park_without_node,
 )
-from core.partition.state import PartitionState
 
 _ACCEPTED: Final = AppState.ACCEPTED
 """Names a member once: reading it from its class costs as much as a call, and every turn asks."""

@@ -12,8 +12,8 @@ from core.partition import lifecycle
 from core.partition.asks import moves
 from core.partition.asks.reservations import offer_room, unbook_reservation
 from core.partition.books import ledger
-from core.partition.scheduling import admission
 from core.partition.state import PartitionState
+from core.partition.waiting import admission
 
 _ACCEPTED: Final = AppState.ACCEPTED
 """Names a member once: reading it from its class costs as much as a call, and every placement asks."""

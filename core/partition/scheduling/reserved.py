@@ -14,8 +14,8 @@ from core.partition.asks.reservations import end_reservation, reserve_node
 from core.partition.preemption import preempting, required_node
 from core.partition.scheduling import vetting
 from core.partition.scheduling.reserving import Turns
-from core.partition.scheduling.waiting import park_below_limit, park_below_quota, park_without_node
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import park_below_limit, park_below_quota, park_without_node
 
 
 def serve(state: PartitionState, now_ns: int, *, required_only: bool = False) -> int:

@@ -20,8 +20,8 @@ from core.model.nodes import Node
 from core.model.shapes import Pairs, Shape
 from core.partition.asks.reservations import reserve_node
 from core.partition.books import ledger
-from core.partition.scheduling import inquiries
 from core.partition.state import PartitionState
+from core.partition.waiting import inquiries
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
 

@@ -16,9 +16,10 @@ from core.model.nodes import Node
 from core.partition.asks import finding, moves, questions
 from core.partition.asks.reservations import end_reservation
 from core.partition.books import ledger
-from core.partition.scheduling import admission, inquiries, pausing, placement, waiting
-from core.partition.scheduling.failing import note
+from core.partition.scheduling import placement
 from core.partition.state import PartitionState
+from core.partition.waiting import admission, inquiries, pausing, rooms
+from core.partition.waiting.failing import note
 
 FIRST_NODES: Final = 8
 MORE_NODES: Final = 64
@@ -59,7 +60,7 @@ def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> N
     """No node with room that the shim has not refused: *ask* waits for another one, or for its pause to end."""
     if state.recording:
         state.events.refused_everywhere(ask)
-    waiting.park_refused(state, ask)
+    rooms.park_refused(state, ask)
     pausing.pause(state, ask, now_ns)
 
 
@@ -102,7 +103,7 @@ def _decide(
     if ask.application.state in _SERVED:
         for other in _passed(state, ask, node_ids[1:], refused):
             if ask.reservation is None:
-                waiting.enqueue(state, ask)
+                rooms.enqueue(state, ask)
             placement.bind(state, ask, other, now_ns)
             return
     questions.wait_again(state, ask)

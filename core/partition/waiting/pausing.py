@@ -13,9 +13,9 @@ from typing import Final
 
 from core.model.allocations import NEVER_FAILED, Allocation, StartFailure
 from core.model.nodes import Node
-from core.partition.scheduling.failing import note
-from core.partition.scheduling.waiting import enqueue, leave_refused, look_again
 from core.partition.state import PartitionState
+from core.partition.waiting.failing import note
+from core.partition.waiting.rooms import enqueue, leave_refused, look_again
 
 PAUSE_NS: Final = 10**9
 LONGEST_PAUSE_NS: Final = 15 * 10**9
