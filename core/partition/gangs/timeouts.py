@@ -10,9 +10,9 @@ from core.domain.effects import AskReleased
 from core.model.applications import Application
 from core.partition import lifecycle
 from core.partition.asks import questions
+from core.partition.asks.answers import answer_release
 from core.partition.asks.reservations import end_reservation
 from core.partition.gangs import placeholders, replacement
-from core.partition.intake import removal
 from core.partition.preemption import preempting
 from core.partition.state import PartitionState
 from core.partition.withdrawing import withdraw_ask
@@ -48,7 +48,7 @@ def _give_up(state: PartitionState, application: Application, now_ns: int) -> No
             state.effects.append(AskReleased(state.name, name, ask.spec.key, TerminationType.TIMEOUT, message))
     placeholders.dismiss_all(state, application, message)
     state.effects.extend(
-        removal.released(state, ask, TerminationType.TIMEOUT, message) for ask in pending if not ask.spec.legacy
+        answer_release(state, ask, TerminationType.TIMEOUT, message) for ask in pending if not ask.spec.legacy
     )
     if pending:
         lifecycle.asks_withdrawn(state, application, now_ns)

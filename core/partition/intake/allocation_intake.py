@@ -18,6 +18,7 @@ from core.model.nodes import ForeignLoad, Node
 from core.model.shapes import Shape, TooManyTypes
 from core.partition import lifecycle
 from core.partition.asks import instances, moves, questions
+from core.partition.asks.answers import answer_release
 from core.partition.configuration import offered_types
 from core.partition.gangs import pools
 from core.partition.intake import handshake, removal
@@ -442,12 +443,12 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
     if allocation.replaced_by is not None:
         # However the placeholder ended, its place is free for the one that waits for it (DB-10).
         if _is_echoed(spec.termination):
-            state.effects.append(removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
+            state.effects.append(answer_release(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
         handshake.confirm_replacement(state, allocation, now_ns)
         return
     removal.release_allocation(state, allocation, spec.termination, now_ns)
     if _is_echoed(spec.termination):
-        state.effects.append(removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
+        state.effects.append(answer_release(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
 
 
 def _release_all(state: PartitionState, application: Application, spec: ReleaseSpec, now_ns: int) -> None:
@@ -468,7 +469,7 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
         lifecycle.asks_withdrawn(state, application, now_ns)
     if _is_echoed(spec.termination):
         state.effects.extend(
-            removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message) for allocation in gone
+            answer_release(state, allocation, TerminationType.STOPPED_BY_RM, spec.message) for allocation in gone
         )
 
 

@@ -17,6 +17,7 @@ from core.model.nodes import Node
 from core.model.shapes import TooManyTypes
 from core.partition import lifecycle
 from core.partition.asks import moves, questions
+from core.partition.asks.answers import answer_release
 from core.partition.asks.reservations import end_reservation
 from core.partition.books import ledger
 from core.partition.configuration import offered_types
@@ -248,7 +249,7 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
     for application, allocations in lost.items():
         lifecycle.allocations_removed(state, application, allocations, now_ns)
     message = f"node {node.node_id} was removed"
-    answers: list[Released] = [removal.released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone]
+    answers: list[Released] = [answer_release(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone]
     state.effects.extend(answers)
     for real in confirmed:
         handshake.announce_swap(state, real, now_ns)

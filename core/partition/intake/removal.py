@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from core.domain.application_states import AppEvent, AppState
 from core.domain.commands import TerminationType
-from core.domain.effects import ApplicationRemoved, Released
+from core.domain.effects import ApplicationRemoved
 from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.partition import lifecycle
 from core.partition.asks import instances, moves
+from core.partition.asks.answers import answer_release
 from core.partition.books import spent
 from core.partition.gangs import pools, replacement
 from core.partition.preemption import preempting
@@ -72,12 +73,6 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     return True
 
 
-def released(state: PartitionState, allocation: Allocation, termination: int, message: str) -> Released:
-    """The answer that names *allocation* as gone."""
-    spec = allocation.spec
-    return Released(state.name, spec.application_id, spec.key, termination, message, spec.instance)
-
-
 def remove_application(state: PartitionState, application: Application, now_ns: int) -> None:
     """The shim removed *application*: it leaves at once with all it has; one answer lists what it held (6.5)."""
     before = application.state
@@ -109,4 +104,4 @@ def remove_application(state: PartitionState, application: Application, now_ns: 
         )
     lifecycle.leave(state, application, now_ns)
     message = f"application {application.application_id} was removed"
-    state.effects.extend(released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone)
+    state.effects.extend(answer_release(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone)
