@@ -76,11 +76,13 @@ def reject(state: PartitionState, spec: ApplicationSpec, user: str, reason: str,
 
 
 def ask_added(state: PartitionState, application: Application, now_ns: int) -> None:
+    """Has *application* accepted with its first ask, and go on with the first one after it had nothing to do."""
     if application.state in _WAKES_WITH_ASK:
         fire(state, application, AppEvent.RUN, now_ns)
 
 
 def allocation_recovered(state: PartitionState, application: Application, now_ns: int) -> None:
+    """Has *application* accepted, since the shim reports that something of it runs."""
     if application.state is AppState.NEW:
         fire(state, application, AppEvent.RUN, now_ns)
 
@@ -101,6 +103,7 @@ def allocation_added(state: PartitionState, application: Application, *, placeho
 
 
 def asks_withdrawn(state: PartitionState, application: Application, now_ns: int) -> None:
+    """Has *application* complete if the asks that were withdrawn were the last thing of it."""
     if application.asks or application.allocations:
         return
     if application.state not in (AppState.FAILING, AppState.COMPLETING):

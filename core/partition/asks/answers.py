@@ -1,4 +1,4 @@
-"""What the shim is told about a request."""
+"""Answers that name a request."""
 
 from __future__ import annotations
 

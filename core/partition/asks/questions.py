@@ -40,6 +40,7 @@ def withdraw_pair(state: PartitionState, ask: Allocation) -> None:
 
 
 def part_pair(ask: Allocation) -> Allocation:
+    """Ends the question about *ask* and the placeholder that it was to replace, which is returned."""
     placeholder = ask.courts
     assert placeholder is not None, "a question about a pair is open only while it is one"
     ask.courts = ask.inquiry = placeholder.courted_by = None
@@ -47,5 +48,6 @@ def part_pair(ask: Allocation) -> Allocation:
 
 
 def look_for_pairs(state: PartitionState, ask: Allocation) -> None:
+    """Has the next cycle look for pairs in all task groups of the application of *ask*."""
     for task_group in ask.application.task_groups.values():
         state.note_pairs(ask.application, task_group)

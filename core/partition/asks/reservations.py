@@ -53,6 +53,7 @@ def end_reservation(state: PartitionState, reservation: Reservation, *, requeue:
 
 
 def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
+    """Takes *reservation* off the books; whoever calls tells others of the room, by :func:`offer_room`."""
     ask = reservation.ask
     forget_reservation(state, reservation)
     if reservation.by_age:

@@ -428,7 +428,7 @@ def _exchange_on(state: PartitionState, node: Node, before: Shape, after: Shape)
 
 
 def keep_placeholder_from_use(placeholder: Allocation) -> None:
-    """*placeholder* was told to leave: no ask takes its place."""
+    """*placeholder* was asked to leave: no ask takes its place."""
     placeholder.application.task_groups[placeholder.spec.task_group].free.discard(placeholder)
 
 

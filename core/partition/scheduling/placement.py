@@ -1,4 +1,4 @@
-"""An ask gets its node: every placement is booked by :func:`bind` or :func:`place`, and told by :func:`announce`."""
+"""An ask gets its node: :func:`bind` or :func:`place` books every placement, and :func:`announce` reports it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int
 
 
 def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
-    """*allocation* is on the books of *node*: let its application feel it, and tell the shim."""
+    """*allocation* is on the books of *node*: its application follows, and the shim hears of it."""
     if state.recording:
         state.events.node_charged(allocation, node)
     application, spec = allocation.application, allocation.spec

@@ -249,6 +249,7 @@ def back_off(application: Application) -> None:
 
 
 def end_back_off(application: Application) -> None:
+    """Has all that woke in *application* while it was backing off offered to the next cycle."""
     if application.held_at is None and application.state not in UNSERVED:
         application.come_forward()
     review_newcomer(application)
