@@ -33,7 +33,18 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs pytest in *folder*, which has no configuration of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "xdist.plugin", "-p", "tests.second_try", "--rootdir", str(folder), *arguments],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "xdist.plugin",
+            "-p",
+            "tests.second_try",
+            "--rootdir",
+            str(folder),
+            *arguments,
+        ],
         cwd=folder,
         env=environment | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
