@@ -35,28 +35,32 @@ from core.domain.commands import (
 )
 from core.domain.drains import MOST_DRAINS, OperatorDrain
 from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
-from core.domain.explanation import Report
 from core.domain.names import shown
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Rejection
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
-from core.domain.supposition import Forecast, Supposition
 from core.domain.views import ManagerView
 from core.model.callbacks import Callbacks
-from core.partition import dissolving, lifecycle, status
+from core.partition import dissolving, lifecycle
 from core.partition.configuration import configure
-from core.partition.configuration.moment import moment_of
-from core.partition.configuration.what_if import WhatIf
 from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
-from core.partition.explain import history, quota, standing, work
-from core.partition.explain.outlook import ReadingIndex
 from core.partition.intake import allocation_intake, application_intake, node_intake
 from core.partition.preemption import monitor, noticing, preempting, rounds
 from core.partition.scheduling import autoscaling, cycle, inquiries, vetting
 from core.partition.state import PartitionState
-from core.partition.supposing import questions
-from core.partition.views.door import PartitionViews
 from core.policies.access import may_administer
+from core.telling.allocations import ask_report as work
+from core.telling.allocations import ask_standing as standing
+from core.telling.allocations.explanation import Report
+from core.telling.configuration.configuration_preview import WhatIf
+from core.telling.configuration.partition_moment import moment_of
+from core.telling.partitions import partition_status as status
+from core.telling.preemption import preempted_work as history
+from core.telling.preemption.outlook import ReadingIndex
+from core.telling.queues import headroom as quota
+from core.telling.reader import PartitionViews
+from core.telling.what_if import questions
+from core.telling.what_if.supposition import Forecast, Supposition
 
 RECORDS_PER_DECISION: Final = 4
 """Records of a partition that is no more which are freed in the time of one decision."""

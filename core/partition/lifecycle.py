@@ -15,7 +15,7 @@ from core.partition.gangs import placeholders
 from core.partition.scheduling import admission
 from core.partition.scheduling.waiting import stop_offering
 from core.partition.state import PartitionState
-from core.partition.views import applications
+from core.telling.applications import application_views as applications
 
 COMPLETING_TIMEOUT_NS: Final = 30 * 10**9
 TERMINATED_TIMEOUT_NS: Final = 72 * 3600 * 10**9

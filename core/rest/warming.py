@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from core.partition.views.door import PartitionViews
 from core.rest.documents.applications import head
 from core.rest.documents.work import encoded
 from core.rest.turns import Turns
 from core.service.runner import PartitionRunner
 from core.service.sharing import Sharing
+from core.telling.reader import PartitionViews
 
 PAUSE_S: Final = 2.0
 """Between two looks whether the engine has nothing to do."""

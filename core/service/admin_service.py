@@ -8,11 +8,11 @@ from structlog.typing import FilteringBoundLogger
 from core.domain.commands import SetOperatorDrain
 from core.domain.partition_names import full_partition_name
 from core.domain.views import NodeView
-from core.partition.views.door import PartitionViews
 from core.service.callers import principal
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
 from core.service.status_codes import NothingRegistered, UnknownNode, UnknownPartition
+from core.telling.reader import PartitionViews
 
 
 class AdminService:

@@ -28,7 +28,6 @@ from core.config.problems import ConfigError, Problem, Severity
 from core.config.rereading import ConfigurationReader
 from core.config.sharing import share
 from core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
-from core.partition.configuration.what_if import WhatIf
 from core.service import preview_process
 from core.service.callers import caller, principal
 from core.service.clock import Clock
@@ -41,6 +40,7 @@ from core.service.reading_process import ReadingProcess
 from core.service.rollbacks import Fate, Rollback, Verdict, judge_text
 from core.service.runner import PartitionRunner
 from core.service.status_codes import NoRollback, NothingRegistered, TooMany, UnknownVersion, VersionNotApplied
+from core.telling.configuration.configuration_preview import WhatIf
 
 MOST_LOGGED: Final = 20
 """Problems of one text that are logged one by one."""

@@ -17,8 +17,8 @@ from core.domain.effects import AllocationRejected, Effect, NodeRejected
 from core.domain.health import HealthCheck, HealthReport
 from core.domain.reasons import Rejection
 from core.domain.views import PartitionView
-from core.partition.views.door import PartitionViews
 from core.service.clock import SECOND_NS, Clock, Timer
+from core.telling.reader import PartitionViews
 
 INTERVAL_KEY: Final = "health.checkInterval"
 DEFAULT_INTERVAL_NS: Final = 30 * SECOND_NS

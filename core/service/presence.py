@@ -11,8 +11,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from core.domain.explanation import ApplicationReport, AskReport, Blocker, BlockerKind, Level, Report
 from core.service.clock import SECOND_NS, Clock, Timer
+from core.telling.allocations.explanation import ApplicationReport, AskReport, Blocker, BlockerKind, Level, Report
 
 GRACE_NS: Final = 10 * SECOND_NS
 """A manager that restarts opens its streams anew within this; whoever takes longer counts as gone."""

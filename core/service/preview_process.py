@@ -17,10 +17,10 @@ from typing import Any, BinaryIO, Final
 from core.config.problems import ConfigError
 from core.config.rereading import ConfigurationReader
 from core.config.sharing import share
-from core.partition.configuration.moment import PartitionMoment
-from core.partition.configuration.what_if import WhatIf
 from core.service.configuration_wire import impact_message
 from core.service.judge_process import begin_reading, framed, read_frame, read_verdict, refusal_of
+from core.telling.configuration.configuration_preview import WhatIf
+from core.telling.configuration.partition_moment import PartitionMoment
 
 MODULE: Final = "core.service.preview_process"
 ROWS: Final = 200

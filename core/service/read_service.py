@@ -15,8 +15,6 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.application_states import AppState
 from core.domain.views import ApplicationSummary
-from core.partition.views.applications import summary_of
-from core.partition.views.door import PartitionViews
 from core.service.callers import Permission, caller
 from core.service.health import HealthKeeper
 from core.service.read_wire import (
@@ -36,6 +34,8 @@ from core.service.status_codes import (
     UnknownPartition,
     UnknownQueue,
 )
+from core.telling.applications.application_views import summary_of
+from core.telling.reader import PartitionViews
 
 _USUAL: Final = 500
 _MOST: Final = 5_000

@@ -36,14 +36,10 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Effect, PreemptionDecided
-from core.domain.explanation import Report
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Outcome
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
-from core.domain.supposition import Forecast, Supposition
 from core.domain.views import ManagerView
-from core.partition.configuration.what_if import WhatIf
-from core.partition.views.door import PartitionViews
 from core.service.callback_board import CallbackBoard, CallbackStream
 from core.service.callback_link import CallbackLink
 from core.service.callback_wire import Subscription
@@ -57,6 +53,10 @@ from core.service.questions import Questions
 from core.service.sharing import Sharing
 from core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
 from core.service.streams import Stream, Switchboard
+from core.telling.allocations.explanation import Report
+from core.telling.configuration.configuration_preview import WhatIf
+from core.telling.reader import PartitionViews
+from core.telling.what_if.supposition import Forecast, Supposition
 
 SLICE_BUDGET: Final = 250
 """Decisions per slice: a few milliseconds, so that health checks and streams get their turn under full load."""

@@ -19,8 +19,8 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.resources import Resources
-from core.domain.supposition import SupposeAsk, SupposeNodeLost, SupposePriority, SupposeQuota
 from core.partition.engine import Engine
+from core.telling.what_if.supposition import SupposeAsk, SupposeNodeLost, SupposePriority, SupposeQuota
 
 PARTITION = "[bench]default"
 SECOND = 10**9

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.partition.state import PartitionState
-from core.partition.views.door import PartitionViews
 from core.rest.documents import applications, nodes, users
+from core.telling.reader import PartitionViews
 from tests.properties.machine import driver
 from tests.properties.machine.journal import Call
 from tests.properties.machine.world import World

@@ -25,7 +25,8 @@ from core.domain.commands import (
 from core.domain.effects import Allocated, PreemptionDecided
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
-from core.domain.supposition import (
+from core.partition.engine import Engine
+from core.telling.what_if.supposition import (
     Forecast,
     SupposeAsk,
     SupposeNodeLost,
@@ -33,7 +34,6 @@ from core.domain.supposition import (
     SupposeQuota,
     Supposition,
 )
-from core.partition.engine import Engine
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import LEAVES, PARTITION, RM, SECOND, Shim, random_history, size
 from tests.unit.partition.graph import digest
@@ -96,7 +96,7 @@ def test_an_error_leaves_no_trace_either(monkeypatch: pytest.MonkeyPatch) -> Non
     for operation in random_history(5, 60):
         shim.perform(operation)
         shim.settle()
-    monkeypatch.setattr("core.partition.supposing.sandbox.Sandbox.attempt", lambda *_: 1 / 0)
+    monkeypatch.setattr("core.telling.what_if.sandbox.Sandbox.attempt", lambda *_: 1 / 0)
     before = trace(shim)
     with pytest.raises(ZeroDivisionError):
         shim.engine.suppose(PARTITION, SupposeAsk(size(90, 1), LEAVES[0], asks=3), shim.now_ns)

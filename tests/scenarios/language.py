@@ -99,12 +99,12 @@ from core.model.allocations import Allocation, identity
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import Vector
-from core.partition import status
 from core.partition.books import audit
 from core.partition.engine import Engine
 from core.partition.preemption import quota_standing
 from core.partition.state import PartitionState
 from core.policies import user_limits
+from core.telling.partitions import partition_status as status
 
 RM: Final = "rm-1"
 NO_ANSWER: Final = "no answer"

@@ -11,8 +11,6 @@ from starlette.types import ASGIApp
 
 from core.domain.application_states import AppState
 from core.domain.views import ApplicationSummary, ApplicationView
-from core.partition.views.applications import summary_of
-from core.partition.views.door import PartitionViews
 from core.rest.answers import Answer, json_answer
 from core.rest.documents.applications import application as application_document
 from core.rest.documents.applications import head, told
@@ -24,6 +22,8 @@ from core.rest.queries import checked_queue, unsigned
 from core.rest.sorting import APPLICATIONS, Order, Value
 from core.rest.turns import gather
 from core.service.runner import PartitionRunner
+from core.telling.applications.application_views import summary_of
+from core.telling.reader import PartitionViews
 
 ACTIVE: Final = {
     state.lower(): state

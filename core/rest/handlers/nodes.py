@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from core.domain.views import NodeSummary
-from core.partition.views.door import PartitionViews
 from core.rest.answers import json_answer
 from core.rest.documents.nodes import node as node_document
 from core.rest.errors import RestError, not_found
@@ -18,6 +17,7 @@ from core.rest.listing import Wishes, list_answer, page_in_order, page_of, wishe
 from core.rest.sorting import NODES, Order, Value
 from core.rest.turns import gather
 from core.service.runner import PartitionRunner
+from core.telling.reader import PartitionViews
 
 
 class NodeHandlers:

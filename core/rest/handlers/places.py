@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from core.partition.views.door import PartitionViews
 from core.rest.errors import not_found
 from core.rest.paths import decode_again
 from core.rest.queries import checked_queue
 from core.service.runner import PartitionRunner
+from core.telling.reader import PartitionViews
 
 
 def partition_of(runner: PartitionRunner, request: Request) -> PartitionViews:

@@ -8,7 +8,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.partition.views.door import PartitionViews
 from core.rest.answers import json_answer
 from core.rest.documents.queues import QueueTree
 from core.rest.documents.queues import queue as queue_document
@@ -19,6 +18,7 @@ from core.rest.queries import read_query
 from core.rest.sorting import QUEUES
 from core.rest.turns import Turns, gather
 from core.service.runner import PartitionRunner
+from core.telling.reader import PartitionViews
 
 
 class QueueHandlers:

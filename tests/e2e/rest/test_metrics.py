@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from si.v1 import si_pb2 as si
 
-from core.partition.views.door import PartitionViews
+from core.telling.reader import PartitionViews
 from tests.e2e.rest.shim import TREE, Cluster, rest_cluster
 from tests.exposition import by_key, parse, types
 

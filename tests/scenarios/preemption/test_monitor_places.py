@@ -11,9 +11,9 @@ import pytest
 
 from core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
 from core.domain.effects import PreemptionDecided, Released
-from core.domain.explanation import AskReport
 from core.domain.reasons import Outcome
 from core.partition.scheduling import placement
+from core.telling.allocations.explanation import AskReport
 from tests.scenarios.preemption.monitor_stage import START_NS, Stage, decided, killed, placed
 from tests.scenarios.preemption.test_monitor import AT_ONCE, ONE, guaranteed, notices, withdrawn
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.domain.effects import Effect
-from core.domain.gauges import BudgetUse, PartitionGauges
 from core.metrics.decisions import Decisions
-from core.partition.views.door import PartitionViews
+from core.telling.partitions.gauge_records import BudgetUse, PartitionGauges
+from core.telling.reader import PartitionViews
 from tests.scenarios.language import Stage
 
 PARTITION = "[rm-1]default"

@@ -8,7 +8,7 @@ import pytest
 
 from core.domain.effects import PreemptionDecided
 from core.partition.state import PartitionState
-from core.partition.status import describe
+from core.telling.partitions.partition_status import describe
 from tests.scenarios.language import Stage
 
 MODES = ("reset", "adjust")

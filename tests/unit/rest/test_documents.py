@@ -9,8 +9,8 @@ import pytest
 
 from core.domain.resources import Resources
 from core.partition.books import ledger
-from core.partition.views.door import PartitionViews
 from core.rest.documents import applications, nodes, partitions, queues, reports, rules, users, values
+from core.telling.reader import PartitionViews
 from tests.scenarios.language import Stage
 
 ALWAYS = {

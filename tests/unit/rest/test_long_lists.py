@@ -10,7 +10,6 @@ import orjson
 import pytest
 
 from core.domain.views import AllocationView
-from core.partition.views.door import PartitionViews
 from core.rest import warming
 from core.rest.compression import PACKED_AT_ONCE
 from core.rest.documents import applications
@@ -19,6 +18,7 @@ from core.rest.warming import Warmer
 from core.service.metrics import ServiceMetrics
 from core.service.runner import PartitionRunner
 from core.service.sharing import Sharing
+from core.telling.reader import PartitionViews
 from tests.scenarios.language import Stage
 
 LINES = (

@@ -25,14 +25,14 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted, PredicatesAsked
-from core.domain.explanation import Report
 from core.domain.reasons import Ignored
 from core.domain.resources import NOTHING
 from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
-from core.domain.supposition import Forecast, Supposition
 from core.domain.views import ManagerView
-from core.partition.configuration.what_if import WhatIf
-from core.partition.views.door import PartitionViews
+from core.telling.allocations.explanation import Report
+from core.telling.configuration.configuration_preview import WhatIf
+from core.telling.reader import PartitionViews
+from core.telling.what_if.supposition import Forecast, Supposition
 
 
 @dataclass

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from core.domain.explanation import ApplicationReport, AskReport, BlockerKind, EqualAsks, Position
 from core.domain.resources import Resources
 from core.service.clock import SECOND_NS, ManualClock
 from core.service.presence import GRACE_NS, Presence, PresenceKeeper, tell_of_absence
+from core.telling.allocations.explanation import ApplicationReport, AskReport, BlockerKind, EqualAsks, Position
 
 WAITS = AskReport("k", "app", "root.a", "Pending", "", 0, Resources({}), 0, position=Position(1, 1, 1, 1, 1, 1))
 RUNS = AskReport("k", "app", "root.a", "Allocated", "n1", 0, Resources({}), 0)
