@@ -14,7 +14,7 @@ from typing import Final
 
 from core.domain.application_states import AppState
 from core.metrics.decisions import LAST_STATES, QueueCounts
-from core.telling.partitions.gauge_records import PartitionGauges, QueueGauges
+from core.telling.partitions.partition_gauges import PartitionGauges, QueueGauges
 
 QUEUES_SHOWN: Final = 2_000
 TYPES_SHOWN: Final = 32

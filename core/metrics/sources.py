@@ -14,7 +14,7 @@ from core.service.event_journal import EventJournal
 from core.service.health import HealthKeeper
 from core.service.metrics import ServiceMetrics
 from core.service.runner import PartitionRunner
-from core.telling.partitions.gauge_records import PartitionGauges
+from core.telling.partitions.partition_gauges import PartitionGauges
 
 
 class HistoryGauges(Protocol):

@@ -20,7 +20,7 @@ LAYERS = {
         "core.policies.preemption.monitor.plan",
     },
     "core.policies": {"core.domain", "core.model"},
-    "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies", "core.telling"},
+    "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
     "core.telling": {"core.domain", "core.config", "core.model", "core.laws", "core.policies", "core.partition"},
     "core.service": {"core.domain", "core.config", "core.partition", "core.telling"},
     "core.client": {"core.service"},

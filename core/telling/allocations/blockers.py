@@ -16,7 +16,6 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs
 from core.model.users import Account, AccountKind
-from core.partition.preemption import quota_standing
 from core.partition.scheduling.reserving import missing_share
 from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
@@ -24,6 +23,7 @@ from core.policies import user_limits
 from core.policies.application_order import application_key
 from core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
 from core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
+from core.telling.queues.above_max import above_max_of
 
 _LEVELS = {level: at for at, level in enumerate(Level)}
 
@@ -130,7 +130,7 @@ def _queues(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
         short = queue_shortages(state, queue, ask.shape.pairs) if queue not in swaps else ()
         if short:
             blocker = _quota(BlockerKind.QUEUE_QUOTA, Level.QUEUE, queue.path, short)
-            above = quota_standing.describe(state, queue)
+            above = above_max_of(state, queue)
             if above is not None:
                 why = "; ".join((above.course, *above.protected))
                 blocker = blocker._replace(detail=f"{blocker.detail}; the queue is above its max: {why}")

@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from core.domain.effects import VictimRecord
 from core.domain.resources import Resources
-from core.domain.status import AskFailure
+
+
+class AskFailure(NamedTuple):
+    """Something that kept an ask from being placed, so many ``times``, the last one at ``last_ns``."""
+
+    message: str
+    times: int
+    last_ns: int
 
 
 class Level(StrEnum):
@@ -189,10 +196,11 @@ class PreemptedWork(NamedTuple):
 
 
 class AskReport(NamedTuple):
-    """Where one ask or allocation stands. ``state`` as in :class:`core.domain.status.AskExplanation`.
+    """Where one ask or allocation stands. ``state``: Pending, Reserved, Held or Allocated.
 
     blockers       ranked: a manager that is gone, then permanent ones, then in the order of :class:`Level`, the
                    shortest distance last
+    node_id        where it runs, or which node is kept for it; empty: none
     fitting_nodes  open nodes that have room for it now
     position, preemption  ``None`` unless it is pending
     preempted      set if it was told to leave, or left so
@@ -247,3 +255,22 @@ class LostWork(NamedTuple):
 
 
 Report = AskReport | ApplicationReport | LostWork
+
+
+def add_absence(report: Report, rm_id: str, absence: str) -> Report:
+    """Returns *report* with a manager that is gone as the first thing in the way of whatever waits.
+
+    *absence* says since when the manager *rm_id* is gone.
+    """
+    detail = f"{absence}: nothing that is decided reaches it, and nothing starts"
+    blocker = Blocker(BlockerKind.SHIM_GONE, Level.MANAGER, rm_id, detail)
+    if isinstance(report, AskReport):
+        return _blocked(report, blocker)
+    if isinstance(report, ApplicationReport):
+        asks = tuple(equals._replace(first=_blocked(equals.first, blocker)) for equals in report.asks)
+        return report._replace(asks=asks)
+    return report
+
+
+def _blocked(ask: AskReport, blocker: Blocker) -> AskReport:
+    return ask if ask.position is None else ask._replace(blockers=(blocker, *ask.blockers))

@@ -41,7 +41,7 @@ class _Copy(NamedTuple):
     moment: PartitionMoment
 
 
-class WhatIf:
+class ConfigurationPreview:
     """The partitions of a moment. *configuration*: in force then; ``None``: nobody was registered."""
 
     def __init__(self, rm_id: str, configuration: Configuration | None, moments: Mapping[str, PartitionMoment]) -> None:
@@ -49,8 +49,8 @@ class WhatIf:
         self.configuration = configuration
         self.moments = moments
 
-    def preview(self, configuration: Configuration) -> Impact:
-        """What *configuration* would change. The same whenever it is asked."""
+    def impact_of(self, configuration: Configuration) -> Impact:
+        """Tells what *configuration* would change. The same whenever it is asked."""
         copies: dict[str, _Copy] = {}
         if self.configuration is not None:
             if configuration.checksum == self.configuration.checksum:

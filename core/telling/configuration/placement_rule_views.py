@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from core.domain.names import RECOVERY_PATH, looks_like_regex
 from core.domain.settings import FilterConfig, PlacementRuleConfig
-from core.domain.views import FilterView, RuleView
 from core.partition.state import PartitionState
 from core.policies.placement.paths import is_qualified
+
+
+class FilterView(NamedTuple):
+    """Whom a placement rule serves: listed names, or a regular expression for either."""
+
+    deny: bool
+    users: tuple[str, ...]
+    groups: tuple[str, ...]
+    user_expression: str
+    group_expression: str
+
+
+class RuleView(NamedTuple):
+    """A placement rule in force. ``filter`` ``None``: it serves everybody."""
+
+    name: str
+    parameters: Mapping[str, str]
+    filter: FilterView | None
+    parent: RuleView | None
+
 
 _UNCONFIGURED: Final = (PlacementRuleConfig("provided"),)
 
 
-def views(state: PartitionState) -> tuple[RuleView, ...]:
+def rule_views(state: PartitionState) -> tuple[RuleView, ...]:
     """In the order in which they are asked; the recovery queue is always the last resort."""
     configured = state.config.placement_rules if state.config is not None else ()
     return (

@@ -1,40 +1,70 @@
-"""Nodes."""
+"""What nodes offer, and what they hold."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from core.domain.views import AllocationView, NodeSummary, NodeView
+from core.domain.drains import OperatorDrain
+from core.domain.resources import Resources
 from core.model.nodes import Node
 from core.partition.state import PartitionState
-from core.telling.allocations import allocation_views as work
+from core.telling.allocations.allocation_views import AllocationView, ForeignView, KeptViews, Tags, foreign_view
+
+
+class NodeSummary(NamedTuple):
+    """What a list of many nodes shows of one: cheap to make."""
+
+    node_id: str
+    schedulable: bool
+    capacity: Resources
+    allocated: Resources
+    occupied: Resources
+    available: Resources
+    allocations: int
+    reservations: int
+
+
+class NodeView(NamedTuple):
+    """One node. ``available`` = capacity - allocated - occupied; negative when it is over-allocated."""
+
+    node_id: str
+    host: str
+    rack: str
+    attributes: Tags
+    capacity: Resources
+    allocated: Resources
+    occupied: Resources
+    available: Resources
+    allocations: tuple[AllocationView, ...]
+    foreign: tuple[ForeignView, ...]
+    schedulable: bool
+    reservations: tuple[str, ...]
+    """Keys of the asks it is kept free for."""
+    drained_by_shim: bool = False
+    operator_drain: OperatorDrain | None = None
+    """Who else keeps it out of scheduling; ``None``: no operator does."""
+
 
 _HOST: Final = ("si/hostname", "si.io/hostname")
 _RACK: Final = ("si/rackname", "si.io/rackname")
 
 
-def views(state: PartitionState) -> Iterator[NodeView]:
-    """All nodes, by ID."""
-    for node in _by_id(state):
-        yield view(state, node)
+def node_views(state: PartitionState, kept: KeptViews) -> Iterator[NodeView]:
+    """Shows all nodes, by ID."""
+    for node in nodes_by_id(state):
+        yield node_view(state, node, kept)
 
 
-def allocations(state: PartitionState) -> Iterator[tuple[AllocationView, ...]]:
-    """What is on each node, by ID."""
-    for node in _by_id(state):
-        yield work.allocations(node)
+def node_summaries(state: PartitionState, after: str) -> Iterator[NodeSummary]:
+    """Shows all nodes in short whose IDs come after *after*, by ID."""
+    for node in nodes_by_id(state, after):
+        yield node_summary(state, node)
 
 
-def summaries(state: PartitionState, after: str) -> Iterator[NodeSummary]:
-    """All nodes in short whose IDs come after *after*, by ID."""
-    for node in _by_id(state, after):
-        yield summary(state, node)
-
-
-def view(state: PartitionState, node: Node) -> NodeView:
-    """One node with everything on it."""
+def node_view(state: PartitionState, node: Node, kept: KeptViews) -> NodeView:
+    """Shows one node with everything on it."""
     resources, attributes = state.types.resources, dict(node.attributes)
     return NodeView(
         node.node_id,
@@ -45,8 +75,8 @@ def view(state: PartitionState, node: Node) -> NodeView:
         resources(node.allocated),
         resources(node.occupied),
         resources(node.free),
-        work.allocations(node),
-        tuple([work.foreign(load) for _, load in sorted(node.foreign_loads.items())]),
+        tuple(kept.of(node)),
+        tuple([foreign_view(load) for _, load in sorted(node.foreign_loads.items())]),
         node.schedulable,
         tuple(sorted(node.reservations)),
         node.drained_by_shim,
@@ -54,8 +84,8 @@ def view(state: PartitionState, node: Node) -> NodeView:
     )
 
 
-def summary(state: PartitionState, node: Node) -> NodeSummary:
-    """One node without what runs on it."""
+def node_summary(state: PartitionState, node: Node) -> NodeSummary:
+    """Shows one node without what runs on it."""
     resources = state.types.resources
     return NodeSummary(
         node.node_id,
@@ -69,7 +99,8 @@ def summary(state: PartitionState, node: Node) -> NodeSummary:
     )
 
 
-def _by_id(state: PartitionState, after: str = "") -> Iterator[Node]:
+def nodes_by_id(state: PartitionState, after: str = "") -> Iterator[Node]:
+    """Yields the nodes whose IDs come after *after*, by ID; one that leaves meanwhile is left out."""
     ids = sorted(state.nodes)
     for node_id in ids[bisect_right(ids, after) :] if after else ids:
         node = state.nodes.get(node_id)

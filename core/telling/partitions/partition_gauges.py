@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.domain.application_states import AppState
 from core.domain.settings import Budget
@@ -16,7 +16,83 @@ from core.partition.preemption.governor_state import AsOf
 from core.partition.preemption.quota_standing import above_max
 from core.partition.state import PartitionState
 from core.policies.preemption.governor import Scope
-from core.telling.partitions.gauge_records import BudgetUse, GovernorGauges, PartitionGauges, QueueGauges
+
+Amounts = Sequence[int]
+"""By the index of the resource type."""
+
+
+class QueueGauges(NamedTuple):
+    """One queue. ``guaranteed`` and ``max`` by type index, absent: none; ``max_applications`` 0: not limited.
+
+    ``applications``: live ones in this very queue, by state.
+    """
+
+    path: str
+    guaranteed: Mapping[int, int]
+    max: Mapping[int, int]
+    used: Amounts
+    pending: Amounts
+    preempting: Amounts
+    max_applications: int
+    applications: Mapping[AppState, int]
+
+
+class BudgetUse(NamedTuple):
+    """The largest part of a budget that any one scope of a kind has used: 1 is all of it.
+
+    scope     ``cluster``, ``queue`` or ``application``
+    resource  ``victims``, or the resource type of which resource-seconds are counted
+    """
+
+    scope: str
+    resource: str
+    used: float
+
+
+class GovernorGauges(NamedTuple):
+    """Bounds against storms. ``denied``: plans so far. ``paused``: how many scopes preemption pauses in, by kind."""
+
+    denied: int
+    paused: Mapping[str, int]
+    budgets: tuple[BudgetUse, ...]
+
+
+class PartitionGauges(NamedTuple):
+    """One partition.
+
+    types           names of the resource types, by index
+    usage           by resource type, how many nodes use 0 to 10 %, over 10 to 20 %, ... over 90 % of it; nodes that do
+                    not offer the type are left out (scheduling.md 16)
+    nodes_removed   since the partition was made
+    stuck           victims that have not left in time
+    quotas_due      queues whose lowered max is to be enforced, the one being enforced included
+    drained         nodes that operators keep out of scheduling, registered or not
+    above_max       by path, what each configured queue holds above its max, by type index, each above 0
+    queues_omitted  queues that are not in ``queues``
+    """
+
+    name: str
+    types: tuple[str, ...]
+    queues: tuple[QueueGauges, ...]
+    usage: Mapping[str, Sequence[int]]
+    nodes: int
+    unschedulable: int
+    nodes_removed: int
+    applications: Mapping[AppState, int]
+    asks: int
+    allocations: int
+    reservations: int
+    law_checks: int
+    law_violations: int
+    preemption_attempts: int
+    preemptions: int
+    stuck: int
+    quotas_due: int
+    governor: GovernorGauges
+    drained: int = 0
+    above_max: Mapping[str, Mapping[int, int]] = MappingProxyType({})
+    queues_omitted: int = 0
+
 
 DECILES: Final = 10
 
@@ -26,7 +102,7 @@ LOOKED_AT_ONCE: Final = 128
 _NO_STATES: Final[Mapping[AppState, int]] = MappingProxyType({})
 
 
-def look(state: PartitionState, now_ns: int, most_queues: int) -> Iterator[PartitionGauges | None]:
+def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iterator[PartitionGauges | None]:
     """The partition at *now_ns*, at last; before that moments to let others have a turn. At most so many queues."""
     queues: list[QueueGauges] = []
     everywhere: Counter[AppState] = Counter()

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from core.domain.drains import DrainedNode
 from core.domain.priorities import as_reported
 from core.domain.resources import Resources
 from core.domain.settings import Budget
-from core.domain.status import (
-    GovernorStatus,
-    MonitorStatus,
-    PartitionStatus,
-    QueueStatus,
-    ScopeStatus,
-    StuckVictim,
-    UserStatus,
-)
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.partition.books import audit
@@ -27,7 +19,130 @@ from core.policies.preemption import guarantee, required_node
 from core.policies.preemption.governor import CLUSTER, Scope
 
 
-def describe(state: PartitionState, *, audited: bool, now_ns: int = 0) -> PartitionStatus:
+class QueueStatus(NamedTuple):
+    """One queue. Amounts as in :class:`core.model.queues.Queue`; ``max`` of the root is what its nodes offer."""
+
+    path: str
+    leaf: bool
+    draining: bool
+    guaranteed: Resources
+    max: Resources
+    used: Resources
+    pending: Resources
+    preempting: Resources
+    preempted: Resources
+    """Everything ever taken from this queue by preemption."""
+    preempted_allocations: int
+    applications: int
+    priority: int
+    quota_due_ns: int | None = None
+    """When its lowered max is to be enforced by preemption; ``None``: not at all."""
+    quota_running: bool = False
+    """It is being enforced just now."""
+
+
+class UserStatus(NamedTuple):
+    """A user that holds something: how much in all queues together, and how many applications hold it."""
+
+    user: str
+    used: Resources
+    applications: int
+
+
+class ScopeStatus(NamedTuple):
+    """What preemption took from one scope within the governor's window, and what it may take there.
+
+    kind, name        ``cluster``, ``queue`` and its path, ``application`` and its ID, or ``interval`` and a kind of
+                      preemption that is held back: what that took within one interval of the preemption cycle
+    victims           of ``most_victims``; 0: any number
+    lost              resource-seconds of ``most_lost``; an absent type is not limited
+    paused_until_ns   preemption was said to pause here until then; ``None``: it does not, as far as was said
+    """
+
+    kind: str
+    name: str
+    victims: int
+    most_victims: int
+    lost: Resources
+    most_lost: Resources
+    paused_until_ns: int | None = None
+
+
+class GovernorStatus(NamedTuple):
+    """Bounds against storms: how near they are. ``denied``: plans since the core started.
+
+    ``scopes``: the cluster, queues that lost something or where preemption paused, applications where it paused, and
+    kinds that the limit of one interval holds back.
+    """
+
+    window_ns: int
+    denied: int
+    shadow: tuple[str, ...]
+    scopes: tuple[ScopeStatus, ...]
+
+
+class StuckVictim(NamedTuple):
+    """An allocation that was told to leave and has not within ``preemption.victim.timeout``.
+
+    ``preemptor``: the ask that waited for it and looks elsewhere now, or the path of the queue whose max it was for.
+    """
+
+    key: str
+    application_id: str
+    queue: str
+    node_id: str
+    resources: Resources
+    preemptor: str
+
+
+class MonitorStatus(NamedTuple):
+    """The periodic policy, where it is on. ``at_risk``: allocations that ``notices`` open notices name."""
+
+    observe_only: bool
+    rounds: int
+    notices: int
+    at_risk: int
+
+
+class PartitionStatus(NamedTuple):
+    """One partition; ``queues`` parents before children, in tree order, ``users`` by name."""
+
+    name: str
+    nodes: int
+    asks: int
+    allocations: int
+    reservations: int
+    capacity: Resources
+    law_checks: int
+    law_violations: int
+    invariant_violations: int
+    """Books that do not add up; 0 when nobody asked for the audit."""
+    preemption_attempts: int
+    preemptions: int
+    queues: tuple[QueueStatus, ...]
+    users: tuple[UserStatus, ...]
+    ignored: tuple[tuple[str, int], ...] = ()
+    """Request entries without effect, by cause (:class:`core.domain.reasons.Ignored`)."""
+    governor: GovernorStatus | None = None
+    stuck: tuple[StuckVictim, ...] = ()
+    """By key."""
+    monitor: MonitorStatus | None = None
+    """``None``: the periodic policy is off."""
+    drained: tuple[DrainedNode, ...] = ()
+    """Nodes that operators keep out of scheduling, by ID."""
+
+
+class EngineStatus(NamedTuple):
+    """The whole core. ``rm_id`` empty: nobody is registered."""
+
+    rm_id: str
+    checksum: str
+    partitions: tuple[PartitionStatus, ...]
+    unrouted: int = 0
+    """Unanswered request entries that named no partition there is."""
+
+
+def partition_status(state: PartitionState, *, audited: bool, now_ns: int = 0) -> PartitionStatus:
     """The partition at *now_ns*, which only bears on what the governor counts.
 
     *audited*: check the books too, at a cost linear in everything the partition holds.

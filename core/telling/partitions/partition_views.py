@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from core.config.model import NodeSortConfig
+from core.domain.application_states import AppState
 from core.domain.partition_names import bare_partition_name
-from core.domain.views import PartitionView
+from core.domain.resources import Resources
 from core.partition.state import PartitionState
+
+
+class PartitionView(NamedTuple):
+    """One partition. ``applications``: how many in each state, those still remembered included."""
+
+    name: str
+    """Without the manager's name in front."""
+    rm_id: str
+    capacity: Resources
+    used: Resources
+    node_sort_policy: str
+    node_sort_weights: Mapping[str, float]
+    preemption_enabled: bool
+    quota_preemption_enabled: bool
+    nodes: int
+    applications: Mapping[AppState, int]
+    allocations: int
+    reservations: int
+    pending_asks: int
+    state: str
+    since_ns: int
+    """When it entered its state."""
+
 
 _DEFAULT_SORT: Final = NodeSortConfig()
 
 
-def view(state: PartitionState, rm_id: str, now_ns: int) -> PartitionView:
-    """The partition of manager *rm_id* at *now_ns*. Cost: one look at each application."""
+def partition_view(state: PartitionState, rm_id: str, now_ns: int) -> PartitionView:
+    """Shows the partition of manager *rm_id* at *now_ns*. Cost: one look at each application."""
     resources, past = state.types.resources, state.past
     sort = state.config.node_sort if state.config is not None else _DEFAULT_SORT
     counts = Counter(application.state for application in state.applications.values())
-    counts.update(view.state for view in past.all_finished(now_ns))
-    counts.update(view.state for view in past.all_rejected(now_ns))
+    counts.update(ended.state for ended in past.finished(now_ns))
+    counts.update(ended.state for ended in past.rejected(now_ns))
     return PartitionView(
         name=bare_partition_name(state.name),
         rm_id=rm_id,

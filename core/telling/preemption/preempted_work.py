@@ -1,18 +1,13 @@
-"""Who was told to leave lately, and for whom: fed by decisions, asked by key or application."""
+"""How an ask or allocation was told to leave, in words: by what decision, for whom, and what allowed it."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from core.domain.effects import Effect, PreemptionDecided, VictimRecord
+from core.partition.history.recent_victims import RecentVictim
 from core.telling.allocations.explanation import PreemptedWork
-
-KEPT: Final = 10_000
-"""Victims remembered per partition; a new one pushes out the oldest."""
 
 LAWS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -25,36 +20,12 @@ LAWS: Final[Mapping[str, str]] = MappingProxyType(
 """What allows each kind of decision."""
 
 
-class PreemptionHistory:
-    """The last victims of one partition, by key. A key that is used again keeps its last decision."""
-
-    def __init__(self) -> None:
-        self._lost: OrderedDict[str, tuple[VictimRecord, PreemptionDecided]] = OrderedDict()
-
-    def note(self, decided: PreemptionDecided) -> None:
-        """Remember the victims of *decided*, if it has any."""
-        lost = self._lost
-        for victim in decided.victims[-KEPT:]:
-            lost[victim.key] = (victim, decided)
-            lost.move_to_end(victim.key)
-        while len(lost) > KEPT:
-            lost.popitem(last=False)
-
-    def of(self, key: str) -> PreemptedWork | None:
-        """How *key* was told to leave; ``None``: it was not, or too long ago."""
-        found = self._lost.get(key)
-        return _work(*found) if found is not None else None
-
-    def of_application(self, application_id: str, most: int) -> tuple[PreemptedWork, ...]:
-        """The *most* recent ones of an application, latest first."""
-        found = (entry for entry in reversed(self._lost.values()) if entry[0].application_id == application_id)
-        return tuple(_work(*entry) for entry in islice(found, most))
-
-
-def _work(victim: VictimRecord, decided: PreemptionDecided) -> PreemptedWork:
+def preempted_work(victim: RecentVictim) -> PreemptedWork:
+    """Says how *victim* was told to leave."""
+    record, decided = victim
     reason, _, alternatives = decided.detail.partition("; weighed: ")
     return PreemptedWork(
-        victim,
+        record,
         decided.at_ns,
         decided.kind,
         decided.key,
@@ -64,10 +35,3 @@ def _work(victim: VictimRecord, decided: PreemptionDecided) -> PreemptedWork:
         reason,
         alternatives,
     )
-
-
-def note_all(histories: dict[str, PreemptionHistory], effects: Iterable[Effect]) -> None:
-    """Remember what *effects* say about victims, by partition."""
-    for effect in effects:
-        if isinstance(effect, PreemptionDecided) and effect.victims:
-            histories.setdefault(effect.partition, PreemptionHistory()).note(effect)

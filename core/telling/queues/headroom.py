@@ -3,15 +3,56 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
-from core.domain.status import Bound, LimitLevel, QueueExplanation, QueueLevel, UserExplanation
+from core.domain.resources import Resources
 from core.model.queues import Queue
-from core.model.users import AccountKind, Limit
-from core.partition.preemption import quota_standing
 from core.partition.state import PartitionState
+from core.telling.queues.above_max import AboveMax, above_max_of
 
 
-def explain(state: PartitionState, queue: Queue) -> QueueExplanation:
+class QueueLevel(NamedTuple):
+    """One queue on the way from a queue to the root. ``headroom``: its own max less what is used, types in max only."""
+
+    path: str
+    guaranteed: Resources
+    max: Resources
+    used: Resources
+    pending: Resources
+    preempting: Resources
+    headroom: Resources
+
+
+class Bound(NamedTuple):
+    """The level that leaves least of one type: ``left`` of its ``max``, negative above it."""
+
+    type: str
+    path: str
+    left: int
+    max: int
+
+
+class QueueExplanation(NamedTuple):
+    """What a queue may still take, and why no more (config.md 7.3).
+
+    levels      the queue first, the root last
+    headroom    the least over all levels; an absent type is not bounded, except that the root offers none of it
+    bounds      what sets it, one for each type in ``headroom``, by type
+    tightest    the bound with the smallest part of its max left; ``None``: nothing bounds
+    above       those of the levels that hold more than their max, the queue first
+    """
+
+    path: str
+    leaf: bool
+    draining: bool
+    levels: tuple[QueueLevel, ...]
+    headroom: Resources
+    bounds: tuple[Bound, ...]
+    tightest: Bound | None
+    above: tuple[AboveMax, ...] = ()
+
+
+def explain_queue(state: PartitionState, queue: Queue) -> QueueExplanation:
     """*queue* and everything above it. Of two levels that leave the same, the one further down bounds."""
     resources = state.types.resources
     levels: list[QueueLevel] = []
@@ -39,63 +80,11 @@ def explain(state: PartitionState, queue: Queue) -> QueueExplanation:
         tuple(levels),
         resources({t: bound.left for t, bound in bounds.items()}),
         tuple(sorted(bounds.values())),
-        min(bounds.values(), key=_part_left, default=None),
-        tuple(above for level in queue.lineage() if (above := quota_standing.describe(state, level)) is not None),
+        min(bounds.values(), key=part_left, default=None),
+        tuple(above for level in queue.lineage() if (above := above_max_of(state, level)) is not None),
     )
 
 
-def explain_user(state: PartitionState, user: str) -> UserExplanation | None:
-    """What *user* holds and the limits that name it or bind its applications; ``None``: nothing is known of it.
-
-    Cost: linear in queues and applications.
-    """
-    resources = state.types.resources
-    owned = [application for application in state.applications.values() if application.user == user]
-    accounts = {account: None for application in owned for account in application.accounts}
-    limits: list[tuple[Queue, AccountKind, str, Limit]] = [
-        (account.queue, account.kind, account.name, account.limit) for account in accounts
-    ]
-    known = {(queue, kind) for queue, kind, _, _ in limits}
-    limits += [
-        (queue, AccountKind.USER, user, queue.limits.users[user])
-        for queue in state.queues.values()
-        if user in queue.limits.users and (queue, AccountKind.USER) not in known
-    ]
-    if not owned and not limits:
-        return None
-    levels: list[LimitLevel] = []
-    bounds: list[Bound] = []
-    for queue, kind, name, limit in sorted(limits, key=lambda found: (found[0].path, found[1] is AccountKind.GROUP)):
-        account = queue.accounts.get((kind, name))
-        used = account.used if account is not None else [0] * len(state.types.names)
-        left = {t: most - used[t] for t, most in limit.max.items()}
-        holders = len(account.holders) if account is not None else 0
-        levels.append(
-            LimitLevel(
-                queue.path,
-                str(kind),
-                name,
-                resources(limit.max),
-                resources(used),
-                resources(left),
-                holders,
-                limit.max_applications,
-            )
-        )
-        bounds += [Bound(state.types.names[t], queue.path, left[t], limit.max[t]) for t in left]
-    held = [0] * len(state.types.names)
-    for application in owned:
-        for t in range(len(held)):
-            held[t] += application.real[t] + application.placeholder[t]
-    return UserExplanation(
-        user,
-        resources(held),
-        sum(bool(application.allocations) for application in owned),
-        tuple(levels),
-        min(bounds, key=_part_left, default=None),
-    )
-
-
-def _part_left(bound: Bound) -> tuple[Fraction, str]:
+def part_left(bound: Bound) -> tuple[Fraction, str]:
     """A max of 0 leaves nothing. Exact, so that equal parts compare equal on every machine."""
     return (Fraction(bound.left, bound.max) if bound.max > 0 else Fraction(min(bound.left, 0)), bound.type)

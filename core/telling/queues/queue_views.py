@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.config import properties
 from core.config.model import ChildTemplate, QueueConfig
@@ -12,16 +12,72 @@ from core.domain.names import RECOVERY_PATH
 from core.domain.priorities import as_reported
 from core.domain.resources import Resources
 from core.domain.settings import PreemptionPolicyKind, PriorityPolicy, SortPolicy
-from core.domain.views import QueueView, TemplateView
 from core.model.queues import Queue
 from core.partition.configuration.configure import walk
-from core.partition.preemption import quota_standing
 from core.partition.state import PartitionState
+from core.telling.queues.above_max import AboveMax, above_max_of
+
+
+class TemplateView(NamedTuple):
+    """What queues that placement makes below a parent are made with. ``max_applications`` 0: unlimited."""
+
+    max_applications: int
+    max: Resources
+    guaranteed: Resources
+    properties: Mapping[str, str]
+
+
+class QueueView(NamedTuple):
+    """One queue. ``max`` of the root is what its nodes offer; ``None``: no maximum, no limit on the path."""
+
+    path: str
+    parent: str
+    """Path of the queue above; empty: the root."""
+    children: tuple[str, ...]
+    """Paths, sorted."""
+    status: str
+    leaf: bool
+    managed: bool
+    guaranteed: Resources
+    max: Resources | None
+    used: Resources
+    pending: Resources
+    preempting: Resources
+    headroom: Resources | None
+    """The least that any level up to the root leaves; an absent type is not limited."""
+    properties: Mapping[str, str]
+    template: TemplateView | None
+    max_applications: int
+    running_applications: int
+    applications: int
+    """Live ones, in this very queue."""
+    priority: int
+    """What it shows its parent; ``PRIORITY_MIN`` also if no ask lends it a priority."""
+    allocating: tuple[str, ...]
+    """Applications that hold something and do not run yet."""
+    sort_policy: str
+    sort_by_priority: bool
+    preemption_enabled: bool
+    preemption_fence: bool
+    priority_fence: bool
+    preemption_delay_ns: int
+    quota_preemption_delay_ns: int
+    quota_running: bool
+    quota_due_ns: int
+    priority_offset: int
+    backoff: int
+    backoff_delay_ns: int
+    preempted: Resources
+    """Everything ever taken from it by preemption."""
+    preempted_allocations: int
+    above: AboveMax | None = None
+    """``None``: it holds no more than its max, or is not configured."""
+
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def views(state: PartitionState, path: str, *, subtree: bool) -> Iterator[QueueView]:
+def queue_views(state: PartitionState, path: str, *, subtree: bool) -> Iterator[QueueView]:
     """The queue at *path* and, with *subtree*, everything below it in tree order; nothing if there is none."""
     configured = dict(walk(state.config.root, "root")) if state.config is not None else {}
     return _views(state, path, configured, subtree=subtree)
@@ -33,13 +89,13 @@ def _views(
     queue = state.queues.get(path)
     if queue is None:
         return
-    yield view(state, queue, configured)
+    yield queue_view(state, queue, configured)
     if subtree:
         for name in sorted(queue.children):
             yield from _views(state, f"{path}.{name}", configured, subtree=True)
 
 
-def view(state: PartitionState, queue: Queue, configured: Mapping[str, QueueConfig]) -> QueueView:
+def queue_view(state: PartitionState, queue: Queue, configured: Mapping[str, QueueConfig]) -> QueueView:
     """One queue as it is now. *configured*: queues of the configuration by their paths."""
     resources, terms, enforcement = state.types.resources, queue.properties, state.enforcement
     above, below = _nearest(configured, queue.path)
@@ -78,7 +134,7 @@ def view(state: PartitionState, queue: Queue, configured: Mapping[str, QueueConf
         backoff_delay_ns=terms.unschedulable_backoff_delay_ns,
         preempted=resources(queue.preempted_total),
         preempted_allocations=queue.preempted_count,
-        above=quota_standing.describe(state, queue) if queue in enforcement.above else None,
+        above=above_max_of(state, queue) if queue in enforcement.above else None,
     )
 
 

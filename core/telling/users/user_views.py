@@ -6,16 +6,45 @@ everybody whom a limit names; ``*`` only as a group, because users that it alone
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from operator import add, attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
-from core.domain.views import GroupView, UsageView, UserView
+from core.domain.resources import Resources
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import Vector
 from core.model.users import WILDCARD, AccountKind, Limit
 from core.partition.state import PartitionState
+
+
+class UsageView(NamedTuple):
+    """What a user or group holds in one queue and below. ``max`` ``None``, ``max_applications`` 0: not limited."""
+
+    path: str
+    used: Resources
+    applications: tuple[str, ...]
+    """That hold something, sorted."""
+    max: Resources | None
+    max_applications: int
+    children: tuple[UsageView, ...]
+
+
+class UserView(NamedTuple):
+    """A user that holds something or that a limit names. ``groups``: by application, the group it counts for."""
+
+    user: str
+    groups: Mapping[str, str]
+    usage: UsageView
+
+
+class GroupView(NamedTuple):
+    """A group that applications count for, or that a limit names; ``*`` stands for all groups that no limit names."""
+
+    group: str
+    applications: tuple[str, ...]
+    usage: UsageView
+
 
 _USER: Final = AccountKind.USER
 _GROUP: Final = AccountKind.GROUP
@@ -25,7 +54,7 @@ _LEAVES_A_STEP: Final = 64
 """Queues summed up between two moments to let others have a turn."""
 
 
-def users(state: PartitionState) -> Iterator[UserView | None]:
+def user_views(state: PartitionState) -> Iterator[UserView | None]:
     """All of them, by name. ``None``: a moment to let others have a turn."""
     named = {name for queue in state.queues.values() for name in queue.limits.users} - {WILDCARD}
     owned: dict[str, list[Application]] = {name: [] for name in named}
@@ -36,7 +65,7 @@ def users(state: PartitionState) -> Iterator[UserView | None]:
         yield from _user(state, name, owned[name])
 
 
-def user(state: PartitionState, name: str) -> Iterator[UserView | None]:
+def user_view(state: PartitionState, name: str) -> Iterator[UserView | None]:
     """One of them, if it holds anything or is named by a limit, after moments to let others have a turn."""
     owned = [a for a in state.applications.values() if a.user == name and a.allocations]
     if not owned and not any(name in queue.limits.users for queue in state.queues.values()):
@@ -44,7 +73,7 @@ def user(state: PartitionState, name: str) -> Iterator[UserView | None]:
     yield from _user(state, name, owned)
 
 
-def groups(state: PartitionState) -> Iterator[GroupView | None]:
+def group_views(state: PartitionState) -> Iterator[GroupView | None]:
     """All of them, by name. ``None``: a moment to let others have a turn."""
     named = {name for queue in state.queues.values() for name in queue.limits.groups}
     members: dict[str, list[Application]] = {name: [] for name in named}
@@ -55,7 +84,7 @@ def groups(state: PartitionState) -> Iterator[GroupView | None]:
         yield from _group(state, name, members[name])
 
 
-def group(state: PartitionState, name: str) -> Iterator[GroupView | None]:
+def group_view(state: PartitionState, name: str) -> Iterator[GroupView | None]:
     """One of them, if anything counts for it or a limit names it, after moments to let others have a turn."""
     members = [a for a in state.applications.values() if a.limit_group == name and a.allocations]
     if not members and not any(name in queue.limits.groups for queue in state.queues.values()):

@@ -23,7 +23,7 @@ from core.partition.state import PartitionState
 from core.policies.preemption import quota
 from core.policies.preemption.plan import PreemptionPlan
 from core.policies.preemption.quota_shares import excess as above_max
-from core.telling.allocations.queue_position import position
+from core.telling.allocations.ask_report import position
 from core.telling.preemption.outlook import ReadingIndex, records
 from core.telling.what_if.sandbox import MOST_SEARCHES, Sandbox
 from core.telling.what_if.supposed_asks import again, applicant, refused, shape_of, supposed_asks

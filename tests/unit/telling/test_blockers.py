@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import NamedTuple
 
 import pytest
 
 from core.domain.effects import PreemptionDecided
+from core.partition.history.recent_victims import KEPT, RecentVictims
 from core.telling.allocations.explanation import (
     ApplicationReport,
     AskReport,
@@ -14,14 +16,15 @@ from core.telling.allocations.explanation import (
     PreemptionVerdict,
     Shortage,
 )
-from core.telling.preemption.preempted_work import KEPT, PreemptionHistory
+from core.telling.explain import Named
+from tests.reading import read
 from tests.scenarios.language import Stage
 
 PARTITION = "[rm-1]default"
 
 
 def explained(stage: Stage, name: str) -> AskReport:
-    report = stage.engine.explain_work(PARTITION, name, stage.now_ns)
+    report = read(stage.engine, PARTITION, stage.now_ns).explain(Named(name))
     assert isinstance(report, AskReport)
     return report
 
@@ -352,9 +355,9 @@ def test_preempted_work_tells_who_took_its_room_and_goes_on_to_do_so() -> None:
     assert work.law.startswith("law 4")
     assert "2 of 2 nodes looked at" in work.alternatives
     stage.play(["release v9 app=v type=PREEMPTED_BY_SCHEDULER", "cycle"])
-    lost = stage.engine.explain_work(PARTITION, "v9", stage.now_ns)
+    lost = read(stage.engine, PARTITION, stage.now_ns).explain(Named("v9"))
     assert lost == LostWork("v9", work)
-    application = stage.engine.explain_work(PARTITION, "a", stage.now_ns)
+    application = read(stage.engine, PARTITION, stage.now_ns).explain(Named("a"))
     assert isinstance(application, ApplicationReport)
     assert explained(stage, "k").state == "Allocated"
 
@@ -362,7 +365,7 @@ def test_preempted_work_tells_who_took_its_room_and_goes_on_to_do_so() -> None:
 def test_an_application_shows_each_kind_of_its_asks_once() -> None:
     """Equal asks are one entry with their number; those tried first come first."""
     stage = played("node n1 f=1", "app app1", *(f"ask k{n} f=5" for n in range(7)), "ask big f=9 p=2")
-    report = stage.engine.explain_work(PARTITION, "app1", 0)
+    report = read(stage.engine, PARTITION, 0).explain(Named("app1"))
     assert isinstance(report, ApplicationReport)
     assert [(group.size, group.first.key) for group in report.asks] == [(1, "big"), (7, "k0")]
     assert (report.pending, report.kinds) == (8, 2)
@@ -373,12 +376,12 @@ def test_the_history_is_bounded() -> None:
     stage = played("queue root.v", "queue root.a guaranteed={f=4}", *FULL, "ask k queue=root.a f=4 other=yes")
     result = stage.engine.cycle(31 * 10**9, 100)
     (decided,) = [effect for effect in result.effects if isinstance(effect, PreemptionDecided)]
-    history = PreemptionHistory()
+    history = RecentVictims()
     for number in range(KEPT + 1):
         history.note(decided._replace(victims=(decided.victims[0]._replace(key=f"v{number}"),)))
     assert history.of("v0") is None
     assert history.of("v1") is not None
-    assert [work.victim.key for work in history.of_application("v", 2)] == [f"v{KEPT}", f"v{KEPT - 1}"]
+    assert [victim.record.key for victim in islice(history.of_application("v"), 2)] == [f"v{KEPT}", f"v{KEPT - 1}"]
 
 
 def test_a_new_application_that_waits_for_its_turn_is_told_whose_turn_it_is() -> None:

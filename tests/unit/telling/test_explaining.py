@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer
 from core.domain.effects import PredicatesAsked
-from core.domain.status import AskExplanation, AskFailure
+from core.partition.engine import Engine
 from core.partition.scheduling import placement
+from core.telling.allocations.explanation import AskFailure, AskReport
+from core.telling.explain import AskStanding
+from core.telling.reader import Reader
+from tests.reading import read
 from tests.scenarios.language import Stage
 
 PARTITION = "[rm-1]default"
+
+
+def report(engine: Engine, key: str) -> AskReport | None:
+    return read(engine, PARTITION).explain(AskStanding(key))
+
+
+def standing(engine: Engine, key: str) -> tuple[str, str, str, str]:
+    found = report(engine, key)
+    assert found is not None
+    return found.application_id, found.queue, found.state, found.node_id
 
 
 def test_every_state_an_ask_can_be_in() -> None:
@@ -17,15 +31,14 @@ def test_every_state_an_ask_can_be_in() -> None:
     stage.play(
         ["node n1", "app app1", "ask small", "cycle", "ask big vcore=99000", "foreign f node=n1 vcore=1", "cycle"]
     )
-    explain = stage.engine.explain
-    assert explain(PARTITION, "small") == AskExplanation("app1", "root.a", "Allocated", "n1")
-    big = explain(PARTITION, "big")
+    assert standing(stage.engine, "small") == ("app1", "root.a", "Allocated", "n1")
+    assert standing(stage.engine, "big") == ("app1", "root.a", "Pending", "")
+    big = report(stage.engine, "big")
     assert big is not None
-    assert big[:4] == ("app1", "root.a", "Pending", "")
     assert [(failure.message, failure.times) for failure in big.failures] == [("No node has enough room", 1)]
-    assert explain(PARTITION, "f") is None
-    assert explain(PARTITION, "unknown") is None
-    assert explain("[rm-1]other", "small") is None
+    assert report(stage.engine, "f") is None
+    assert report(stage.engine, "unknown") is None
+    assert Reader(stage.engine).get("[rm-1]other") is None
 
 
 def test_a_reserved_ask_names_the_node_that_is_kept_for_it() -> None:
@@ -35,7 +48,7 @@ def test_a_reserved_ask_names_the_node_that_is_kept_for_it() -> None:
     state = stage.engine.partition(PARTITION)
     assert state is not None
     placement.reserve(state, state.requests["big"], state.nodes["n2"], 5)
-    assert stage.engine.explain(PARTITION, "big") == AskExplanation("app1", "root.a", "Reserved", "n2")
+    assert standing(stage.engine, "big") == ("app1", "root.a", "Reserved", "n2")
 
 
 def test_an_ask_that_waits_for_an_answer_is_held() -> None:
@@ -46,10 +59,10 @@ def test_an_ask_that_waits_for_an_answer_is_held() -> None:
     engine.apply(AttachCallbacks("rm-1", predicates=True), 10)
     stage.play(["ask k"])
     (asked,) = [effect for effect in engine.cycle(20, 10).effects if isinstance(effect, PredicatesAsked)]
-    assert engine.explain(PARTITION, "k") == AskExplanation("app1", "root.a", "Held", "n1")
+    assert standing(engine, "k") == ("app1", "root.a", "Held", "n1")
     refusal = PredicatesAnswer(asked.question, (("n1", "taint"),))
     engine.apply(AnswerCallbacks("rm-1", predicates=(refusal,)), 30)
-    found = engine.explain(PARTITION, "k")
+    found = report(engine, "k")
     assert found is not None
     assert (found.state, found.node_id) == ("Pending", "")
     assert AskFailure("taint", 1, 30) in found.failures

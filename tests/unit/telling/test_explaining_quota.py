@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from core.config.loader import load
-from core.domain.status import Bound
 from core.partition.configuration import configure
 from core.partition.state import PartitionState
-from core.telling.queues.headroom import explain
+from core.telling.queues.headroom import Bound, explain_queue
 from tests.unit.config.reading import only, partition_text, queue, root
 
 
@@ -25,7 +24,7 @@ def offer(state: PartitionState, **amounts: int) -> None:
 
 
 def headroom(state: PartitionState, path: str) -> dict[str, int]:
-    return dict(explain(state, state.queues[path]).headroom)
+    return dict(explain_queue(state, state.queues[path]).headroom)
 
 
 def test_t56_the_least_of_all_levels() -> None:
@@ -56,7 +55,7 @@ def test_the_level_and_type_that_bind() -> None:
     """The smallest part of a max left is the tightest; of equal amounts the level further down is named."""
     state = partition(queue("p", queue("leaf", m={"a": "100", "b": "10"}), m={"a": "100", "b": "40"}))
     use(state, "root.p.leaf", a=60, b=7)
-    found = explain(state, state.queues["root.p.leaf"])
+    found = explain_queue(state, state.queues["root.p.leaf"])
     assert found.bounds == (Bound("a", "root.p.leaf", 40, 100), Bound("b", "root.p.leaf", 3, 10))
     assert found.tightest == Bound("b", "root.p.leaf", 3, 10)
     assert [level.path for level in found.levels] == ["root.p.leaf", "root.p", "root"]
@@ -66,7 +65,7 @@ def test_above_a_max_and_a_max_of_zero() -> None:
     """Use above a max leaves less than nothing, which is tighter than a type that is not available at all."""
     state = partition(queue("leaf", m={"a": "10", "gpu": "0"}))
     use(state, "root.leaf", a=12)
-    found = explain(state, state.queues["root.leaf"])
+    found = explain_queue(state, state.queues["root.leaf"])
     assert dict(found.headroom) == {"a": -2, "gpu": 0}
     assert found.tightest == Bound("a", "root.leaf", -2, 10)
 
@@ -74,5 +73,5 @@ def test_above_a_max_and_a_max_of_zero() -> None:
 def test_nothing_binds() -> None:
     """No level has a max."""
     state = partition(queue("leaf"))
-    found = explain(state, state.queues["root.leaf"])
+    found = explain_queue(state, state.queues["root.leaf"])
     assert (dict(found.headroom), found.bounds, found.tightest) == ({}, (), None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from core.domain.reasons import Outcome
-from core.domain.status import GovernorStatus, PartitionStatus, ScopeStatus, StuckVictim
 from core.telling.allocations.explanation import AskReport, PreemptionOutlook, PreemptionVerdict
+from core.telling.explain import Named
+from core.telling.partitions.partition_status import GovernorStatus, PartitionStatus, ScopeStatus, StuckVictim
+from tests.reading import read, status_of
 from tests.scenarios.language import Stage
 from tests.scenarios.preemption.monitor_stage import PARTITION as MONITORED
 from tests.scenarios.preemption.monitor_stage import SECOND_NS, START_NS
@@ -26,7 +28,7 @@ THREE_NODES = (
 
 def status(stage: Stage, at_s: float | None = None) -> PartitionStatus:
     now_ns = stage.now_ns if at_s is None else round(at_s * SECOND_NS)
-    return stage.engine.status(now_ns=now_ns).partitions[0]
+    return status_of(stage.engine, now_ns).partitions[0]
 
 
 def governor(found: PartitionStatus) -> GovernorStatus:
@@ -40,7 +42,7 @@ def scopes(found: PartitionStatus) -> dict[str, ScopeStatus]:
 
 def outlook(stage: Stage, key: str, at_s: float | None = None) -> PreemptionOutlook:
     now_ns = stage.now_ns if at_s is None else round(at_s * SECOND_NS)
-    report = stage.engine.explain_work("[rm-1]default", key, now_ns)
+    report = read(stage.engine, "[rm-1]default", now_ns).explain(Named(key))
     assert isinstance(report, AskReport)
     assert report.preemption is not None
     return report.preemption
@@ -204,7 +206,7 @@ def starving() -> MonitorStage:
 
 
 def by_monitor(stage: MonitorStage, key: str) -> PreemptionOutlook:
-    report = stage.engine.explain_work(MONITORED, key, START_NS + round(stage.now_s * SECOND_NS))
+    report = read(stage.engine, MONITORED, START_NS + round(stage.now_s * SECOND_NS)).explain(Named(key))
     assert isinstance(report, AskReport)
     assert report.preemption is not None
     return report.preemption
@@ -222,7 +224,7 @@ def test_explain_knows_what_the_monitor_does_for_an_ask() -> None:
     )
     assert found.node_id == "n"
     assert found.not_before_ns == START_NS + 15 * SECOND_NS
-    described = stage.engine.status().partitions[0].monitor
+    described = status_of(stage.engine).partitions[0].monitor
     assert described is not None
     assert (described.rounds, described.notices, described.at_risk) == (1, 1, 10)
 

@@ -15,6 +15,7 @@ from core.domain.commands import (
 from core.domain.resources import Resources
 from core.partition.engine import Engine
 from core.telling.what_if.supposition import Forecast, SupposeQuota
+from tests.reading import read
 
 PARTITION = "[rm]default"
 SECOND = 10**9
@@ -45,9 +46,7 @@ def ask(engine: Engine, key: str, now_s: int, *, may_preempt: bool) -> None:
 
 def foretold(engine: Engine, now_s: int) -> Forecast:
     """What a question that changes nothing tells of everybody who waits."""
-    forecast = engine.suppose(PARTITION, SupposeQuota("root.idle", {}, {}), now_s * SECOND)
-    assert forecast is not None
-    return forecast
+    return read(engine, PARTITION, now_s * SECOND).suppose(SupposeQuota("root.idle", {}, {}))
 
 
 def reasons(forecast: Forecast) -> list[tuple[str, int, str]]:

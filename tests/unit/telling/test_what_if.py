@@ -26,12 +26,15 @@ from core.domain.commands import (
 )
 from core.domain.effects import ApplicationRejected, Effect
 from core.domain.resources import Resources
-from core.domain.status import Bound
 from core.partition.engine import Engine
 from core.service.configuration_wire import impact_message
 from core.service.judge_process import framed, read_frame
 from core.service.preview_process import read_answer, request_frames, tried
 from core.telling.configuration.impact import Impact, QueueChange, QueueChangeKind, SettingChange
+from core.telling.explain import UserNamed
+from core.telling.queues.headroom import Bound
+from core.telling.reader import Reader
+from tests.reading import read, status_of
 from tests.unit.config.reading import partition_text, queue, root
 from tests.unit.partition.graph import digest
 
@@ -87,10 +90,10 @@ class Core:
         """What *config* would change; fails if asking changes anything."""
         before = digest(self.engine)
         configuration = load(config)
-        what_if = self.engine.what_if()
-        impact = what_if.preview(configuration)
+        preview = Reader(self.engine).configuration_preview()
+        impact = preview.impact_of(configuration)
         assert digest(self.engine) == before, "a preview changes nothing"
-        request = io.BytesIO(b"".join(map(framed, request_frames(self.config, config, what_if))))
+        request = io.BytesIO(b"".join(map(framed, request_frames(self.config, config, preview))))
         in_force = read_frame(request)
         assert in_force is not None
         elsewhere = read_answer(tried(ConfigurationReader(), in_force.decode(), request))
@@ -102,7 +105,7 @@ class Core:
         self.do(UpdateConfiguration("rm", config), 2 * SECOND)
 
     def queues(self) -> dict[str, Any]:
-        return {found.path: found for found in self.engine.status().partitions[0].queues}
+        return {found.path: found for found in status_of(self.engine).partitions[0].queues}
 
 
 def amounts(**given: int) -> Resources:
@@ -277,7 +280,7 @@ def test_an_application_keeps_its_group() -> None:
     found = {(e.path, e.name, e.used) for e in core.preview(text(*OLD, limits=limits)).limit_excesses}
     assert found == {("root", "bob", 8_000), ("root", "staff", 12_000)}
     core.update(text(*OLD, limits=limits))
-    explained = core.engine.explain_user(PARTITION, "bob")
+    explained = read(core.engine, PARTITION).explain(UserNamed("bob"))
     assert explained is not None
     assert [(level.name, level.used) for level in explained.levels] == [("bob", amounts(vcore=8_000))]
 
@@ -287,7 +290,7 @@ def test_limits_explained() -> None:
     limits = [{"users": ["ann"], "maxresources": {"vcore": "20"}, "maxapplications": 3}]
     staff = [{"groups": ["staff"], "maxresources": {"vcore": "13"}}]
     core = Core(text(queue("prod", queue("web", limits=staff), queue("batch")), OLD[1], OLD[2], limits=limits))
-    found = core.engine.explain_user(PARTITION, "ann")
+    found = read(core.engine, PARTITION).explain(UserNamed("ann"))
     assert found is not None
     assert (found.used, found.applications) == (amounts(vcore=15_000), 2)
     assert [tuple(level)[:3] + tuple(level)[5:] for level in found.levels] == [
@@ -295,11 +298,11 @@ def test_limits_explained() -> None:
         ("root.prod.web", "group", "staff", amounts(vcore=1_000), 1, 0),
     ]
     assert found.tightest == Bound("vcore", "root.prod.web", 1_000, 13_000)
-    unbound = core.engine.explain_user(PARTITION, "bob")
+    unbound = read(core.engine, PARTITION).explain(UserNamed("bob"))
     assert unbound is not None
     assert (unbound.levels, unbound.tightest) == ((), None)
-    assert core.engine.explain_user(PARTITION, "nobody") is None
-    assert core.engine.explain_user("[rm]gpu", "ann") is None
+    assert read(core.engine, PARTITION).explain(UserNamed("nobody")) is None
+    assert Reader(core.engine).get("[rm]gpu") is None
 
 
 def test_work_that_quota_enforcement_would_preempt() -> None:
