@@ -128,14 +128,14 @@ class Engine:
         return self._take_effects()
 
     def prepare(self, text: str, configuration: Configuration) -> None:
-        """*configuration* is what *text* says: the next command with that text need not read it again.
+        """Remembers that *configuration* is what *text* says: the next command with that text need not read it again.
 
         A hint, and no command: without it the same happens, only later.
         """
         self._prepared = (text, configuration)
 
     def record_events(self) -> None:
-        """Somebody wants the event history from now on, whether a shim does or not."""
+        """Records the event history from now on, whether a shim wants it or not."""
         self._keeps_events = True
         self._follow_listeners()
 
@@ -144,7 +144,7 @@ class Engine:
         self._observer = observer
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
-        """One slice of the allocation cycle: at most about *budget* decisions per partition."""
+        """Runs one slice of the allocation cycle: at most about *budget* decisions per partition."""
         self._callbacks.now_ns = now_ns
         inquiries.expire(self._callbacks, now_ns)
         more = False
@@ -154,7 +154,7 @@ class Engine:
         return CycleResult(self._take_effects(), more)
 
     def preempt(self, now_ns: int) -> list[Effect]:
-        """One round of the periodic preemption cycle in every partition that has it enabled (preemption.md F2)."""
+        """Runs one round of the periodic preemption cycle in every partition that has it enabled (preemption.md F2)."""
         self._callbacks.now_ns = now_ns
         for state in self._partitions.values():
             if state.has_rounds:
@@ -183,11 +183,11 @@ class Engine:
         return min(heads, default=None)
 
     def partition_names(self) -> list[str]:
-        """The full names of all partitions, sorted."""
+        """Lists the full names of all partitions, sorted."""
         return sorted(self._partitions)
 
     def partition(self, name: str) -> PartitionState | None:
-        """The state of partition *name* (full form), to look at."""
+        """Returns the state of partition *name* (full form), for readers; ``None``: there is no such partition."""
         return self._partitions.get(name)
 
     def _take_effects(self) -> list[Effect]:

@@ -11,7 +11,7 @@ from core.service.clock import SECOND_NS, Clock, Timer
 
 
 class UsageSample(NamedTuple):
-    """How much was going on at one time: running applications, allocations announced less releases announced."""
+    """Says how much was going on at one time: running applications, allocations announced less releases announced."""
 
     at_ns: int
     applications: int

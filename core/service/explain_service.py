@@ -29,7 +29,7 @@ class ExplainService:
         }
 
     async def _explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
-        found = await self._runner.questions.ask(lambda: self._explained(request))
+        found = await self._runner.questions.ask(lambda: self._explain_subject(request))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
             raise UnknownAsk(f"no ask, allocation, application or recent victim {request.name!r} in {where}")
@@ -37,17 +37,17 @@ class ExplainService:
 
     async def _what_if(self, request: pb.WhatIfRequest) -> pb.WhatIfResponse:
         question = decode_supposition(request)
-        found = await self._runner.questions.ask(lambda: self._supposed(request.partition, question))
+        found = await self._runner.questions.ask(lambda: self._suppose_change(request.partition, question))
         if found is None:
             raise UnknownPartition(f"no partition {request.partition or 'default'!r}")
         return encode_forecast(found)
 
-    def _explained(self, request: pb.ExplainRequest) -> Report | None:
+    def _explain_subject(self, request: pb.ExplainRequest) -> Report | None:
         reader = self._runner.reader.get(request.partition)
         if reader is None:
             return None
         return reader.explain(Named(request.name))
 
-    def _supposed(self, partition: str, question: Supposition) -> Forecast | None:
+    def _suppose_change(self, partition: str, question: Supposition) -> Forecast | None:
         reader = self._runner.reader.get(partition)
         return reader.suppose(question) if reader is not None else None

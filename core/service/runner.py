@@ -172,7 +172,7 @@ class PartitionRunner:
         self._damaged = False
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
-        self.reader: Final = Reader(engine, clock.now_ns, self._absence)
+        self.reader: Final = Reader(engine, clock.now_ns, self._say_absence)
         """Answers what the partitions hold; no slice or command is under way when anybody else runs."""
         self.questions = Questions()
         """Where those that take long wait for their turn."""
@@ -246,7 +246,7 @@ class PartitionRunner:
         """Whether the registered resource manager is there; ``None``: none is registered."""
         return self._presence.now
 
-    def _absence(self) -> str:
+    def _say_absence(self) -> str:
         presence = self._presence.now
         return presence.words if presence is not None else ""
 

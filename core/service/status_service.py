@@ -73,7 +73,7 @@ class StatusService:
 
     async def _explain_user(self, request: pb.ExplainUserRequest) -> pb.ExplainUserResponse:
         """config.md 10.3."""
-        found = self._explained(request.partition, UserNamed(request.user))
+        found = self._explain_subject(request.partition, UserNamed(request.user))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
             raise UnknownUser(f"user {request.user!r} has neither applications nor limits in {where}")
@@ -88,13 +88,13 @@ class StatusService:
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
         """config.md 7.3. A queue's administrators may see it like everybody who may read."""
         caller().require_for_queue(Permission.READ, partial(self._reader.administers, request.partition, request.path))
-        found = self._explained(request.partition, QueueAt(request.path))
+        found = self._explain_subject(request.partition, QueueAt(request.path))
         if found is None:
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
         return _explanation(found)
 
     async def _explain(self, request: pb.ExplainAskRequest) -> pb.ExplainAskResponse:
-        found = self._explained(request.partition, AskStanding(request.allocation_key))
+        found = self._explain_subject(request.partition, AskStanding(request.allocation_key))
         if found is None:
             raise UnknownAsk(
                 f"no ask or allocation {request.allocation_key!r} in partition {request.partition or 'default'!r}"
@@ -107,7 +107,7 @@ class StatusService:
             failures=[pb.AskFailure(message=text, count=times, last_ns=at_ns) for text, times, at_ns in found.failures],
         )
 
-    def _explained(self, partition: str, subject: Subject[T]) -> T | None:
+    def _explain_subject(self, partition: str, subject: Subject[T]) -> T | None:
         reader = self._reader.get(partition)
         return reader.explain(subject) if reader is not None else None
 

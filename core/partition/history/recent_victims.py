@@ -35,9 +35,9 @@ class RecentVictims:
             victims.popitem(last=False)
 
     def of(self, key: str) -> RecentVictim | None:
-        """How *key* was told to leave; ``None``: it was not, or too long ago."""
+        """Finds how *key* was told to leave; ``None``: it was not, or too long ago."""
         return self._victims.get(key)
 
     def of_application(self, application_id: str) -> Iterator[RecentVictim]:
-        """Those of an application, latest first."""
+        """Finds those of an application, latest first."""
         return (found for found in reversed(self._victims.values()) if found.record.application_id == application_id)

@@ -42,14 +42,14 @@ class ExplanationHandlers:
         if not key:
             raise RestError(400, "key names an ask, an allocation or an application")
         try:
-            found = await self._runner.questions.ask(lambda: self._explained(request, key))
+            found = await self._runner.questions.ask(lambda: self._explain_subject(request, key))
         except TooMany as error:
             raise RestError(503, str(error), [("Retry-After", "1")]) from error
         if found is None:
             raise RestError(404, "Nothing has this key, and nothing that had it was preempted lately")
         return json_answer(explanation_document(found))
 
-    def _explained(self, request: Request, key: str) -> Report | None:
+    def _explain_subject(self, request: Request, key: str) -> Report | None:
         reader = partition_or_none(self._runner.reader, request)
         if reader is None:
             return None
