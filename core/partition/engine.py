@@ -45,8 +45,9 @@ from core.partition.configuration import configure
 from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.intake import allocation_intake, application_intake, node_intake
 from core.partition.preemption import monitor, noticing, preempting, rounds
-from core.partition.scheduling import autoscaling, cycle, inquiries, vetting
+from core.partition.scheduling import autoscaling, cycle, vetting
 from core.partition.state import PartitionState
+from core.partition.waiting import inquiries
 
 RECORDS_PER_DECISION: Final = 4
 """Records of a partition that is no more which are freed in the time of one decision."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.partition.scheduling import placement
+from core.partition.asks import finding
 from core.partition.state import PartitionState
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
@@ -88,7 +88,7 @@ def _explain_ask(state: PartitionState, index: ReadingIndex, ask: Allocation, no
         blockers=found,
         fitting_nodes=fitting,
         position=position(state, ask),
-        preemption=outlook(state, ask, now_ns, limited=placement.kept_back(state, ask), index=index)
+        preemption=outlook(state, ask, now_ns, limited=finding.kept_back(state, ask), index=index)
         if found
         else needless,
         preempted=_preempted(state, ask.spec.key),

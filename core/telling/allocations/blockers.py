@@ -17,8 +17,8 @@ from core.model.queues import Queue
 from core.model.shapes import Pairs
 from core.model.users import Account, AccountKind
 from core.partition.scheduling.reserving import missing_share
-from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED
 from core.policies import user_limits
 from core.policies.application_order import application_key
 from core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage

@@ -12,9 +12,9 @@ from typing import Final
 from core.domain.effects import VictimRecord
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
+from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.partition.preemption import governing, pacing, preempting
-from core.partition.scheduling.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee, required_node
 from core.policies.preemption.index import RankedLeaf, VictimIndex

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer
 from core.domain.effects import PredicatesAsked
+from core.partition.asks import reservations
 from core.partition.engine import Engine
-from core.partition.scheduling import placement
 from core.telling.allocations.explanation import AskFailure, AskReport
 from core.telling.explain import AskStanding
 from core.telling.reader import Reader
@@ -47,7 +47,7 @@ def test_a_reserved_ask_names_the_node_that_is_kept_for_it() -> None:
     stage.play(["node n1", "node n2", "app app1", "ask big vcore=99000"])
     state = stage.engine.partition(PARTITION)
     assert state is not None
-    placement.reserve(state, state.requests["big"], state.nodes["n2"], 5)
+    reservations.reserve_node(state, state.requests["big"], state.nodes["n2"], 5)
     assert standing(stage.engine, "big") == ("app1", "root.a", "Reserved", "n2")
 
 
