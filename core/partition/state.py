@@ -31,6 +31,7 @@ from core.partition.preemption.refusals import Refusals
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
+from core.policies.preemption import guarantee
 from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.prospects import KnownProspects
 from core.policies.queue_order import queue_key
@@ -196,7 +197,7 @@ class PartitionState:
     @property
     def guarantee_preemption(self) -> bool:
         """Whether asks may preempt for their guarantees, by whatever path: only if the policy is listed (F2)."""
-        return "guarantee" in self.preemption.policies and self.has_rounds
+        return guarantee.KIND in self.preemption.policies and self.has_rounds
 
     @property
     def has_rounds(self) -> bool:

@@ -86,17 +86,19 @@ def _governor(state: PartitionState, now_ns: int) -> GovernorStatus:
 
 def _held_back(state: PartitionState, now_ns: int) -> Iterator[ScopeStatus]:
     """The kinds of preemption of which somebody waits until the window of one interval has moved."""
-    pace, bounds, nothing = state.pace, state.preemption.governor.victims, Resources({})
+    pace, governor, nothing = state.pace, state.preemption.governor, Resources({})
     if pace.wakes_ns is None or pace.wakes_ns <= now_ns:
         return
     since_ns = now_ns - state.preemption.cycle_interval_ns
-    for kind, waits, window, bound in (
-        (guarantee.KIND, bool(pace.waiting), pace.guarantee, bounds.guarantee),
-        (required_node.KIND, bool(pace.waiting_reservations), pace.required_node, bounds.required_node),
+    for kind, waits, window in (
+        (guarantee.KIND, bool(pace.waiting), pace.guarantee),
+        (required_node.KIND, bool(pace.waiting_reservations), pace.required_node),
     ):
         if waits:
             victims = window.without(since_ns).totals.victims
-            yield ScopeStatus("interval", kind, victims, bound.interval, nothing, nothing, pace.wakes_ns)
+            yield ScopeStatus(
+                "interval", kind, victims, governor.bound_of(kind).interval, nothing, nothing, pace.wakes_ns
+            )
 
 
 def _stuck(state: PartitionState) -> tuple[StuckVictim, ...]:

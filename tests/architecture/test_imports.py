@@ -13,24 +13,27 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     "core.domain": set(),
-    "core.config": {"core.domain", "core.policies.placement.patterns", "core.policies.preemption.registry"},
+    "core.config": {
+        "core.domain", "core.policies.placement.patterns", "core.policies.preemption.registry", "core.preemption",
+    },
     "core.model": {"core.domain"},
     "core.laws": {
         "core.domain", "core.model", "core.policies.view", "core.policies.preemption.plan",
         "core.policies.preemption.monitor.plan",
     },
     "core.policies": {"core.domain", "core.model"},
-    "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
-    "core.service": {"core.domain", "core.config", "core.partition"},
+    "core.preemption": {"core.domain", "core.model", "core.laws", "core.partition", "core.policies"},
+    "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies", "core.preemption"},
+    "core.service": {"core.domain", "core.config", "core.partition", "core.preemption"},
     "core.client": {"core.service"},
     "core.load": set(),
-    "core.archive": {"core.config", "core.domain", "core.service"},
+    "core.archive": {"core.config", "core.domain", "core.preemption", "core.service"},
     "core.security": {"core.domain", "core.config", "core.service"},
     "core.tracing": {"core.domain"},
-    "core.metrics": {"core.domain", "core.service"},
+    "core.metrics": {"core.domain", "core.preemption", "core.service"},
     "core.rest": {
-        "core.archive", "core.config", "core.domain", "core.metrics", "core.partition", "core.security",
-        "core.service",
+        "core.archive", "core.config", "core.domain", "core.metrics", "core.partition", "core.preemption",
+        "core.security", "core.service",
     },
     "core.web": set(),
     "core.process": {

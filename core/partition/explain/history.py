@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
-from types import MappingProxyType
 from typing import Final
 
 from core.domain.effects import Effect, PreemptionDecided, VictimRecord
 from core.domain.explanation import PreemptedWork
+from core.preemption.registry import allowed_by
 
 KEPT: Final = 10_000
 """Victims remembered per partition; a new one pushes out the oldest."""
-
-LAWS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "guarantee": "law 4: the asking queue is below its guarantee; laws 2, 3, 5, 6 and 7 let the victim go",
-        "required-node": "the ask must run on this node and is at least as important (preemption.md C)",
-        "quota": "the queue holds more than its max, and stays at or above its guarantee (law 2)",
-        "monitor": "its queue holds more than its share, it had notice, and no queue ends below its guarantee (law 2)",
-    }
-)
-"""What allows each kind of decision."""
 
 
 class PreemptionHistory:
@@ -60,7 +50,7 @@ def _work(victim: VictimRecord, decided: PreemptionDecided) -> PreemptedWork:
         decided.key,
         decided.application_id,
         decided.queue,
-        LAWS.get(decided.kind, ""),
+        allowed_by(decided.kind),
         reason,
         alternatives,
     )

@@ -17,9 +17,9 @@ from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.partition.preemption.governor_state import AsOf
 from core.partition.state import PartitionState
-from core.policies.preemption import guarantee
 from core.policies.preemption.governor import (
     CLUSTER,
+    NAME,
     SECOND_NS,
     Allowance,
     Denial,
@@ -30,7 +30,6 @@ from core.policies.preemption.governor import (
 )
 from core.policies.preemption.plan import PreemptionPlan, Refusal, Spared
 
-KIND: Final = "governor"
 MOST_DETOURS: Final = 4
 """How often one attempt looks for other victims after those of a queue or application were denied."""
 
@@ -86,8 +85,7 @@ def refuse_too_many(state: PartitionState, plan: PreemptionPlan) -> Refusal | No
 
 def too_many(state: PartitionState, plan: PreemptionPlan) -> Denial | None:
     """Why *plan* would tell more to leave than may for one ask; ``None``: it would not."""
-    bounds = state.preemption.governor.victims
-    most = (bounds.guarantee if plan.kind == guarantee.KIND else bounds.required_node).ask
+    most = state.preemption.governor.bound_of(plan.kind).ask
     if not most or len(plan.victims) <= most:
         return None
     detail = f"{len(plan.victims)} victims on {plan.node.node_id}, {most} may go for one ask"
@@ -244,7 +242,7 @@ def _say(state: PartitionState, denial: Denial, now_ns: int) -> None:
         PreemptionDecided(
             now_ns,
             state.name,
-            KIND,
+            NAME,
             "",
             name if kind == "application" else "",
             name if kind == "queue" else "",

@@ -46,7 +46,7 @@ def start(state: PartitionState, now_ns: int) -> None:
     """Have rounds from now on as configured, or none any more."""
     notices = state.notices
     listed = KIND in state.preemption.policies
-    settings = settings_of(state.preemption.monitor) if listed else None
+    settings = settings_of(state.preemption.sections.get(KIND)) if listed else None
     if settings is not None and governing.shadowed(state, KIND):
         settings = replace(settings, observe_only=True)
     if settings == notices.settings:

@@ -20,7 +20,7 @@ from core.partition.scheduling.waiting import UNSERVED, activate, look_again
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee, quota, required_node
 from core.policies.preemption.entitlement import entitlement
-from core.policies.preemption.governor import CLUSTER, SECOND_NS, Denial
+from core.policies.preemption.governor import CLUSTER, NAME, SECOND_NS, Denial
 from core.policies.preemption.plan import PreemptionPlan, Refusal
 
 WAKES_PER_INTERVAL: Final = 10
@@ -102,7 +102,7 @@ def hold_back_required(state: PartitionState, reservation: Reservation, now_ns: 
         return Refusal(Outcome.POLICY_OFF, f"preemption.policies does not list {required_node.KIND}")
     window = state.pace.required_node
     window.forget(now_ns - state.preemption.cycle_interval_ns)
-    held = _victim_limit(state, window, state.preemption.governor.victims.required_node.interval)
+    held = _victim_limit(state, window, state.preemption.governor.bound_of(required_node.KIND).interval)
     if held is not None and held.retry_ns is not None:
         state.pace.waiting_reservations[reservation] = None
         _wake_at(state, held.retry_ns)
@@ -114,7 +114,7 @@ def foresee_required(state: PartitionState, now_ns: int) -> Refusal | None:
     if required_node.KIND not in state.preemption.policies:
         return Refusal(Outcome.POLICY_OFF, f"preemption.policies does not list {required_node.KIND}")
     window = state.pace.required_node.without(now_ns - state.preemption.cycle_interval_ns)
-    return _victim_limit(state, window, state.preemption.governor.victims.required_node.interval)
+    return _victim_limit(state, window, state.preemption.governor.bound_of(required_node.KIND).interval)
 
 
 def allow_enforcement(
@@ -125,7 +125,7 @@ def allow_enforcement(
     Those are counted: they are told to leave next.
     """
     most, denial = governing.allowed(state, victims, "", now_ns, run)
-    window, bound = state.pace.quota, state.preemption.governor.victims.quota.interval
+    window, bound = state.pace.quota, state.preemption.governor.bound_of(quota.KIND).interval
     interval_ns = state.preemption.cycle_interval_ns
     window.forget(now_ns - interval_ns)
     room = bound - window.totals.victims
@@ -162,7 +162,7 @@ def _say_held_back(state: PartitionState, kind: str, detail: str, now_ns: int) -
     state.pace.held_ns[kind] = now_ns
     if before_ns is None or now_ns - before_ns > max(QUIET_NS, 2 * state.preemption.cycle_interval_ns):
         outcome = Outcome.ROUND_LIMIT
-        said = PreemptionDecided(now_ns, state.name, governing.KIND, "", "", "", outcome, f"{kind}: {detail}", "", ())
+        said = PreemptionDecided(now_ns, state.name, NAME, "", "", "", outcome, f"{kind}: {detail}", "", ())
         state.effects.append(said)
 
 
@@ -179,7 +179,7 @@ def _guarantee_limit(state: PartitionState, window: Window, pairs: Pairs) -> Ref
 
     t = reached(window.totals)
     if t is None:
-        return _victim_limit(state, window, settings.governor.victims.guarantee.interval)
+        return _victim_limit(state, window, settings.governor.bound_of(guarantee.KIND).interval)
     seconds = settings.cycle_interval_ns / SECOND_NS
     taken, name = window.totals.amounts[t], state.types.names[t]
     detail = f"served {taken} {name} within {seconds:g} s, preemption.cycle.limit is {share:g} of {sizes[t]}"
@@ -228,7 +228,7 @@ def _wake_required(state: PartitionState, now_ns: int) -> None:
     """As many as there is room for are looked at again, those held back first; the others go on waiting."""
     pace, interval_ns = state.pace, state.preemption.cycle_interval_ns
     pace.required_node.forget(now_ns - interval_ns)
-    most = state.preemption.governor.victims.required_node.interval
+    most = state.preemption.governor.bound_of(required_node.KIND).interval
     room = most - pace.required_node.totals.victims if most else len(pace.waiting_reservations)
     while room > 0 and pace.waiting_reservations:
         reservation = next(iter(pace.waiting_reservations))

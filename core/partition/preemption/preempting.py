@@ -8,16 +8,17 @@ touched. What an ask preempts for is held for it; an attempt that was refused is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
-from core import laws
 from core.domain.commands import TerminationType
 from core.domain.effects import PreemptionDecided, Released, VictimRecord
 from core.domain.reasons import Outcome
+from core.laws import guarantee as laws
+from core.laws.verdict import Violation
 from core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation, AskGroup
 from core.model.nodes import Node
 from core.model.users import Account
@@ -30,8 +31,9 @@ from core.partition.scheduling.waiting import UNSERVED, look_again, offer_attemp
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee
 from core.policies.preemption.entitlement import entitlement
-from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal, Spared
+from core.policies.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
 from core.policies.preemption.prospects import Unprepared
+from core.policies.view import PartitionView
 
 ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
@@ -190,7 +192,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         return False
     would_be: PreemptionPlan | None = None
     if isinstance(result, PreemptionPlan):
-        result = unlawful(state, result) or _governed(state, result, now_ns)
+        result = unlawful(state, result, laws.check) or _governed(state, result, now_ns)
     if isinstance(result, PreemptionPlan):
         if not governing.shadowed(state, guarantee.KIND):
             governing.charge(state, result.victims, leaf.path, now_ns)
@@ -246,7 +248,7 @@ def _governed(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> Preem
 
     def without(spared: Spared) -> PreemptionPlan | Refusal:
         found = guarantee.plan(state, plan.ask, index=state.victim_index, spared=spared, now_ns=now_ns)
-        return found if isinstance(found, Refusal) else unlawful(state, found) or found
+        return found if isinstance(found, Refusal) else unlawful(state, found, laws.check) or found
 
     asked = state.callbacks.predicates or state.callbacks.preemption_predicates
     return governing.govern(state, plan, now_ns, None if asked else without)
@@ -296,17 +298,20 @@ def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcom
     return None
 
 
-def unlawful(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
-    """Every plan is checked before it is applied; one that breaks a law is our bug, refused and counted."""
+def unlawful(
+    state: PartitionState,
+    plan: PreemptionPlan,
+    check: Callable[[PartitionView, PreemptionPlan], tuple[Violation, ...]],
+) -> Refusal | None:
+    """Returns what *check* finds against *plan*: one that breaks a law is our bug, refused and counted."""
     if any(victim.released or victim.preempted for victim in plan.victims):
         return Refusal(Outcome.VICTIM_RELEASED)
-    return judge(state, plan)
+    return judge(state, check(state, plan))
 
 
-def judge(state: PartitionState, plan: PreemptionPlan | QuotaPlan) -> Refusal | None:
-    """What the laws say about *plan*; counted."""
+def judge(state: PartitionState, violations: tuple[Violation, ...]) -> Refusal | None:
+    """Count a check of a plan by the laws, and return what its *violations* come to; ``None``: the plan is lawful."""
     state.law_checks += 1
-    violations = laws.check(state, plan)
     if not violations:
         return None
     state.law_violations += len(violations)

@@ -11,6 +11,7 @@ from typing import Final
 
 from core.domain.effects import PreemptionDecided
 from core.domain.reasons import Outcome
+from core.laws import quota as laws
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.partition.preemption import governing, pacing, preempting, quota_standing, quota_timers
@@ -103,7 +104,7 @@ def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -
     """Have the victims of *part* leave, if the laws allow it. Returns which they break, or nothing."""
     if not part.victims:
         return ""
-    refusal = preempting.judge(state, part)
+    refusal = preempting.judge(state, laws.check(state, part))
     if refusal is not None:
         return refusal.detail
     most, denial = pacing.allow_enforcement(state, part.victims, now_ns, run)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from core.domain.reasons import Outcome
+from core.laws import required_node as laws
 from core.model.allocations import Reservation
 from core.model.nodes import Node
 from core.partition.preemption import governing, pacing, preempting
@@ -43,7 +44,7 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
     would_be: PreemptionPlan | None = None
     result = required_node.plan(state, ask, node)
     if isinstance(result, PreemptionPlan):
-        refusal = preempting.unlawful(state, result) or governing.refuse_too_many(state, result)
+        refusal = preempting.unlawful(state, result, laws.check) or governing.refuse_too_many(state, result)
         if refusal is None and not governing.shadowed(state, required_node.KIND):
             preempting.trigger(state, result, now_ns)
             _rank(state, reservation, now_ns, last=False)

@@ -1,6 +1,7 @@
-"""The periodic preemption cycle: the configured policies in order, within one limit (preemption.md F2 to F8).
+"""What the kinds of preemption do in a round of the periodic cycle (preemption.md F2 to F8).
 
-It has no way of its own to place or to preempt: what it tries goes through the same attempt as in the allocation cycle.
+A round has no way of its own to place or to preempt: what it tries goes through the same attempt as in the allocation
+cycle.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
 from core.policies.application_order import application_key
 from core.policies.preemption.fences import projected
-from core.policies.preemption.registry import run_policies
+from core.policies.preemption.round import in_batches
 
 ENFORCEMENT_BUDGET: Final = 256
 """Decisions that one round spends on lowered maxima; the slices between rounds spend the rest."""
@@ -24,11 +25,21 @@ SEARCHES: Final = 4
 allocation cycle, which try in the same way, go on with them."""
 
 
-def run(state: PartitionState, now_ns: int) -> int:
-    """One round in *state*. Returns how many asks it made room for."""
-    round_ = PartitionRound(state, now_ns)
-    run_policies(state.preemption.policies, round_)
-    return round_.served
+def serve_asks(state: PartitionState, now_ns: int) -> None:
+    """Try aged asks that may preempt for a guarantee, until the limit is reached or nobody is left (F4)."""
+    in_batches(PartitionRound(state, now_ns))
+
+
+def serve_required_nodes(state: PartitionState, now_ns: int) -> None:
+    """Try the asks again that must run on one node, where something has changed for them."""
+    reserved.serve(state, now_ns, required_only=True)
+
+
+def enforce_due(state: PartitionState, now_ns: int) -> None:
+    """Go on with the lowered maxima that are due."""
+    quota_preemption.advance(state, now_ns, ENFORCEMENT_BUDGET)
+    if state.enforcement.deferred and not state.enforcement.busy:
+        preempting.resume(state, now_ns)
 
 
 class PartitionRound:
@@ -69,14 +80,6 @@ class PartitionRound:
             return False
         self.served += 1
         return True
-
-    def serve_required(self) -> None:
-        reserved.serve(self._state, self._now_ns, required_only=True)
-
-    def enforce_due(self) -> None:
-        quota_preemption.advance(self._state, self._now_ns, ENFORCEMENT_BUDGET)
-        if self._state.enforcement.deferred and not self._state.enforcement.busy:
-            preempting.resume(self._state, self._now_ns)
 
 
 def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:

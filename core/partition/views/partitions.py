@@ -9,6 +9,7 @@ from core.config.model import NodeSortConfig
 from core.domain.partition_names import bare_partition_name
 from core.domain.views import PartitionView
 from core.partition.state import PartitionState
+from core.policies.preemption import guarantee
 
 _DEFAULT_SORT: Final = NodeSortConfig()
 
@@ -27,7 +28,7 @@ def view(state: PartitionState, rm_id: str, now_ns: int) -> PartitionView:
         used=resources(state.root.used),
         node_sort_policy=sort.policy,
         node_sort_weights=sort.weights,
-        preemption_enabled=state.preemption.enabled and "guarantee" in state.preemption.policies,
+        preemption_enabled=state.preemption.enabled and guarantee.KIND in state.preemption.policies,
         quota_preemption_enabled=state.preemption.quota_enabled,
         nodes=len(state.nodes),
         applications={name: counts[name] for name in sorted(counts)},

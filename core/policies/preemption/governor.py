@@ -13,6 +13,8 @@ from typing import Final, NamedTuple, Protocol
 from core.domain.reasons import Outcome
 from core.model.shapes import Pairs
 
+NAME: Final = "governor"
+"""Decisions of the governor are told under it."""
 SECOND_NS: Final = 10**9
 
 

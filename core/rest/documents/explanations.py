@@ -16,7 +16,7 @@ from core.domain.explanation import (
     Report,
 )
 from core.domain.reasons import Outcome
-from core.partition.explain.history import LAWS
+from core.preemption.registry import allowed_by
 from core.rest.documents.values import amounts, clamped, present
 
 
@@ -40,9 +40,7 @@ def decision(number: int, next_event: int, decided: PreemptionDecided) -> dict[s
         "outcome": decided.outcome,
         **present(
             {
-                "law": LAWS.get(decided.kind, "")
-                if decided.victims and decided.outcome is not Outcome.WITHDRAWN
-                else "",
+                "law": allowed_by(decided.kind) if decided.victims and decided.outcome is not Outcome.WITHDRAWN else "",
                 "allocationKey": decided.key,
                 "applicationID": decided.application_id,
                 "queueName": decided.queue,
