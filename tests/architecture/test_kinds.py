@@ -21,7 +21,7 @@ OTHER_MEANING = {
     "core.cli.text.status": {"monitor"},
     "core.rest.configuration_document": {"governor"},
 }
-"""The question what a quota would do is called so; the state of the monitor is a part of the status; the governor has keys."""
+"""What-if has a question called so, the status a part, and the configuration a section."""
 
 
 def module_of(name: str) -> str:
