@@ -53,7 +53,7 @@ class Ending:
 
     words    what it means by the laws or the bounds, for explanations; empty: its detail says enough
     law      the number of the law that alone decided so; empty: no single one did
-    leaves   the victims that the decision names were told to leave
+    leaves   the victims that the decision names have to leave
     counted  its series is published before it happens for the first time
     level    of the line in the log
     tone     on the web page

@@ -26,7 +26,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 NAMES: Final = tuple(kind.name for kind in KINDS)
 
 SOURCES: Final[Mapping[str, DecisionSource]] = MappingProxyType({each.name: each for each in (*KINDS, GOVERNOR)})
-"""By name, everybody whose decisions are told."""
+"""By name, everybody who decides about preemption."""
 
 _BY_NAME: Final[Mapping[str, Kind]] = MappingProxyType({kind.name: kind for kind in KINDS})
 

@@ -14,7 +14,7 @@ from core.domain.reasons import Outcome
 from core.model.shapes import Pairs
 
 NAME: Final = "governor"
-"""Decisions of the governor are told under it."""
+"""What decisions of the governor are called by, as those of a kind by its name."""
 SECOND_NS: Final = 10**9
 
 

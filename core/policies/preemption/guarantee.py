@@ -66,10 +66,10 @@ def plan(
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     extended = False
     if predicate is None:
-        solution = search.best()
+        solution = search.find_best()
     else:
         approval = Approval(ask, needs, terms.room, candidates, predicate)
-        approved = approval.first(search.all())
+        approved = approval.first(search.list_solutions())
         if approved is None and approval.asked:
             return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
         solution, extended = (None, False) if approved is None else approved

@@ -91,7 +91,7 @@ class Search:
         self._second: Solution | None = None
         self._looked = 0
 
-    def best(self) -> Solution | None:
+    def find_best(self) -> Solution | None:
         """The solution with the smallest key of all nodes."""
         if self._prospects is not None:
             return next(self._in_order(self._prospects), None)
@@ -104,7 +104,7 @@ class Search:
             best = self._best_of(level, best)
         return best
 
-    def all(self) -> Iterable[Solution]:
+    def list_solutions(self) -> Iterable[Solution]:
         """The solution of every node, best first: for when a predicate has the last word."""
         if self._prospects is not None:
             return self._in_order(self._prospects)

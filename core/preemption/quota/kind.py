@@ -13,7 +13,7 @@ from core.policies.preemption import quota
 from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)
-"""Something else ended the run: those whom it told to leave before do."""
+"""Something else ended the run: those who were asked to leave before do leave."""
 
 QUOTA: Final = Kind(
     name=quota.KIND,

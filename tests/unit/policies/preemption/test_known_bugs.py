@@ -155,7 +155,7 @@ def test_ten_victims_for_a_need_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Solver, "first_come", everybody)
     ten = ", ".join(f"w{number} 1@n1 t{number}" for number in range(10))
     many = f"case ten\nqueues v · a{{G=9}}\nnodes n1=10\nrunning v: {ten}\nask a: 1\nexpect n1 ← w9\n"
-    monkeypatch.setattr(Search, "best", lambda search: search.all()[0])
+    monkeypatch.setattr(Search, "find_best", lambda search: search.list_solutions()[0])
     assert Law.MINIMAL in broken(many)
 
 
