@@ -10,7 +10,7 @@ from core.domain.effects import PreemptionDecided
 from core.partition.state import PartitionState
 from core.preemption.governor import GOVERNOR
 from core.preemption.guarantee.kind import GUARANTEE
-from core.preemption.kind import DecisionSource, Ending, Kind
+from core.preemption.kind import UNREMARKABLE, DecisionSource, Ending, Kind
 from core.preemption.monitor.kind import MONITOR
 from core.preemption.quota.kind import QUOTA
 from core.preemption.required_node.kind import REQUIRED_NODE
@@ -55,5 +55,6 @@ def configure_kinds(state: PartitionState, now_ns: int) -> None:
 
 
 def ending_of(decided: PreemptionDecided) -> Ending:
-    """Returns how the outcome of *decided* is treated by whoever decided it."""
-    return SOURCES[decided.kind].ending(decided.outcome)
+    """Returns how the outcome of *decided* is treated by whoever decided it; unremarkable, if nobody has that name."""
+    source = SOURCES.get(decided.kind)
+    return source.ending(decided.outcome) if source is not None else UNREMARKABLE
