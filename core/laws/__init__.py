@@ -9,8 +9,8 @@ from __future__ import annotations
 from core.laws import guarantee, quota, required_node
 from core.laws.guarantee import check_exhaustive
 from core.laws.verdict import Law, Violation
-from core.policies.preemption.plan import PreemptionPlan, QuotaPlan
 from core.policies.view import PartitionView
+from core.preemption.plan import PreemptionPlan, QuotaPlan
 
 __all__ = ["Law", "Violation", "check", "check_exhaustive"]
 

@@ -15,8 +15,8 @@ from core.laws import overkill
 from core.laws.verdict import Law, Violation, net_of, path_of
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.policies.preemption.plan import PreemptionPlan
 from core.policies.view import PartitionView
+from core.preemption.plan import PreemptionPlan
 
 
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:

@@ -8,8 +8,8 @@ from core.domain.reasons import Outcome
 from core.laws.verdict import Law, Violation, net_of, path_of
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.policies.preemption.plan import QuotaPlan
 from core.policies.view import PartitionView
+from core.preemption.plan import QuotaPlan
 
 
 def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:

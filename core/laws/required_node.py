@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from core.laws import overkill
 from core.laws.verdict import Law, Violation
 from core.model.allocations import Allocation
-from core.policies.preemption.plan import PreemptionPlan
 from core.policies.view import PartitionView
+from core.preemption.plan import PreemptionPlan
 
 
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:

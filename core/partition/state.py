@@ -26,17 +26,17 @@ from core.partition.history.events import Recorder
 from core.partition.history.past import Past
 from core.partition.preemption.changes import ChangeWatch
 from core.partition.preemption.enforcement import Enforcement
-from core.partition.preemption.governor_state import GovernorBooks
-from core.partition.preemption.pace import Pace
 from core.partition.preemption.refusals import Refusals
 from core.partition.scheduling.reserving_round import ReservingRound
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
 from core.policies.preemption import guarantee
-from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.prospects import KnownProspects
 from core.policies.queue_order import queue_key
+from core.preemption.governor.books import GovernorBooks
+from core.preemption.pace import Pace
+from core.preemption.victim_index import VictimIndex
 
 if TYPE_CHECKING:
     from core.config.model import PartitionConfig, PreemptionConfig

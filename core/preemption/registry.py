@@ -8,7 +8,7 @@ from typing import Final
 
 from core.domain.effects import PreemptionDecided
 from core.partition.state import PartitionState
-from core.preemption.governor import GOVERNOR
+from core.preemption.governor.source import GOVERNOR
 from core.preemption.guarantee.kind import GUARANTEE
 from core.preemption.kind import UNREMARKABLE, DecisionSource, Ending, Kind
 from core.preemption.monitor.kind import MONITOR

@@ -18,7 +18,7 @@ LAYERS = {
     },
     "core.model": {"core.domain"},
     "core.laws": {
-        "core.domain", "core.model", "core.policies.view", "core.policies.preemption.plan",
+        "core.domain", "core.model", "core.policies.view", "core.preemption.plan",
         "core.policies.preemption.monitor.plan",
     },
     "core.policies": {"core.domain", "core.model"},

@@ -14,8 +14,8 @@ from core import laws
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.policies.preemption import quota, required_node
-from core.policies.preemption.plan import PreemptionPlan, QuotaPlan, Refusal
 from core.policies.preemption.quota_shares import attainable, excess, leaf_shares
+from core.preemption.plan import PreemptionPlan, QuotaPlan, Refusal
 from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import World
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from core import laws
 from core.domain.priorities import PRIORITY_MIN
 from core.policies.preemption import quota
-from core.policies.preemption.plan import QuotaPlan
+from core.preemption.plan import QuotaPlan
 from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import World
 

@@ -17,9 +17,9 @@ from core import laws
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.policies.preemption import guarantee, required_node
-from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.preemption.prospects import KnownProspects
 from core.policies.preemption.solve import Solver
+from core.preemption.plan import PreemptionPlan, Refusal
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import Case, TaskCase, parse
 from tests.properties.test_preemption_plan import amounts, random_case, random_tasks

@@ -14,9 +14,9 @@ from core import laws
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.policies.preemption import guarantee
-from core.policies.preemption.index import VictimIndex
-from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.preemption.prospects import KnownProspects
+from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.victim_index import VictimIndex
 from tests.oracles.preemption import Oracle, TooLarge
 from tests.preemption_notation import Amounts, Case, Expected, QueueCase, ReservationCase, Step, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World

@@ -20,7 +20,7 @@ from core.partition.preemption.changes import Changes
 from core.partition.preemption.refusals import Refusals
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee
-from core.policies.preemption.plan import Refusal
+from core.preemption.plan import Refusal
 from tests.scenarios.language import RM, Stage
 
 LEAVES = ("root.p.a", "root.p.b", "root.p.x.c", "root.p.x.d", "root.q.e", "root.q.f")

@@ -16,14 +16,15 @@ from core.model.queues import Queue
 from core.partition.explain.nodes import fits_on
 from core.partition.explain.periodic import by_monitor, left_to_monitor
 from core.partition.explain.protection import protection
-from core.partition.preemption import governing, pacing, preempting
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee, required_node
-from core.policies.preemption.index import RankedLeaf, VictimIndex
-from core.policies.preemption.plan import PreemptionPlan, Refusal, Spared
-from core.preemption.governor import BOUNDS
+from core.preemption import pacing, preempting
+from core.preemption.governor import governing
+from core.preemption.governor.source import BOUNDS
 from core.preemption.guarantee.kind import GUARANTEE
+from core.preemption.plan import PreemptionPlan, Refusal, Spared
 from core.preemption.required_node.kind import REQUIRED_NODE
+from core.preemption.victim_index import RankedLeaf, VictimIndex
 
 _UNLISTED: Final = "preemption.policies"
 _LIMITED: Final = "limit of one interval of the preemption cycle"

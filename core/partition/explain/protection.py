@@ -11,10 +11,10 @@ from core.partition.state import PartitionState
 from core.policies.preemption.candidates import leaves_below
 from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.fences import fence_root
-from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.needs import Needs
-from core.policies.preemption.plan import Refusal
 from core.policies.preemption.terms import LeafTerms, Terms
+from core.preemption.plan import Refusal
+from core.preemption.victim_index import VictimIndex
 
 OWN_QUEUE = "own queue"
 LAW_7 = "law 7 (fence)"

@@ -16,7 +16,7 @@ from core.model.nodes import Node
 from core.partition.state import PartitionState
 from core.partition.waiting import inquiries
 from core.partition.waiting.rooms import offer_attempt
-from core.policies.preemption.plan import AnswerPending
+from core.preemption.plan import AnswerPending
 
 MOST_ROUNDS: Final = 32
 """Times one attempt may go back to the shim before it is given up."""

@@ -22,13 +22,15 @@ from core.model.notices import Taken
 from core.model.queues import Queue
 from core.partition.asks import moves, reservations
 from core.partition.books import ledger
-from core.partition.preemption import governing, noticing, preempting
+from core.partition.preemption import noticing
 from core.partition.state import PartitionState
 from core.policies.preemption.monitor.plan import KIND, Doomed, DuePlace, MonitorPlan, Selection
 from core.policies.preemption.monitor.round import Memory
 from core.policies.preemption.monitor.selection import select
 from core.policies.preemption.monitor.settings import MonitorSettings, settings_of
-from core.policies.preemption.priorities import adjustment
+from core.preemption import preempting
+from core.preemption.governor import governing
+from core.preemption.priorities import adjustment
 
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be looked at in the time of one placement."""

@@ -14,12 +14,14 @@ from core.domain.reasons import Outcome
 from core.laws import quota as laws
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.partition.preemption import governing, pacing, preempting, quota_standing, quota_timers
+from core.partition.preemption import quota_standing, quota_timers
 from core.partition.preemption.enforcement import QuotaRun
 from core.partition.state import PartitionState
 from core.policies.preemption import quota
-from core.policies.preemption.plan import QuotaPlan, Refusal
 from core.policies.preemption.quota_shares import Amounts, excess
+from core.preemption import pacing, preempting
+from core.preemption.governor import governing
+from core.preemption.plan import QuotaPlan, Refusal
 
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be ranked or compared in the time of one placement."""

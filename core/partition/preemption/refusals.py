@@ -16,7 +16,7 @@ from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.model.shapes import Shape
 from core.partition.preemption.changes import Changes, Standing, standing_of
-from core.policies.preemption.plan import Refusal
+from core.preemption.plan import Refusal
 
 FIRST_PAUSE_NS: Final = 10**9
 LONGEST_PAUSE_NS: Final = 15 * 10**9

@@ -12,12 +12,13 @@ from core.domain.reasons import Outcome
 from core.laws import required_node as laws
 from core.model.allocations import Reservation
 from core.model.nodes import Node
-from core.partition.preemption import governing, pacing, preempting
 from core.partition.state import PartitionState
 from core.partition.waiting import failing
 from core.partition.waiting.rooms import look_again
 from core.policies.preemption import required_node
-from core.policies.preemption.plan import PreemptionPlan, Refusal
+from core.preemption import pacing, preempting
+from core.preemption.governor import governing
+from core.preemption.plan import PreemptionPlan, Refusal
 
 ATTEMPT_COST: Final = 10
 """Decisions that one such search counts for in a slice's budget."""

@@ -12,13 +12,14 @@ from core.model.allocations import Allocation
 from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.partition.asks import finding
-from core.partition.preemption import pacing, preempting, quota_preemption
+from core.partition.preemption import quota_preemption
 from core.partition.scheduling import reserved
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import UNSERVED
 from core.policies.application_order import application_key
 from core.policies.preemption.fences import projected
 from core.policies.preemption.round import in_batches
+from core.preemption import pacing, preempting
 
 ENFORCEMENT_BUDGET: Final = 256
 """Decisions that one round spends on lowered maxima; the slices between rounds spend the rest."""

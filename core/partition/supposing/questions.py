@@ -30,7 +30,6 @@ from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.partition.explain.outlook import ReadingIndex, records
 from core.partition.explain.position import position
-from core.partition.preemption import preempting
 from core.partition.scheduling.reserving import most_kept_by_age
 from core.partition.state import PartitionState
 from core.partition.supposing.applicants import again, applicant, refused, shape_of, supposed_asks
@@ -39,8 +38,9 @@ from core.partition.supposing.sandbox import MOST_SEARCHES, Sandbox
 from core.partition.supposing.turns import Turns
 from core.partition.waiting.rooms import UNSERVED
 from core.policies.preemption import quota
-from core.policies.preemption.plan import PreemptionPlan
 from core.policies.preemption.quota_shares import excess as above_max
+from core.preemption import preempting
+from core.preemption.plan import PreemptionPlan
 
 MOST_ASKS: Final = 10_000
 """Supposed asks in one question."""

@@ -29,13 +29,14 @@ from core.partition.asks import finding
 from core.partition.books import ledger
 from core.partition.explain.nodes import fits_on
 from core.partition.explain.outlook import ReadingIndex
-from core.partition.preemption import governing, preempting
 from core.partition.scheduling.reserving import by_missing_share, most_kept_by_age
 from core.partition.state import PartitionState
 from core.partition.supposing.journal import Journal
 from core.policies.preemption import guarantee, required_node
-from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.queue_order import fair_terms
+from core.preemption import preempting
+from core.preemption.governor import governing
+from core.preemption.plan import PreemptionPlan, Refusal
 
 MOST_SEARCHES: Final = 4
 """Searches for victims in one answer: each takes milliseconds in a large cluster."""

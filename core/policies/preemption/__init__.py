@@ -1,7 +1,7 @@
 """Who goes, and for what: pure planners, one module a kind of preemption.
 
-A planner reads the partition and returns a :class:`~core.policies.preemption.plan.PreemptionPlan` or a
-:class:`~core.policies.preemption.plan.Refusal`; it marks nothing and sends nothing.
+A planner reads the partition and returns a :class:`~core.preemption.plan.PreemptionPlan` or a
+:class:`~core.preemption.plan.Refusal`; it marks nothing and sends nothing.
 
 Guarantee-driven preemption (preemption.md B) starts in :mod:`.guarantee` and asks, in this order:
 

@@ -15,10 +15,10 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Shape
 from core.policies.preemption.cost import Pricing
-from core.policies.preemption.index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance
 from core.policies.preemption.order import Candidate
-from core.policies.preemption.plan import NOBODY_SPARED, Spared
 from core.policies.preemption.terms import LeafTerms, Terms
+from core.preemption.plan import NOBODY_SPARED, Spared
+from core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance
 
 
 class Ranking:

@@ -9,7 +9,7 @@ from core.domain.settings import GuaranteeMode
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.policies.preemption.fences import projected
-from core.policies.preemption.plan import Refusal
+from core.preemption.plan import Refusal
 
 
 @dataclass(frozen=True, slots=True)

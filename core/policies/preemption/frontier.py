@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 from core.model.nodes import Node
 from core.policies.preemption.candidates import Candidates
-from core.policies.preemption.index import CLASSES, MILDEST
 from core.policies.preemption.order import Candidate, Solution, SolutionKey
 from core.policies.preemption.prospects import Prospects
 from core.policies.preemption.solve import Solver
+from core.preemption.victim_index import CLASSES, MILDEST
 
 _LOWEST: Final = -(2**80)
 """Below every priority and every age."""

@@ -16,15 +16,15 @@ from core.model.queues import Queue
 from core.policies.preemption.candidates import Candidates, Ranking
 from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.fences import fence_root
-from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.needs import Needs
-from core.policies.preemption.plan import NOBODY_SPARED, PreemptionPlan, PreemptionPredicate, Refusal, Spared
 from core.policies.preemption.predicates import Approval
 from core.policies.preemption.prospects import KnownProspects, Prospects
 from core.policies.preemption.registry import COSTS
 from core.policies.preemption.search import Search
 from core.policies.preemption.terms import Terms
 from core.policies.view import PartitionView
+from core.preemption.plan import NOBODY_SPARED, PreemptionPlan, PreemptionPredicate, Refusal, Spared
+from core.preemption.victim_index import VictimIndex
 
 KIND: Final = "guarantee"
 

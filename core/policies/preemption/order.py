@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.policies.preemption.index import reluctance
 from core.policies.preemption.terms import Kind
+from core.preemption.victim_index import reluctance
 
 Candidate = tuple[int, int, int, str, Allocation, Kind]
 """(adjusted priority at the fence, or the price if victims have one, -created, earlier preemptions of

@@ -10,7 +10,7 @@ from core.model.allocations import Allocation
 from core.policies.preemption.candidates import Candidates
 from core.policies.preemption.needs import Needs
 from core.policies.preemption.order import Candidate, Solution, full_order, solution_key
-from core.policies.preemption.plan import AnswerPending, PreemptionPredicate
+from core.preemption.plan import AnswerPending, PreemptionPredicate
 
 BATCH: Final = 10
 """Nodes asked about at once."""

@@ -19,10 +19,10 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape
-from core.policies.preemption.index import CLASSES, MILDEST, reluctance
 from core.policies.preemption.needs import Needs
-from core.policies.preemption.priorities import Adjustment
 from core.policies.preemption.terms import LeafTerms, Terms
+from core.preemption.priorities import Adjustment
+from core.preemption.victim_index import CLASSES, MILDEST, reluctance
 
 Bound = tuple[bool, bool, int, int, int, str]
 """As a solution's key, less the nearness: (any originator, any opted out, victims, highest adjusted priority,

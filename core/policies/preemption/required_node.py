@@ -13,9 +13,9 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.shapes import Vector
-from core.policies.preemption.index import reluctance
-from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.view import PartitionView
+from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.victim_index import reluctance
 
 KIND: Final = "required-node"
 

@@ -7,9 +7,9 @@ from heapq import nlargest
 from itertools import chain
 from typing import Final
 
-from core.policies.preemption.index import CLASSES
 from core.policies.preemption.order import Candidate
 from core.policies.preemption.terms import Kind
+from core.preemption.victim_index import CLASSES
 
 STEPS_PER_NODE: Final = 10_000
 STEPS_PER_ATTEMPT: Final = 50_000

@@ -19,7 +19,7 @@ from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape
 from core.policies.preemption.entitlement import Entitlement
 from core.policies.preemption.needs import Needs
-from core.policies.preemption.priorities import Adjustment, adjustment, within
+from core.preemption.priorities import Adjustment, adjustment, within
 
 
 class Kind:

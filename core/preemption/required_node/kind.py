@@ -10,7 +10,7 @@ from core.domain.settings import VictimBound
 from core.laws import required_node as laws
 from core.partition.preemption import rounds
 from core.policies.preemption import required_node
-from core.preemption.governor import BOUNDS
+from core.preemption.governor.source import BOUNDS
 from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 
 REQUIRED_NODE: Final = Kind(

@@ -10,8 +10,8 @@ from core.model.nodes import Node
 from core.partition.preemption import rounds
 from core.partition.state import PartitionState
 from core.policies.preemption import quota, required_node
-from core.policies.preemption.plan import PreemptionPlan, QuotaPlan
 from core.policies.view import PartitionView
+from core.preemption.plan import PreemptionPlan, QuotaPlan
 from tests.scenarios.language import Stage
 
 DELAYED = "quota.preemption.delay=1"

@@ -8,7 +8,7 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee
-from core.policies.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.plan import PreemptionPlan, Refusal
 from tests.scenarios.language import Stage
 
 ARRANGED = [

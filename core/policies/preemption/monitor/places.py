@@ -19,11 +19,11 @@ from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
 from core.model.shapes import Pairs, Shape
 from core.policies.application_order import application_key
-from core.policies.preemption.index import reluctance
 from core.policies.preemption.monitor.figures import Amounts, QueueFigures, waits_for_room
 from core.policies.preemption.monitor.plan import Place
 from core.policies.preemption.monitor.round import Round, positive
 from core.policies.preemption.monitor.terms import admits, leave
+from core.preemption.victim_index import reluctance
 
 LOOKS_PER_TRY: Final = 5
 """Looks at an allocation that can be taken in the time of one try to make room on a node."""

@@ -13,7 +13,7 @@ from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from core.model.queues import Queue
 from core.model.shapes import Pairs
 from core.policies.preemption.monitor.figures import Amounts, Picture, QueueFigures
-from core.policies.preemption.priorities import Adjustment, adjustment
+from core.preemption.priorities import Adjustment, adjustment
 
 EVERY: Final = PRIORITY_MAX
 """Every priority may be taken."""

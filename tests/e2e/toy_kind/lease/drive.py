@@ -7,8 +7,8 @@ from core.preemption.lease.plan import NAME, plan
 
 from core.domain.effects import PreemptionDecided
 from core.domain.reasons import Outcome
-from core.partition.preemption import preempting
 from core.partition.state import PartitionState
+from core.preemption import preempting
 
 
 def end_leases(state: PartitionState, now_ns: int) -> None:

@@ -16,10 +16,10 @@ from core.partition.books import ledger
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee, solve, terms
 from core.policies.preemption.order import Candidate
-from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.preemption.search import Search, Solution
 from core.policies.preemption.solve import Pool, Solver
 from core.policies.preemption.terms import Terms
+from core.preemption.plan import PreemptionPlan, Refusal
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import parse
 from tests.scenarios.language import Stage

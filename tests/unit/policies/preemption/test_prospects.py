@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.policies.preemption import guarantee
-from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.preemption.prospects import GLANCES, NODES_AT_ONCE, KnownProspects, Prospects, Unprepared
+from core.preemption.plan import PreemptionPlan, Refusal
 from tests.preemption_notation import QueueCase, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World
 

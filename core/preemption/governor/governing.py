@@ -15,9 +15,9 @@ from core.domain.reasons import Outcome
 from core.domain.settings import Budget
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.partition.preemption.governor_state import AsOf
 from core.partition.state import PartitionState
-from core.policies.preemption.governor import (
+from core.preemption.governor.books import AsOf
+from core.preemption.governor.bounds import (
     CLUSTER,
     NAME,
     SECOND_NS,
@@ -28,7 +28,7 @@ from core.policies.preemption.governor import (
     Scope,
     judge,
 )
-from core.policies.preemption.plan import PreemptionPlan, Refusal, Spared
+from core.preemption.plan import PreemptionPlan, Refusal, Spared
 
 MOST_DETOURS: Final = 4
 """How often one attempt looks for other victims after those of a queue or application were denied."""

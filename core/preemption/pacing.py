@@ -13,15 +13,15 @@ from core.domain.effects import PreemptionDecided
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation, AskGroup, Reservation
 from core.model.shapes import Pairs
-from core.partition.preemption import governing
-from core.partition.preemption.pace import Taken, Totals, Window
 from core.partition.state import PartitionState
 from core.partition.waiting import failing
 from core.partition.waiting.rooms import UNSERVED, activate, look_again
 from core.policies.preemption import guarantee, quota, required_node
 from core.policies.preemption.entitlement import entitlement
-from core.policies.preemption.governor import CLUSTER, NAME, SECOND_NS, Denial
-from core.policies.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.governor import governing
+from core.preemption.governor.bounds import CLUSTER, NAME, SECOND_NS, Denial
+from core.preemption.pace import Taken, Totals, Window
+from core.preemption.plan import PreemptionPlan, Refusal
 
 WAKES_PER_INTERVAL: Final = 10
 """How often those held back are looked at within one interval: the window moves with every decision it holds, and to

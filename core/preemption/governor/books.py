@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 
 from core.domain.settings import GovernorSettings
-from core.policies.preemption.governor import Limits, Loss, Scope, Taken, Turn, scopes_of
+from core.preemption.governor.bounds import Limits, Loss, Scope, Taken, Turn, scopes_of
 
 
 class GovernorBooks:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from core.domain.reasons import Outcome
-from core.policies.preemption.governor import NAME
+from core.preemption.governor.bounds import NAME
 from core.preemption.kind import DecisionSource, Ending, Level, Tone
 
 BOUNDS: Final = MappingProxyType(

@@ -24,7 +24,6 @@ from core.model.nodes import Node
 from core.model.users import Account
 from core.partition.asks import moves, reservations
 from core.partition.books import ledger
-from core.partition.preemption import governing, pacing
 from core.partition.preemption.changes import Changes
 from core.partition.preemption.consulting import MOST_ROUNDS, Dialogue
 from core.partition.state import PartitionState
@@ -32,9 +31,11 @@ from core.partition.waiting import failing
 from core.partition.waiting.rooms import UNSERVED, look_again, offer_attempt
 from core.policies.preemption import guarantee
 from core.policies.preemption.entitlement import entitlement
-from core.policies.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
 from core.policies.preemption.prospects import Unprepared
 from core.policies.view import PartitionView
+from core.preemption import pacing
+from core.preemption.governor import governing
+from core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
 
 ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
