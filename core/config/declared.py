@@ -20,7 +20,7 @@ from core.config.quantities import parse_duration, parse_quantity
 from core.config.yaml_reader import FoldedNode, shortened
 from core.domain.access import NOBODY, AccessList
 from core.domain.settings import FilterConfig, GuaranteeMode, NodeSortPolicy
-from core.policies.preemption.registry import COSTS
+from core.preemption.guarantee.victim_orders import COSTS
 from core.preemption.registry import KINDS, NAMES
 
 _PARTITION_KEYS: Final = (

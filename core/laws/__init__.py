@@ -6,10 +6,11 @@ does not. Every plan is checked before it is applied. Which laws bind which kind
 
 from __future__ import annotations
 
-from core.laws import guarantee, quota, required_node
-from core.laws.guarantee import check_exhaustive
+from core.laws import quota, required_node
 from core.laws.verdict import Law, Violation
 from core.policies.view import PartitionView
+from core.preemption.guarantee import laws as guarantee
+from core.preemption.guarantee.laws import check_exhaustive
 from core.preemption.plan import PreemptionPlan, QuotaPlan
 
 __all__ = ["Law", "Violation", "check", "check_exhaustive"]

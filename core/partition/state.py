@@ -24,17 +24,17 @@ from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.history.event_log import EventLog
 from core.partition.history.events import Recorder
 from core.partition.history.past import Past
-from core.partition.preemption.changes import ChangeWatch
 from core.partition.preemption.enforcement import Enforcement
-from core.partition.preemption.refusals import Refusals
 from core.partition.scheduling.reserving_round import ReservingRound
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
-from core.policies.preemption import guarantee
-from core.policies.preemption.prospects import KnownProspects
 from core.policies.queue_order import queue_key
 from core.preemption.governor.books import GovernorBooks
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee.changes import ChangeWatch
+from core.preemption.guarantee.prospects import KnownProspects
+from core.preemption.guarantee.refusals import Refusals
 from core.preemption.pace import Pace
 from core.preemption.victim_index import VictimIndex
 

@@ -2,7 +2,7 @@
 
 Who goes is decided by :mod:`core.policies.preemption`; whether that is lawful by :mod:`core.laws`, before anything is
 touched. What an ask preempts for is held for it; an attempt that was refused is repeated when something has changed
-(:mod:`core.partition.preemption.refusals`). Rules: preemption.md B.1 (preconditions), B.7 (commit and handshake), F
+(:mod:`core.preemption.guarantee.refusals`). Rules: preemption.md B.1 (preconditions), B.7 (commit and handshake), F
 (cycle), K3 (re-arming).
 """
 
@@ -17,24 +17,24 @@ from typing import Final
 from core.domain.commands import TerminationType
 from core.domain.effects import PreemptionDecided, Released, VictimRecord
 from core.domain.reasons import Outcome
-from core.laws import guarantee as laws
 from core.laws.verdict import Violation
 from core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation, AskGroup
 from core.model.nodes import Node
 from core.model.users import Account
 from core.partition.asks import moves, reservations
 from core.partition.books import ledger
-from core.partition.preemption.changes import Changes
-from core.partition.preemption.consulting import MOST_ROUNDS, Dialogue
 from core.partition.state import PartitionState
 from core.partition.waiting import failing
 from core.partition.waiting.rooms import UNSERVED, look_again, offer_attempt
-from core.policies.preemption import guarantee
-from core.policies.preemption.entitlement import entitlement
-from core.policies.preemption.prospects import Unprepared
 from core.policies.view import PartitionView
 from core.preemption import pacing
 from core.preemption.governor import governing
+from core.preemption.guarantee import laws
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee.changes import Changes
+from core.preemption.guarantee.consulting import MOST_ROUNDS, Dialogue
+from core.preemption.guarantee.entitlement import entitlement
+from core.preemption.guarantee.prospects import Unprepared
 from core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
 
 ATTEMPT_COST: Final = 200

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = {
     "core.domain": set(),
     "core.config": {
-        "core.domain", "core.policies.placement.patterns", "core.policies.preemption.registry", "core.preemption",
+        "core.domain", "core.policies.placement.patterns", "core.preemption.guarantee.victim_orders", "core.preemption",
     },
     "core.model": {"core.domain"},
     "core.laws": {

@@ -18,8 +18,8 @@ import pytest
 from core.domain.commands import CommandRefused, UnregisterManager
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.policies.preemption import guarantee
-from core.policies.preemption.prospects import KnownProspects, Unprepared
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee.prospects import KnownProspects, Unprepared
 from core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import TaskCase
 from tests.properties.limited_shim import LimitedShim

@@ -32,10 +32,11 @@ from core.partition.explain.outlook import ReadingIndex
 from core.partition.scheduling.reserving import by_missing_share, most_kept_by_age
 from core.partition.state import PartitionState
 from core.partition.supposing.journal import Journal
-from core.policies.preemption import guarantee, required_node
+from core.policies.preemption import required_node
 from core.policies.queue_order import fair_terms
 from core.preemption import preempting
 from core.preemption.governor import governing
+from core.preemption.guarantee import planner as guarantee
 from core.preemption.plan import PreemptionPlan, Refusal
 
 MOST_SEARCHES: Final = 4

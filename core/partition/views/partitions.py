@@ -9,7 +9,7 @@ from core.config.model import NodeSortConfig
 from core.domain.partition_names import bare_partition_name
 from core.domain.views import PartitionView
 from core.partition.state import PartitionState
-from core.policies.preemption import guarantee
+from core.preemption.guarantee import planner as guarantee
 
 _DEFAULT_SORT: Final = NodeSortConfig()
 

@@ -7,10 +7,9 @@ from typing import Final
 
 from core.domain.reasons import Outcome
 from core.domain.settings import VictimBound
-from core.laws import guarantee as laws
-from core.partition.preemption import rounds
-from core.policies.preemption import guarantee
 from core.preemption.governor.source import BOUNDS
+from core.preemption.guarantee import laws, rounds
+from core.preemption.guarantee import planner as guarantee
 from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 
 GUARANTEE: Final = Kind(

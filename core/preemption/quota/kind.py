@@ -8,8 +8,8 @@ from typing import Final
 from core.domain.reasons import Outcome
 from core.domain.settings import VictimBound
 from core.laws import quota as laws
-from core.partition.preemption import rounds
 from core.policies.preemption import quota
+from core.preemption.guarantee import rounds
 from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)

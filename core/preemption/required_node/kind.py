@@ -8,9 +8,9 @@ from typing import Final
 from core.domain.reasons import Outcome
 from core.domain.settings import VictimBound
 from core.laws import required_node as laws
-from core.partition.preemption import rounds
 from core.policies.preemption import required_node
 from core.preemption.governor.source import BOUNDS
+from core.preemption.guarantee import rounds
 from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 
 REQUIRED_NODE: Final = Kind(

@@ -7,10 +7,10 @@ import pytest
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.partition.preemption import rounds
 from core.partition.state import PartitionState
 from core.policies.preemption import quota, required_node
 from core.policies.view import PartitionView
+from core.preemption.guarantee import rounds
 from core.preemption.plan import PreemptionPlan, QuotaPlan
 from tests.scenarios.language import Stage
 

@@ -10,12 +10,12 @@ from core.config.loader import load
 from core.config.problems import ConfigError
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
-from core.partition.preemption.rounds import PartitionRound
 from core.partition.state import PartitionState
-from core.policies.preemption import registry
-from core.policies.preemption.cost import by_comparison, by_cost
 from core.preemption import rounds
+from core.preemption.guarantee import victim_orders as registry
+from core.preemption.guarantee.cost import by_comparison, by_cost
 from core.preemption.guarantee.kind import GUARANTEE
+from core.preemption.guarantee.rounds import PartitionRound
 from core.preemption.kind import Kind
 from core.preemption.registry import KINDS, NAMES
 from tests.scenarios.language import Stage

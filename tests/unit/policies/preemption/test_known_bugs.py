@@ -14,11 +14,13 @@ from core.model.nodes import Node
 from core.partition.asks import moves, reservations
 from core.partition.books import ledger
 from core.partition.state import PartitionState
-from core.policies.preemption import guarantee, solve, terms
-from core.policies.preemption.order import Candidate
-from core.policies.preemption.search import Search, Solution
-from core.policies.preemption.solve import Pool, Solver
-from core.policies.preemption.terms import Terms
+from core.preemption.guarantee import allowances as terms
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee import solve
+from core.preemption.guarantee.allowances import Terms
+from core.preemption.guarantee.order import Candidate
+from core.preemption.guarantee.search import Search, Solution
+from core.preemption.guarantee.solve import Pool, Solver
 from core.preemption.plan import PreemptionPlan, Refusal
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import parse

@@ -5,8 +5,8 @@ from __future__ import annotations
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.policies.preemption.entitlement import Entitlement
-from core.policies.preemption.fences import projected
+from core.preemption.guarantee.entitlement import Entitlement
+from core.preemption.guarantee.fences import projected
 
 
 class Needs:

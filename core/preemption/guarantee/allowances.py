@@ -17,8 +17,8 @@ from core.domain.settings import PreemptionPolicyKind
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape
-from core.policies.preemption.entitlement import Entitlement
-from core.policies.preemption.needs import Needs
+from core.preemption.guarantee.entitlement import Entitlement
+from core.preemption.guarantee.needs import Needs
 from core.preemption.priorities import Adjustment, adjustment, within
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.policies.preemption.terms import Kind
+from core.preemption.guarantee.allowances import Kind
 from core.preemption.victim_index import reluctance
 
 Candidate = tuple[int, int, int, str, Allocation, Kind]

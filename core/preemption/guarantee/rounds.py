@@ -17,9 +17,9 @@ from core.partition.scheduling import reserved
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import UNSERVED
 from core.policies.application_order import application_key
-from core.policies.preemption.fences import projected
-from core.policies.preemption.round import in_batches
 from core.preemption import pacing, preempting
+from core.preemption.guarantee.batches import in_batches
+from core.preemption.guarantee.fences import projected
 
 ENFORCEMENT_BUDGET: Final = 256
 """Decisions that one round spends on lowered maxima; the slices between rounds spend the rest."""
@@ -46,7 +46,7 @@ def enforce_due(state: PartitionState, now_ns: int) -> None:
 
 
 class PartitionRound:
-    """A round of one partition (:class:`core.policies.preemption.round.Round`)."""
+    """A round of one partition (:class:`core.preemption.guarantee.batches.Round`)."""
 
     def __init__(self, state: PartitionState, now_ns: int) -> None:
         self._state = state

@@ -19,14 +19,14 @@ from typing import Final
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.shapes import Pairs
-from core.policies.preemption.candidates import Candidates, Ranking
-from core.policies.preemption.frontier import Frontier
-from core.policies.preemption.needs import Needs, can_take_claim
-from core.policies.preemption.order import Candidate, Solution
-from core.policies.preemption.prospects import Prospects
-from core.policies.preemption.solve import Solver
-from core.policies.preemption.terms import Terms
 from core.policies.view import PartitionView
+from core.preemption.guarantee.allowances import Terms
+from core.preemption.guarantee.candidates import Candidates, Ranking
+from core.preemption.guarantee.frontier import Frontier
+from core.preemption.guarantee.needs import Needs, can_take_claim
+from core.preemption.guarantee.order import Candidate, Solution
+from core.preemption.guarantee.prospects import Prospects
+from core.preemption.guarantee.solve import Solver
 from core.preemption.victim_index import CLASSES, MILDEST
 
 _NOBODY: Final[list[list[Candidate]]] = []

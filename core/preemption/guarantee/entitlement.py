@@ -8,7 +8,7 @@ from core.domain.reasons import Outcome
 from core.domain.settings import GuaranteeMode
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.policies.preemption.fences import projected
+from core.preemption.guarantee.fences import projected
 from core.preemption.plan import Refusal
 
 

@@ -7,9 +7,9 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from core.model.allocations import Allocation
-from core.policies.preemption.candidates import Candidates
-from core.policies.preemption.needs import Needs
-from core.policies.preemption.order import Candidate, Solution, full_order, solution_key
+from core.preemption.guarantee.candidates import Candidates
+from core.preemption.guarantee.needs import Needs
+from core.preemption.guarantee.order import Candidate, Solution, full_order, solution_key
 from core.preemption.plan import AnswerPending, PreemptionPredicate
 
 BATCH: Final = 10

@@ -1,7 +1,7 @@
 """Refused attempts, by question: they are not repeated until something has changed that they depend on.
 
 Equal asks of one leaf ask the same question, so one answer serves them all. An answer holds until something changes
-that it depends on (:mod:`core.partition.preemption.changes`): what else comes and goes wakes nobody. Under constant
+that it depends on (:mod:`core.preemption.guarantee.changes`): what else comes and goes wakes nobody. Under constant
 change a question that keeps failing is asked ever more rarely, so that it costs little; after a quiet time the first
 change wakes it at once.
 """
@@ -15,7 +15,7 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.model.shapes import Shape
-from core.partition.preemption.changes import Changes, Standing, standing_of
+from core.preemption.guarantee.changes import Changes, Standing, standing_of
 from core.preemption.plan import Refusal
 
 FIRST_PAUSE_NS: Final = 10**9

@@ -13,16 +13,16 @@ from typing import Final
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.policies.preemption.candidates import Candidates, Ranking
-from core.policies.preemption.entitlement import entitlement
-from core.policies.preemption.fences import fence_root
-from core.policies.preemption.needs import Needs
-from core.policies.preemption.predicates import Approval
-from core.policies.preemption.prospects import KnownProspects, Prospects
-from core.policies.preemption.registry import COSTS
-from core.policies.preemption.search import Search
-from core.policies.preemption.terms import Terms
 from core.policies.view import PartitionView
+from core.preemption.guarantee.allowances import Terms
+from core.preemption.guarantee.candidates import Candidates, Ranking
+from core.preemption.guarantee.entitlement import entitlement
+from core.preemption.guarantee.fences import fence_root
+from core.preemption.guarantee.needs import Needs
+from core.preemption.guarantee.predicates import Approval
+from core.preemption.guarantee.prospects import KnownProspects, Prospects
+from core.preemption.guarantee.search import Search
+from core.preemption.guarantee.victim_orders import COSTS
 from core.preemption.plan import NOBODY_SPARED, PreemptionPlan, PreemptionPredicate, Refusal, Spared
 from core.preemption.victim_index import VictimIndex
 

@@ -7,10 +7,10 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from core.model.nodes import Node
-from core.policies.preemption.candidates import Candidates
-from core.policies.preemption.order import Candidate, Solution, SolutionKey
-from core.policies.preemption.prospects import Prospects
-from core.policies.preemption.solve import Solver
+from core.preemption.guarantee.candidates import Candidates
+from core.preemption.guarantee.order import Candidate, Solution, SolutionKey
+from core.preemption.guarantee.prospects import Prospects
+from core.preemption.guarantee.solve import Solver
 from core.preemption.victim_index import CLASSES, MILDEST
 
 _LOWEST: Final = -(2**80)

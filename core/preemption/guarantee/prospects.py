@@ -19,8 +19,8 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape
-from core.policies.preemption.needs import Needs
-from core.policies.preemption.terms import LeafTerms, Terms
+from core.preemption.guarantee.allowances import LeafTerms, Terms
+from core.preemption.guarantee.needs import Needs
 from core.preemption.priorities import Adjustment
 from core.preemption.victim_index import CLASSES, MILDEST, reluctance
 

@@ -14,9 +14,9 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Shape
-from core.policies.preemption.cost import Pricing
-from core.policies.preemption.order import Candidate
-from core.policies.preemption.terms import LeafTerms, Terms
+from core.preemption.guarantee.allowances import LeafTerms, Terms
+from core.preemption.guarantee.cost import Pricing
+from core.preemption.guarantee.order import Candidate
 from core.preemption.plan import NOBODY_SPARED, Spared
 from core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance
 
