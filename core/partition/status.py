@@ -21,11 +21,11 @@ from core.model.applications import Application
 from core.model.queues import Queue
 from core.partition.books import audit
 from core.partition.state import PartitionState
-from core.policies.preemption import required_node
 from core.preemption.governor.books import AsOf
 from core.preemption.governor.bounds import CLUSTER, Scope
 from core.preemption.governor.governing import limits_for_reading
 from core.preemption.guarantee import planner as guarantee
+from core.preemption.required_node import planner as required_node
 
 
 def describe(state: PartitionState, *, audited: bool, now_ns: int = 0) -> PartitionStatus:

@@ -17,13 +17,13 @@ from core.partition.explain.nodes import fits_on
 from core.partition.explain.periodic import by_monitor, left_to_monitor
 from core.partition.explain.protection import protection
 from core.partition.state import PartitionState
-from core.policies.preemption import required_node
 from core.preemption import pacing, preempting
 from core.preemption.governor import governing
 from core.preemption.governor.source import BOUNDS
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.guarantee.kind import GUARANTEE
 from core.preemption.plan import PreemptionPlan, Refusal, Spared
+from core.preemption.required_node import planner as required_node
 from core.preemption.required_node.kind import REQUIRED_NODE
 from core.preemption.victim_index import RankedLeaf, VictimIndex
 

@@ -32,12 +32,12 @@ from core.partition.explain.outlook import ReadingIndex
 from core.partition.scheduling.reserving import by_missing_share, most_kept_by_age
 from core.partition.state import PartitionState
 from core.partition.supposing.journal import Journal
-from core.policies.preemption import required_node
 from core.policies.queue_order import fair_terms
 from core.preemption import preempting
 from core.preemption.governor import governing
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.required_node import planner as required_node
 
 MOST_SEARCHES: Final = 4
 """Searches for victims in one answer: each takes milliseconds in a large cluster."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 from core.domain.reasons import Outcome
-from core.laws import required_node as laws
 from core.model.allocations import Reservation
 from core.model.nodes import Node
 from core.partition.state import PartitionState
 from core.partition.waiting import failing
 from core.partition.waiting.rooms import look_again
-from core.policies.preemption import required_node
 from core.preemption import pacing, preempting
 from core.preemption.governor import governing
 from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.required_node import laws
+from core.preemption.required_node import planner as required_node
 
 ATTEMPT_COST: Final = 10
 """Decisions that one such search counts for in a slice's budget."""
