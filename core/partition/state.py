@@ -24,7 +24,6 @@ from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.history.event_log import EventLog
 from core.partition.history.events import Recorder
 from core.partition.history.past import Past
-from core.partition.preemption.enforcement import Enforcement
 from core.partition.scheduling.reserving_round import ReservingRound
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
@@ -36,6 +35,7 @@ from core.preemption.guarantee.changes import ChangeWatch
 from core.preemption.guarantee.prospects import KnownProspects
 from core.preemption.guarantee.refusals import Refusals
 from core.preemption.pace import Pace
+from core.preemption.quota.enforcement import Enforcement
 from core.preemption.victim_index import VictimIndex
 
 if TYPE_CHECKING:

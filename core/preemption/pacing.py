@@ -16,13 +16,13 @@ from core.model.shapes import Pairs
 from core.partition.state import PartitionState
 from core.partition.waiting import failing
 from core.partition.waiting.rooms import UNSERVED, activate, look_again
-from core.policies.preemption import quota
 from core.preemption.governor import governing
 from core.preemption.governor.bounds import CLUSTER, NAME, SECOND_NS, Denial
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.guarantee.entitlement import entitlement
 from core.preemption.pace import Taken, Totals, Window
 from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.quota import planner as quota
 from core.preemption.required_node import planner as required_node
 
 WAKES_PER_INTERVAL: Final = 10

@@ -102,9 +102,9 @@ from core.model.shapes import Vector
 from core.partition import status
 from core.partition.books import audit
 from core.partition.engine import Engine
-from core.partition.preemption import quota_standing
 from core.partition.state import PartitionState
 from core.policies import user_limits
+from core.preemption.quota import standing as quota_standing
 
 RM: Final = "rm-1"
 NO_ANSWER: Final = "no answer"

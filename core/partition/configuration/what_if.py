@@ -30,7 +30,7 @@ from core.partition.configuration.setting_changes import Terms
 from core.partition.state import PartitionState
 from core.policies.placement.applicant import applicant_of
 from core.policies.placement.decide import Unplaced, place
-from core.policies.preemption import quota_shares
+from core.preemption.quota import shares as quota_shares
 
 
 class _Copy(NamedTuple):

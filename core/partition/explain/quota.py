@@ -7,8 +7,8 @@ from fractions import Fraction
 from core.domain.status import Bound, LimitLevel, QueueExplanation, QueueLevel, UserExplanation
 from core.model.queues import Queue
 from core.model.users import AccountKind, Limit
-from core.partition.preemption import quota_standing
 from core.partition.state import PartitionState
+from core.preemption.quota import standing as quota_standing
 
 
 def explain(state: PartitionState, queue: Queue) -> QueueExplanation:

@@ -22,12 +22,12 @@ from core.partition.asks.answers import answer_release
 from core.partition.configuration import offered_types
 from core.partition.gangs import pools
 from core.partition.intake import handshake, removal
-from core.partition.preemption import quota_timers
 from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import node_gained
 from core.partition.withdrawing import withdraw_ask
 from core.preemption import preempting
+from core.preemption.quota import timers as quota_timers
 from core.preemption.required_node import drive as required_node
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})

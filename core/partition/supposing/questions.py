@@ -37,10 +37,10 @@ from core.partition.supposing.journal import Journal
 from core.partition.supposing.sandbox import MOST_SEARCHES, Sandbox
 from core.partition.supposing.turns import Turns
 from core.partition.waiting.rooms import UNSERVED
-from core.policies.preemption import quota
-from core.policies.preemption.quota_shares import excess as above_max
 from core.preemption import preempting
 from core.preemption.plan import PreemptionPlan
+from core.preemption.quota import planner as quota
+from core.preemption.quota.shares import excess as above_max
 
 MOST_ASKS: Final = 10_000
 """Supposed asks in one question."""

@@ -12,11 +12,11 @@ from core.domain.gauges import BudgetUse, GovernorGauges, PartitionGauges, Queue
 from core.domain.settings import Budget
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.partition.preemption.quota_standing import above_max
 from core.partition.state import PartitionState
 from core.preemption.governor.books import AsOf
 from core.preemption.governor.bounds import Scope
 from core.preemption.governor.governing import limits_for_reading
+from core.preemption.quota.standing import above_max
 
 DECILES: Final = 10
 

@@ -15,8 +15,8 @@ from core.domain.settings import PreemptionPolicyKind, PriorityPolicy, SortPolic
 from core.domain.views import QueueView, TemplateView
 from core.model.queues import Queue
 from core.partition.configuration.configure import walk
-from core.partition.preemption import quota_standing
 from core.partition.state import PartitionState
+from core.preemption.quota import standing as quota_standing
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 

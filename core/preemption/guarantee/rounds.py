@@ -12,7 +12,6 @@ from core.model.allocations import Allocation
 from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.partition.asks import finding
-from core.partition.preemption import quota_preemption
 from core.partition.scheduling import reserved
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import UNSERVED
@@ -20,6 +19,7 @@ from core.policies.application_order import application_key
 from core.preemption import pacing, preempting
 from core.preemption.guarantee.batches import in_batches
 from core.preemption.guarantee.fences import projected
+from core.preemption.quota import drive as quota_preemption
 
 ENFORCEMENT_BUDGET: Final = 256
 """Decisions that one round spends on lowered maxima; the slices between rounds spend the rest."""

@@ -7,10 +7,10 @@ from typing import Final
 
 from core.domain.reasons import Outcome
 from core.domain.settings import VictimBound
-from core.laws import quota as laws
-from core.policies.preemption import quota
 from core.preemption.guarantee import rounds
 from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
+from core.preemption.quota import laws
+from core.preemption.quota import planner as quota
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)
 """Something else ended the run: those who were asked to leave before do leave."""

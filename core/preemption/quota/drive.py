@@ -1,7 +1,7 @@
 """Enforcing lowered maxima: one queue at a time, in steps short enough that nothing else has to wait (preemption.md D).
 
-Which queue is due is the business of :mod:`core.partition.preemption.quota_timers`, who leaves that of
-:mod:`core.policies.preemption.quota`. While a queue is served nobody preempts for a guarantee (H).
+Which queue is due is the business of :mod:`core.preemption.quota.timers`, who leaves that of
+:mod:`core.preemption.quota.planner`. While a queue is served nobody preempts for a guarantee (H).
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import Final
 
 from core.domain.effects import PreemptionDecided
 from core.domain.reasons import Outcome
-from core.laws import quota as laws
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.partition.preemption import quota_standing, quota_timers
-from core.partition.preemption.enforcement import QuotaRun
 from core.partition.state import PartitionState
-from core.policies.preemption import quota
-from core.policies.preemption.quota_shares import Amounts, excess
 from core.preemption import pacing, preempting
 from core.preemption.governor import governing
 from core.preemption.plan import QuotaPlan, Refusal
+from core.preemption.quota import laws
+from core.preemption.quota import planner as quota
+from core.preemption.quota import standing as quota_standing
+from core.preemption.quota import timers as quota_timers
+from core.preemption.quota.enforcement import QuotaRun
+from core.preemption.quota.shares import Amounts, excess
 
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be ranked or compared in the time of one placement."""

@@ -17,7 +17,7 @@ from typing import Final
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.model.shapes import Shape
-from core.policies.preemption.quota_shares import Amounts, net
+from core.preemption.quota.shares import Amounts, net
 
 Kind = tuple[float, tuple[float, ...]]
 Rank = tuple[bool, int, bool]

@@ -15,8 +15,8 @@ from typing import Final
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.model.shapes import Pairs
-from core.policies.preemption.quota_shares import Amounts, above_guarantees, net
-from core.policies.preemption.quota_victims import RUN_LENGTH, Choice, Rank, rank, spare_of, stays
+from core.preemption.quota.shares import Amounts, above_guarantees, net
+from core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, rank, spare_of, stays
 
 MOST_STEPS: Final = 10_000
 """Numbers tried for a group, in one search."""

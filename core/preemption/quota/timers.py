@@ -14,13 +14,13 @@ from core.domain.settings import QuotaTimer
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.partition.books import ledger
-from core.partition.preemption import quota_standing
-from core.partition.preemption.quota_standing import is_enforceable
 from core.partition.state import PartitionState
-from core.policies.preemption import quota
-from core.policies.preemption.quota_shares import excess
-from core.policies.preemption.quota_timer import Terms, next_start, over_max
 from core.preemption import preempting
+from core.preemption.quota import planner as quota
+from core.preemption.quota import standing as quota_standing
+from core.preemption.quota.shares import excess
+from core.preemption.quota.standing import is_enforceable
+from core.preemption.quota.timer_rules import Terms, next_start, over_max
 
 TICK_NS: Final = 10**9
 MOST_POSTPONED: Final = 3

@@ -14,10 +14,10 @@ from core.domain.reasons import Outcome
 from core.domain.status import AboveMax
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.partition.preemption.enforcement import Numbers, QuotaRun, Remainder, Standing
 from core.partition.state import PartitionState
-from core.policies.preemption.quota_shares import Amounts, attainable, excess, leaf_shares, net
 from core.preemption.plan import ProtectedBy, Protection, QuotaPlan
+from core.preemption.quota.enforcement import Numbers, QuotaRun, Remainder, Standing
+from core.preemption.quota.shares import Amounts, attainable, excess, leaf_shares, net
 
 FIRST_PAUSE_NS: Final = 10**9
 MOST_PAUSE_NS: Final = 60 * 10**9

@@ -16,10 +16,10 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.model.shapes import Shape
-from core.policies.preemption.quota_search import improve
-from core.policies.preemption.quota_shares import NONE_STAYING, Amounts, attainable, excess, leaf_shares, net
-from core.policies.preemption.quota_victims import RUN_LENGTH, Choice, VictimOrder, within
 from core.preemption.plan import ProtectedBy, Protection, QuotaPlan
+from core.preemption.quota.combinations import improve
+from core.preemption.quota.shares import NONE_STAYING, Amounts, attainable, excess, leaf_shares, net
+from core.preemption.quota.victims import RUN_LENGTH, Choice, VictimOrder, within
 
 KIND: Final = "quota"
 

@@ -9,9 +9,9 @@ from core.domain.effects import VictimRecord
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.policies.preemption.quota import Steps
-from core.policies.preemption.quota_timer import Terms
 from core.preemption.plan import Protection, QuotaPlan, Refusal
+from core.preemption.quota.planner import Steps
+from core.preemption.quota.timer_rules import Terms
 
 Numbers = list[object]
 """What decides how far a queue can be enforced, to be compared with later."""
