@@ -51,7 +51,6 @@ from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.explain import history, quota, standing, work
 from core.partition.explain.outlook import ReadingIndex
 from core.partition.intake import allocation_intake, application_intake, node_intake
-from core.partition.preemption import noticing
 from core.partition.scheduling import autoscaling, cycle, vetting
 from core.partition.state import PartitionState
 from core.partition.supposing import questions
@@ -59,6 +58,7 @@ from core.partition.views.door import PartitionViews
 from core.partition.waiting import inquiries
 from core.policies.access import may_administer
 from core.preemption import preempting, registry, rounds
+from core.preemption.monitor import noticing
 
 RECORDS_PER_DECISION: Final = 4
 """Records of a partition that is no more which are freed in the time of one decision."""

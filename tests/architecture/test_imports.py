@@ -19,7 +19,7 @@ LAYERS = {
     "core.model": {"core.domain"},
     "core.laws": {
         "core.domain", "core.model", "core.policies.view", "core.preemption.plan",
-        "core.policies.preemption.monitor.plan",
+        "core.preemption.monitor.plan",
     },
     "core.policies": {"core.domain", "core.model"},
     "core.preemption": {"core.domain", "core.model", "core.laws", "core.partition", "core.policies"},

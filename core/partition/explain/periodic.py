@@ -9,7 +9,7 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.notices import Entry
 from core.partition.state import PartitionState
-from core.policies.preemption.monitor.plan import Place
+from core.preemption.monitor.plan import Place
 
 _MOST_NAMED: Final = 5
 RESTS = "the periodic monitor is on: asks do not preempt by themselves"

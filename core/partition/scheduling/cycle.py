@@ -18,7 +18,6 @@ from core.model.queues import Queue
 from core.partition.asks import finding
 from core.partition.books import ledger
 from core.partition.gangs import approval, replacement, timeouts
-from core.partition.preemption import monitor
 from core.partition.scheduling import reserved, reserving, vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import backoff, failing
@@ -31,6 +30,7 @@ from core.partition.waiting.rooms import (
     park_without_node,
 )
 from core.preemption import pacing, preempting
+from core.preemption.monitor import drive as monitor
 from core.preemption.quota import drive as quota_preemption
 
 _ACCEPTED: Final = AppState.ACCEPTED

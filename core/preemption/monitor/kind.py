@@ -7,11 +7,11 @@ from typing import Final
 
 from core.domain.reasons import Outcome
 from core.domain.settings import MonitorContract
-from core.laws import monitor as laws
-from core.partition.preemption import monitor
-from core.policies.preemption.monitor.plan import KIND
-from core.policies.preemption.monitor.selection import select
 from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Setting, Tone
+from core.preemption.monitor import drive as monitor
+from core.preemption.monitor import laws
+from core.preemption.monitor.plan import KIND
+from core.preemption.monitor.selection import select
 
 MONITOR: Final = Kind(
     name=KIND,

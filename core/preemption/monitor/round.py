@@ -9,11 +9,11 @@ from typing import Final
 from core.model.allocations import Allocation, Reservation
 from core.model.applications import Application
 from core.model.queues import Queue
-from core.policies.preemption.monitor.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
-from core.policies.preemption.monitor.ideal import Share, assign, obtain
-from core.policies.preemption.monitor.plan import Place, Selection
-from core.policies.preemption.monitor.settings import MonitorSettings
-from core.policies.preemption.monitor.terms import Deficits, Passage, come, leave
+from core.preemption.monitor.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
+from core.preemption.monitor.ideal import Share, assign, obtain
+from core.preemption.monitor.passages import Deficits, Passage, come, leave
+from core.preemption.monitor.plan import Place, Selection
+from core.preemption.monitor.settings import MonitorSettings
 
 _NOTHING: Final[Amounts] = {}
 

@@ -16,7 +16,7 @@ from core.model.applications import Application
 from core.model.notices import Entry, Notice
 from core.model.shapes import Pairs
 from core.partition.state import PartitionState
-from core.policies.preemption.monitor.plan import KIND
+from core.preemption.monitor.plan import KIND
 
 KEYS_A_NOTICE: Final = 1_000
 

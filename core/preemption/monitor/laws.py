@@ -16,8 +16,8 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape, Vector, book
-from core.policies.preemption.monitor.plan import DuePlace, MonitorPlan, Place
 from core.policies.view import PartitionView
+from core.preemption.monitor.plan import DuePlace, MonitorPlan, Place
 
 _PROTECTED: Final = PreemptionPolicyKind.DISABLED
 _FENCE: Final = PreemptionPolicyKind.FENCE

@@ -14,12 +14,12 @@ from typing import Final
 
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.policies.preemption.monitor.figures import Amounts, MonitorView, QueueFigures, picture
-from core.policies.preemption.monitor.nodes import serve_important, serve_reserved
-from core.policies.preemption.monitor.places import Candidate, Planner
-from core.policies.preemption.monitor.plan import Selection
-from core.policies.preemption.monitor.round import Memory, Round, positive
-from core.policies.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSettings
+from core.preemption.monitor.figures import Amounts, MonitorView, QueueFigures, picture
+from core.preemption.monitor.nodes import serve_important, serve_reserved
+from core.preemption.monitor.places import Candidate, Planner
+from core.preemption.monitor.plan import Selection
+from core.preemption.monitor.round import Memory, Round, positive
+from core.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSettings
 from core.preemption.victim_index import reluctance
 
 LOOKS_A_PIECE: Final = 1_000

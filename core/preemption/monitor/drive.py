@@ -1,6 +1,6 @@
 """The periodic proportional policy as the partition does it: rounds, notices, and what happens when time is up.
 
-Who should go is decided by :mod:`core.policies.preemption.monitor`, whether that is lawful by :mod:`core.laws.monitor`.
+Who should go is decided by :mod:`core.policies.preemption.monitor`, whether that is lawful by :mod:`core.preemption.monitor.laws`.
 A round is a generator that is moved on a little in every slice, so that it never stops other work for long; the next
 one begins an interval after it has ended, so that a notice is never younger than it claims. Rules: preemption.md E, H.
 """
@@ -14,7 +14,6 @@ from typing import Final
 from core.domain.commands import TerminationType
 from core.domain.effects import PreemptionDecided, Released, VictimRecord
 from core.domain.reasons import Outcome
-from core.laws import monitor as monitor_laws
 from core.model.allocations import NO_VICTIMS, Allocation
 from core.model.applications import Application
 from core.model.nodes import Node
@@ -22,14 +21,15 @@ from core.model.notices import Taken
 from core.model.queues import Queue
 from core.partition.asks import moves, reservations
 from core.partition.books import ledger
-from core.partition.preemption import noticing
 from core.partition.state import PartitionState
-from core.policies.preemption.monitor.plan import KIND, Doomed, DuePlace, MonitorPlan, Selection
-from core.policies.preemption.monitor.round import Memory
-from core.policies.preemption.monitor.selection import select
-from core.policies.preemption.monitor.settings import MonitorSettings, settings_of
 from core.preemption import preempting
 from core.preemption.governor import governing
+from core.preemption.monitor import laws as monitor_laws
+from core.preemption.monitor import noticing
+from core.preemption.monitor.plan import KIND, Doomed, DuePlace, MonitorPlan, Selection
+from core.preemption.monitor.round import Memory
+from core.preemption.monitor.selection import select
+from core.preemption.monitor.settings import MonitorSettings, settings_of
 from core.preemption.priorities import adjustment
 
 LOOKS_PER_DECISION: Final = 16

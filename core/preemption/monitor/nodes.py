@@ -7,9 +7,9 @@ from collections.abc import Generator
 from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.policies.preemption.monitor.figures import QueueFigures, shown_by
-from core.policies.preemption.monitor.places import Candidate, Planner, Whom
-from core.policies.preemption.monitor.round import Round
+from core.preemption.monitor.figures import QueueFigures, shown_by
+from core.preemption.monitor.places import Candidate, Planner, Whom
+from core.preemption.monitor.round import Round
 from core.preemption.victim_index import reluctance
 
 

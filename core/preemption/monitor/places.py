@@ -19,10 +19,10 @@ from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
 from core.model.shapes import Pairs, Shape
 from core.policies.application_order import application_key
-from core.policies.preemption.monitor.figures import Amounts, QueueFigures, waits_for_room
-from core.policies.preemption.monitor.plan import Place
-from core.policies.preemption.monitor.round import Round, positive
-from core.policies.preemption.monitor.terms import admits, leave
+from core.preemption.monitor.figures import Amounts, QueueFigures, waits_for_room
+from core.preemption.monitor.passages import admits, leave
+from core.preemption.monitor.plan import Place
+from core.preemption.monitor.round import Round, positive
 from core.preemption.victim_index import reluctance
 
 LOOKS_PER_TRY: Final = 5

@@ -12,7 +12,7 @@ from core.domain.priorities import PRIORITY_MAX
 from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from core.model.queues import Queue
 from core.model.shapes import Pairs
-from core.policies.preemption.monitor.figures import Amounts, Picture, QueueFigures
+from core.preemption.monitor.figures import Amounts, Picture, QueueFigures
 from core.preemption.priorities import Adjustment, adjustment
 
 EVERY: Final = PRIORITY_MAX
