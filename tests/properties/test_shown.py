@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from core.partition.state import PartitionState
 from core.rest.documents import applications, nodes, users
+from core.telling.allocations import allocation_views
+from core.telling.applications import application_views
 from core.telling.reader import PartitionReader, ReadableEngine, Reader
 from tests.properties.machine import driver
 from tests.properties.machine.journal import Call
@@ -72,6 +74,13 @@ def _play(variant: int, history: list[Operation], *, gangs: bool) -> None:
         kept.check()
         shim.settle()
         kept.check()
+
+
+@pytest.fixture(autouse=True)
+def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Applications of some size are told in pieces, and what is kept is tidied up early."""
+    monkeypatch.setattr(application_views, "_PIECE", 3)
+    monkeypatch.setattr(allocation_views, "_SPARE", 0)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
