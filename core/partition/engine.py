@@ -1,7 +1,7 @@
 """The door to the engine: commands and time in, effects out. Deterministic, synchronous, no I/O, no clock.
 
 The same calls with the same arguments give the same effects, byte for byte, in any process and under any hash seed.
-Replay, what-if, recovery and a standby rest on that.
+Replay, recovery and a standby rest on that.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ LAYERS = {
     "core.policies": {"core.domain", "core.model"},
     "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
     "core.telling": {"core.domain", "core.config", "core.model", "core.laws", "core.policies", "core.partition"},
-    "core.service": {"core.domain", "core.config", "core.partition", "core.telling"},
+    "core.service": {"core.domain", "core.config", "core.telling"},
     "core.client": {"core.service"},
     "core.load": set(),
     "core.archive": {"core.config", "core.domain", "core.service"},
@@ -34,8 +34,8 @@ LAYERS = {
     },
     "core.web": set(),
     "core.process": {
-        "core.archive", "core.config", "core.domain", "core.metrics", "core.partition", "core.rest", "core.security",
-        "core.service", "core.telling", "core.tracing", "core.web",
+        "core.archive", "core.config", "core.domain", "core.metrics", "core.rest", "core.security", "core.service",
+        "core.telling", "core.tracing", "core.web",
     },
     "core.cli": {
         "core.archive.defaults", "core.client", "core.config", "core.load", "core.partition", "core.process",

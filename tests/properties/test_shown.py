@@ -14,6 +14,7 @@ from core.rest.documents import applications, nodes, users
 from core.telling.allocations import allocation_views
 from core.telling.applications import application_views
 from core.telling.reader import PartitionReader, ReadableEngine, Reader
+from tests.examples import scale_examples
 from tests.properties.machine import driver
 from tests.properties.machine.journal import Call
 from tests.properties.machine.world import World
@@ -83,7 +84,7 @@ def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocation_views, "_SPARE", 0)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale_examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(VARIANTS, HISTORIES, st.booleans())
 def test_any_history(variant: int, history: list[Operation], gangs: bool) -> None:
     """After every operation and every cycle."""
