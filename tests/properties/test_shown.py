@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.partition.state import PartitionState
 from core.partition.views.door import PartitionViews
-from core.rest.documents import applications, nodes, users
+from core.telling.encoding.yunikorn import applications, nodes, usage
 from tests.properties.machine import driver
 from tests.properties.machine.journal import Call
 from tests.properties.machine.world import World
@@ -23,9 +23,10 @@ def _told(views: PartitionViews) -> dict[str, list[bytes]]:
     """The long lists as REST tells them."""
     return {
         "applications": [
-            b"".join(applications.told(parts)) for parts in views.application_parts("", applications.head)
+            b"".join(applications.encode_parts(parts))
+            for parts in views.application_parts("", applications.encode_head)
         ],
-        "nodes": [orjson.dumps(nodes.node(view)) for view in views.nodes()],
+        "nodes": [orjson.dumps(nodes.write_node(view)) for view in views.nodes()],
     }
 
 
@@ -40,7 +41,7 @@ def check_kept(state: PartitionState, now_ns: int) -> None:
     for application, _ in heads:
         application.shown = None
     assert kept == _told(views)
-    single = [orjson.loads(orjson.dumps(applications.application(view))) for view in views.applications()]
+    single = [orjson.loads(orjson.dumps(applications.write_application(view))) for view in views.applications()]
     assert [orjson.loads(text) for text in kept["applications"]] == single, "one by one they are the same"
     for request, view in allocations:
         request.view = view
@@ -59,7 +60,7 @@ def _check_use(state: PartitionState, views: PartitionViews) -> None:
         held = [sum(x) for x in zip(*[a.confirmed() for a in owned], *[a.placeholder for a in owned], strict=True)]
         assert view.usage.used == state.types.resources(held)
         assert list(views.user(view.user))[-1] == view
-        assert users.user(view)["userName"] == view.user
+        assert usage.USER.write(view)["userName"] == view.user
 
 
 def _play(variant: int, history: list[Operation], *, gangs: bool) -> None:

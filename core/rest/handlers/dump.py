@@ -13,9 +13,6 @@ from starlette.types import ASGIApp
 
 from core.rest.answers import JSON, Answer, json_headers, wants_gzip
 from core.rest.compression import Body
-from core.rest.documents.applications import application
-from core.rest.documents.nodes import node
-from core.rest.documents.reports import DUMP_KEYS
 from core.rest.handlers.cluster import ClusterHandlers
 from core.rest.handlers.configuration import ConfigurationHandlers
 from core.rest.handlers.history import HistoryHandlers
@@ -26,6 +23,9 @@ from core.service.callback_board import CallbackBoard, NoStateDump
 from core.service.clock import SECOND_NS, Clock
 from core.service.event_streams import StreamPlaces
 from core.service.runner import PartitionRunner
+from core.telling.encoding.yunikorn.applications import write_application
+from core.telling.encoding.yunikorn.nodes import write_node
+from core.telling.encoding.yunikorn.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, OpenStream, PartitionPart
 
 _INDENT: Final = orjson.OPT_INDENT_2
 
@@ -109,12 +109,12 @@ class DumpHandlers:
         found: list[Any] = []
         for views in self._runner.all_views():
             for kind in (views.applications(), views.finished(), views.rejected()):
-                found += await _made(map(application, kind))
+                found += await _made(map(write_application, kind))
         return found
 
     async def _nodes(self) -> list[Any]:
         return [
-            {"partitionName": views.partition().name, "nodesInfo": await _made(map(node, views.nodes()))}
+            PARTITION_NODES.write(PartitionPart(views.partition().name, await _made(map(write_node, views.nodes()))))
             for views in self._runner.all_views()
         ]
 
@@ -137,15 +137,7 @@ class DumpHandlers:
         return value if isinstance(value, dict) else {"Error": "the resource manager's answer is no JSON object"}
 
     def _streams(self) -> list[dict[str, str]]:
-        return [
-            {
-                "Name": stream.host,
-                "CreatedAt": datetime.fromtimestamp(stream.opened_ns / SECOND_NS, UTC)
-                .isoformat()
-                .replace("+00:00", "Z"),
-            }
-            for stream in self._places.streams()
-        ]
+        return [OPEN_STREAM.write(OpenStream(stream.host, _iso(stream.opened_ns))) for stream in self._places.streams()]
 
 
 def _now(make: Callable[[], Any]) -> Part:
@@ -163,6 +155,10 @@ async def _made(documents: Iterable[dict[str, Any]]) -> list[Any]:
         if turns.over():
             await turns.pause()
     return found
+
+
+def _iso(ns: int) -> str:
+    return datetime.fromtimestamp(ns / SECOND_NS, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _indented(value: Any, columns: int) -> bytes:

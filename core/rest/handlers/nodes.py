@@ -11,13 +11,13 @@ from starlette.types import ASGIApp
 from core.domain.views import NodeSummary
 from core.partition.views.door import PartitionViews
 from core.rest.answers import json_answer
-from core.rest.documents.nodes import node as node_document
 from core.rest.errors import RestError, not_found
 from core.rest.handlers.places import partition_of
 from core.rest.listing import Wishes, list_answer, page_in_order, page_of, wishes_of
 from core.rest.sorting import NODES, Order, Value
 from core.rest.turns import gather
 from core.service.runner import PartitionRunner
+from core.telling.encoding.yunikorn.nodes import write_node, write_node_summary
 
 
 class NodeHandlers:
@@ -31,7 +31,7 @@ class NodeHandlers:
         views, wishes = partition_of(self._runner, request), wishes_of(request)
         wanted, order = _schedulable(wishes), NODES.wanted(wishes.query)
         if wishes.plain and wanted is None and order is None:
-            return await list_answer(request, (node_document(node) for node in views.nodes()), wishes)
+            return await list_answer(request, map(write_node, views.nodes()), wishes)
         summaries = [
             (node.node_id, node)
             for node in await gather(views.node_summaries())
@@ -49,7 +49,7 @@ class NodeHandlers:
         found = partition_of(self._runner, request).node(request.path_params["node"])
         if found is None:
             raise not_found("Node")
-        return json_answer(node_document(found))
+        return json_answer(write_node(found))
 
 
 def _ranked(
@@ -58,14 +58,15 @@ def _ranked(
     """With what each is sorted by. ``None``: a node that is gone."""
     for node_id, summary in summaries:
         node = views.node(node_id)
-        yield (order.value(node_document(node, summary=True)), node_id, summary) if node is not None else None
+        yield (order.value(write_node_summary(node)), node_id, summary) if node is not None else None
 
 
 def _documents(views: PartitionViews, page: list[NodeSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+    write = write_node_summary if summary else write_node
     for item in page:
         node = views.node(item.node_id)
         if node is not None:
-            yield node_document(node, summary=summary)
+            yield write(node)
 
 
 def _schedulable(wishes: Wishes) -> bool | None:

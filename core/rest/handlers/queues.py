@@ -10,8 +10,6 @@ from starlette.types import ASGIApp
 
 from core.partition.views.door import PartitionViews
 from core.rest.answers import json_answer
-from core.rest.documents.queues import QueueTree
-from core.rest.documents.queues import queue as queue_document
 from core.rest.errors import not_found
 from core.rest.handlers.places import known_queue, partition_of, queue_path
 from core.rest.listing import page_answer
@@ -19,6 +17,7 @@ from core.rest.queries import read_query
 from core.rest.sorting import QUEUES
 from core.rest.turns import Turns, gather
 from core.service.runner import PartitionRunner
+from core.telling.encoding.yunikorn.queues import QueueTree, write_queue
 
 
 class QueueHandlers:
@@ -36,7 +35,7 @@ class QueueHandlers:
         views = partition_of(self._runner, request)
         prefix = read_query(request.scope["query_string"]).get("queuePrefix", "").lower()
         found = [view for view in await gather(views.queues("root", subtree=True)) if view.path.startswith(prefix)]
-        show = partial(queue_document, partition=views.partition().name)
+        show = partial(write_queue, partition=views.partition().name)
         return await page_answer(request, ((view.path, view) for view in found), show, QUEUES)
 
     async def queue(self, request: Request) -> ASGIApp:

@@ -8,7 +8,7 @@ import pytest
 from si.v1 import si_pb2 as si
 
 from core.domain.resources import Resources
-from core.rest.documents.values import percents
+from core.telling.encoding.values import percents
 from tests.e2e.rest.shim import PREFIX, Cluster, P
 from tests.exposition import by_key
 

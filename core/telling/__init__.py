@@ -1,0 +1,1 @@
+"""Everything that only shows what the engine holds and decides."""
