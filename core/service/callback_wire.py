@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from kornel.v1 import callback_pb2 as pb
 from si.v1 import si_pb2 as si
@@ -42,10 +42,11 @@ SHORTEST_TIMEOUT_MS: Final = 10
 LONGEST_TIMEOUT_MS: Final = 60_000
 
 
-def _resource(amounts: Resources | None) -> si.Resource | None:
+def _resource(amounts: Resources | None) -> dict[str, Any] | None:
+    """Returns what a ``si.v1.Resource`` is made of: that takes half the time of making the messages in it."""
     if amounts is None:
         return None
-    return si.Resource(resources={name: si.Quantity(value=clamp(amount)) for name, amount in amounts.items()})
+    return {"resources": {name: {"value": clamp(amount)} for name, amount in amounts.items()}}
 
 
 def _milliseconds(ns: int) -> int:

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar
 
+from core.telling.encoding.code import FunctionText
 from core.telling.encoding.records import (
     Itself,
     Made,
     PlanError,
     Source,
-    fetcher,
     fields_of,
-    maker,
     type_at,
 )
 
@@ -115,11 +114,12 @@ class Document(Generic[RecordT]):
             [name for name, row in self.rows.items() if row.promised],
             description,
         )
-        self.write: Final[Callable[[RecordT], dict[str, Any]]] = _writer(self.rows)
+        self.write: Final[Callable[[RecordT], dict[str, Any]]] = _writer(name or record.__name__, self.rows)
 
     def writing_without(self, *names: str) -> Callable[[RecordT], dict[str, Any]]:
         """Returns what writes the document without the fields *names*."""
-        return _writer({name: row for name, row in self.rows.items() if name not in names})
+        rows = {name: row for name, row in self.rows.items() if name not in names}
+        return _writer(self.name or self.record.__name__, rows)
 
     @property
     def hollow(self) -> bool:
@@ -192,70 +192,30 @@ def _schema_of(document: Document[Any]) -> Schema:
     return {"$ref": f"#/components/schemas/{document.name}"} if document.name else document.schema
 
 
-def _writer(rows: Rows) -> Callable[[Any], dict[str, Any]]:
+def _writer(title: str, rows: Rows) -> Callable[[Any], dict[str, Any]]:
     """Returns the function that *rows* come down to.
 
-    All fields of a record are fetched in one go. Those at the beginning that are always there become the document as
-    they are, and only then those are written that look otherwise: most documents are made of little else.
+    Fields that are always there and come first are one literal; each of the others has a line of its own.
     """
+    text = FunctionText(title)
     shown = [(name, row) for name, row in rows.items() if row.shown is not Shown.APART]
     first = next((place for place, (_, row) in enumerate(shown) if row.shown is not Shown.ALWAYS), len(shown))
-    names = tuple(name for name, _ in shown[:first])
-    steps = tuple(_step(name, row) for name, row in shown)
-    made = tuple((name, make, convert) for name, make, convert, _ in steps[:first] if make is not None)
-    converted = tuple((name, convert) for name, make, convert, _ in steps[:first] if make is None and convert)
-    steps = steps[first:]
-    fetch = fetcher([_path(row, shown) for _, row in shown])
-
-    def write(record: Any) -> dict[str, Any]:
-        values = fetch(record)
-        document = dict(zip(names, values, strict=False))
-        for name, convert in converted:
-            document[name] = convert(document[name])
-        for name, make, convert_made in made:
-            document[name] = make(record) if convert_made is None else convert_made(make(record))
-        for (name, make_it, convert_it, keep), value in zip(steps, values[first:], strict=True):
-            if make_it is not None:
-                value = make_it(record)  # noqa: PLW2901
-            if value or keep is True or (keep is None and value is not None):
-                document[name] = value if convert_it is None else convert_it(value)
-        return document
-
-    return write
+    items = [f"{name!r}: {_written(text, row.kind, text.value(row.source))}" for name, row in shown[:first]]
+    text.add(f"document = {{{', '.join(items)}}}")
+    for name, row in shown[first:]:
+        value = text.value(row.source)
+        if row.shown is Shown.ALWAYS:
+            text.add(f"document[{name!r}] = {_written(text, row.kind, value)}")
+            continue
+        test = f"(value := {value}) is not None" if row.shown is Shown.IF_SET else f"value := {value}"
+        written = _written(text, row.kind, "value")
+        if row.kind.hollow and row.shown is Shown.IF_ANY:
+            # Whether anything is left is known only when it is written.
+            test, written = f"(value := {value}) is not None and (value := {written})", "value"
+        text.add(f"if {test}: document[{name!r}] = {written}")
+    text.add("return document")
+    return text.function()
 
 
-def _path(row: Row, shown: list[tuple[str, Row]]) -> str:
-    """Returns what to fetch for *row*; anything that is there for one that is made otherwise."""
-    if isinstance(row.source, str):
-        return row.source
-    return next((other.source for _, other in shown if isinstance(other.source, str)), "__class__")
-
-
-Step = tuple[str, Callable[[Any], Any] | None, Callable[[Any], Any] | None, bool | None]
-"""A name, what makes the value of a record, what writes it, and whether it is kept though empty; ``None``: if set."""
-
-
-def _step(name: str, row: Row) -> Step:
-    keep = {Shown.ALWAYS: True, Shown.IF_ANY: False, Shown.IF_SET: None}[row.shown]
-    make: Callable[[Any], Any] | None = None
-    if isinstance(row.source, Made):
-        make = maker(row.source)
-    elif isinstance(row.source, Itself):
-        make = _same
-    write = row.kind.write
-    if row.kind.hollow and write is not None and keep is False:
-        # Whether anything is left is known only when it is written.
-        return name, _written(make or maker(Made(_same, (str(row.source),))), write), None, keep
-    return name, make, write, keep
-
-
-def _written(make: Callable[[Any], Any], write: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def make_written(record: Any) -> Any:
-        value = make(record)
-        return value if value is None else write(value)
-
-    return make_written
-
-
-def _same(value: Any) -> Any:
-    return value
+def _written(text: FunctionText, kind: Kind, value: str) -> str:
+    return value if kind.write is None else text.call(kind.write, [value])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar, get_args, get_origin
 
 from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
@@ -18,17 +17,8 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from core.domain.resources import INT64_MAX, INT64_MIN, Resources, amounts_of, clamp
-from core.telling.encoding.records import (
-    Itself,
-    Made,
-    PlanError,
-    Source,
-    fetcher,
-    fields_of,
-    maker,
-    type_at,
-    without_none,
-)
+from core.telling.encoding.code import FunctionText
+from core.telling.encoding.records import Itself, Made, PlanError, Source, fields_of, type_at, without_none
 
 RecordT = TypeVar("RecordT")
 RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
@@ -113,30 +103,15 @@ class _Plan(Generic[RecordT, MessageT]):
         sources = {name: name for name in wanted if name in self._fields} | sources
         self._complain(wanted.keys() - sources.keys() - given - unset, "nothing feeds the message's field")
         self._complain(sources.keys() & (given | unset), "fed, and listed as given or unset, is")
-        read: dict[str, str] = {}
-        convert: dict[str, Convert] = {}
-        make: dict[str, Convert] = {}
-        for name, source in sources.items():
-            match source:
-                case str():
-                    read[name] = source
-                    if (conversion := self._conversion(wanted[name], source)) is not None:
-                        convert[name] = conversion
-                case Made(function, (field,)):
-                    self._use(field)
-                    read[name], convert[name] = field, function
-                case Made():
-                    for field in source.fields:
-                        self._use(field)
-                    make[name] = maker(source)
-                case Itself():
-                    inner = encoders.plan(record, GetMessageClass(wanted[name].message_type))
-                    self.used |= inner.used
-                    make[name] = inner.encode
+        parameters = ", ".join(["record", "/", *(["*"] if given else []), *sorted(given)])
+        text = FunctionText(message.DESCRIPTOR.full_name, parameters)
+        values = {name: self._value(text, wanted[name], source) for name, source in sources.items()}
         self._complain(left_out & self.used, "shown and listed as left out is")
         self._complain(left_out - self._fields.keys(), "the record has no field")
         self._complain(self._fields.keys() - self.used - left_out, "nowhere goes the record's field")
-        self.encode: Final[Encode[RecordT, MessageT]] = _encoder(message, read, convert, make, given)
+        fed = ", ".join(f"{name}={value}" for name, value in (values | {name: name for name in given}).items())
+        text.add(f"return {text.name(message)}({fed})")
+        self.encode: Final[Encode[RecordT, MessageT]] = text.function()
 
     def _complain(self, names: Iterable[str], what: str) -> None:
         if shown := ", ".join(sorted(names)):
@@ -147,28 +122,41 @@ class _Plan(Generic[RecordT, MessageT]):
         self.used.add(path.partition(".")[0])
         return type_at(self._record, path)
 
-    def _conversion(self, field: FieldDescriptor, path: str) -> Convert | None:
-        """Returns how the value at *path* is written into *field*; ``None``: as it is."""
-        kind = self._use(path)
-        inner, optional = without_none(kind)
-        found = self._written(field, inner)
-        if found is _UNFIT:
+    def _value(self, text: FunctionText, field: Any, source: Source) -> str:
+        """Returns the expression for what goes into *field*."""
+        if isinstance(source, Made):
+            for path in source.fields:
+                self._use(path)
+            return text.value(source)
+        if isinstance(source, Itself):
+            inner = self._encoders.plan(self._record, GetMessageClass(field.message_type))
+            self.used |= inner.used
+            return text.call(inner.encode, ["record"])
+        kind = self._use(source)
+        one, optional = without_none(kind)
+        convert = self._written(field, one)
+        if convert is _UNFIT:
             self._complain([field.name], f"a {kind} does not fit into")
-        if found is None or not optional:
-            return found
-        return partial(_unless_none, found)
+        value = text.value(source)
+        if convert is None:
+            return value
+        if field.is_repeated and not _is_map(field):
+            return f"[{text.call(convert, ['item'])} for item in {value}]"
+        if optional:
+            return f"{text.call(convert, ['value'])} if (value := {value}) is not None else None"
+        return text.call(convert, [value])
 
     def _written(self, field: FieldDescriptor, kind: Any) -> Convert | None:
+        """Returns how a value of *kind* is written, or each value of a list; ``None``: as it is."""
         origin, arguments = get_origin(kind), get_args(kind)
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        if _is_map(field):
             if kind is Resources or (origin is not None and arguments[-1:] == (int,)):
                 return fit_amounts
             return dict if arguments else _UNFIT
         if field.is_repeated:
             if origin is not tuple or arguments[1:] != (...,):
                 return _UNFIT
-            written = self._single(field, arguments[0])
-            return written if written is None or written is _UNFIT else partial(_each, written)
+            return self._single(field, arguments[0])
         return self._single(field, kind)
 
     def _single(self, field: FieldDescriptor, kind: Any) -> Convert | None:
@@ -187,34 +175,6 @@ class _Plan(Generic[RecordT, MessageT]):
         return _fitting(kind, float)
 
 
-def _encoder(
-    message: type[MessageT],
-    read: Mapping[str, str],
-    convert: Mapping[str, Convert],
-    make: Mapping[str, Convert],
-    given: frozenset[str],
-) -> Encode[Any, MessageT]:
-    """Returns the function that a plan comes down to.
-
-    All fields are fetched in one go, and only those are looked at again that are written in another form: that is as
-    fast as a call with each field spelled out.
-    """
-    names, conversions, makers = tuple(read), tuple(convert.items()), tuple(make.items())
-    fetch = fetcher(read.values())
-
-    def encode(record: Any, /, **more: Any) -> MessageT:
-        found = dict(zip(names, fetch(record), strict=True))
-        for name, conversion in conversions:
-            found[name] = conversion(found[name])
-        for name, make_one in makers:
-            found[name] = make_one(record)
-        if more.keys() != given:
-            raise PlanError(f"{message.DESCRIPTOR.full_name} is to be given {sorted(given)}, not {sorted(more)}")
-        return message(**found, **more)
-
-    return encode
-
-
 def fit_amounts(resources: Mapping[str, int]) -> Mapping[str, int]:
     """Returns *resources* as the wire can carry them: the books are exact, the sum of two quantities may be none."""
     amounts = amounts_of(resources) if isinstance(resources, Resources) else resources
@@ -223,12 +183,8 @@ def fit_amounts(resources: Mapping[str, int]) -> Mapping[str, int]:
     return {name: clamp(amount) for name, amount in amounts.items()}
 
 
-def _each(convert: Convert, values: Iterable[Any]) -> list[Any]:
-    return [convert(value) for value in values]
-
-
-def _unless_none(convert: Convert, value: Any) -> Any:
-    return None if value is None else convert(value)
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
 def _unfit(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What encoders know about records: their fields, the types of these, and how to fetch them quickly.
+"""What encoders know about records: their fields, and the types of these.
 
 Records are named tuples and dataclasses. A *source* says what a field of a message or document is made of.
 """
@@ -6,8 +6,7 @@ Records are named tuples and dataclasses. A *source* says what a field of a mess
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from operator import attrgetter
+from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
@@ -69,23 +68,3 @@ def without_none(kind: Any) -> tuple[Any, bool]:
         return kind, False
     choices = [choice for choice in get_args(kind) if choice is not NoneType]
     return (choices[0], True) if len(choices) == 1 else (kind, False)
-
-
-def fetcher(paths: Iterable[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Returns what fetches the values at all *paths* of a record at once."""
-    wanted = tuple(paths)
-    if not wanted:
-        return lambda record: ()
-    if len(wanted) == 1:
-        one = attrgetter(wanted[0])
-        return lambda record: (one(record),)
-    return attrgetter(*wanted)
-
-
-def maker(source: Made) -> Callable[[Any], Any]:
-    """Returns what makes the value of a record that *source* says."""
-    make, fetch = source.make, fetcher(source.fields)
-    if len(source.fields) == 1:
-        one = attrgetter(source.fields[0])
-        return lambda record: make(one(record))
-    return lambda record: make(*fetch(record))

@@ -93,6 +93,8 @@ def written(kind: Kind, write: Any) -> Kind:
 
 TEXT: Final = Kind({"type": "string"})
 FLAG: Final = Kind({"type": "boolean"})
+TRUTH: Final = written(FLAG, bool)
+"""Whether there is any of a number or a list."""
 COUNT: Final = Kind({"type": "integer", "minimum": 0})
 WHOLE: Final = Kind({"type": "integer"})
 AMOUNT: Final = written(WHOLE, clamp)

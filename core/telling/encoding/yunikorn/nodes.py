@@ -20,6 +20,7 @@ from core.telling.encoding.values import (
     TEXT,
     TEXTS,
     TIME_NS,
+    TRUTH,
     percents,
     written,
 )
@@ -69,7 +70,7 @@ NODE: Final = Document(
         # Always there, because the web page of YuniKorn fails without.
         "attributes": always(TAGS, "attributes"),
         "schedulable": always(FLAG, "schedulable"),
-        "isReserved": always(FLAG, made(bool, "reservations")),
+        "isReserved": always(TRUTH, "reservations"),
         "hostName": if_any(TEXT, "host"),
         "rackName": if_any(TEXT, "rack"),
         "capacity": if_any(AMOUNTS, "capacity"),
