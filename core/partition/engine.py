@@ -52,10 +52,11 @@ from core.partition.explain import history, quota, standing, work
 from core.partition.explain.outlook import ReadingIndex
 from core.partition.intake import allocation_intake, application_intake, node_intake
 from core.partition.preemption import monitor, noticing, preempting, rounds
-from core.partition.scheduling import autoscaling, cycle, inquiries, vetting
+from core.partition.scheduling import autoscaling, cycle, vetting
 from core.partition.state import PartitionState
 from core.partition.supposing import questions
 from core.partition.views.door import PartitionViews
+from core.partition.waiting import inquiries
 from core.policies.access import may_administer
 
 RECORDS_PER_DECISION: Final = 4

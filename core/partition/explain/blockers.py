@@ -20,8 +20,8 @@ from core.model.users import Account, AccountKind
 from core.partition.explain.nodes import fits_on, node_blockers, shortages_on
 from core.partition.preemption import quota_standing
 from core.partition.scheduling.reserving import missing_share
-from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED
 from core.policies import user_limits
 from core.policies.application_order import application_key
 

@@ -13,12 +13,12 @@ from core.domain.effects import VictimRecord
 from core.domain.explanation import PreemptionOutlook, PreemptionVerdict
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
+from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.partition.explain.nodes import fits_on
 from core.partition.explain.periodic import by_monitor, left_to_monitor
 from core.partition.explain.protection import protection
 from core.partition.preemption import governing, pacing, preempting
-from core.partition.scheduling.placement import NotPlaced
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee, required_node
 from core.policies.preemption.index import RankedLeaf, VictimIndex

@@ -16,12 +16,12 @@ from core.domain.explanation import (
 )
 from core.model.allocations import Allocation
 from core.model.applications import Application
+from core.partition.asks import finding
 from core.partition.explain import standing
 from core.partition.explain.blockers import blockers
 from core.partition.explain.history import PreemptionHistory
 from core.partition.explain.outlook import ReadingIndex, outlook
 from core.partition.explain.position import position
-from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 
 MOST_KINDS: Final = 10
@@ -73,7 +73,7 @@ def explain_ask(
         blockers=found,
         fitting_nodes=fitting,
         position=position(state, ask),
-        preemption=outlook(state, ask, now_ns, limited=placement.kept_back(state, ask), index=index)
+        preemption=outlook(state, ask, now_ns, limited=finding.kept_back(state, ask), index=index)
         if found
         else needless,
         preempted=history.of(ask.spec.key),

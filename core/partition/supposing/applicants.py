@@ -10,9 +10,9 @@ from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.model.shapes import Shape
 from core.model.users import Account
-from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
 from core.partition.supposing.journal import Journal
+from core.partition.waiting.rooms import UNSERVED
 from core.policies.owners import groups_of
 from core.policies.user_limits import binding, choose_group
 

@@ -26,18 +26,18 @@ from core.domain.supposition import (
 )
 from core.model.allocations import Allocation, standing_of
 from core.model.nodes import Node
+from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.partition.explain.outlook import ReadingIndex, records
 from core.partition.explain.position import position
 from core.partition.preemption import preempting
-from core.partition.scheduling.placement import NotPlaced
 from core.partition.scheduling.reserving import most_kept_by_age
-from core.partition.scheduling.waiting import UNSERVED
 from core.partition.state import PartitionState
 from core.partition.supposing.applicants import again, applicant, refused, shape_of, supposed_asks
 from core.partition.supposing.journal import Journal
 from core.partition.supposing.sandbox import MOST_SEARCHES, Sandbox
 from core.partition.supposing.turns import Turns
+from core.partition.waiting.rooms import UNSERVED
 from core.policies.preemption import quota
 from core.policies.preemption.plan import PreemptionPlan
 from core.policies.preemption.quota_shares import excess as above_max

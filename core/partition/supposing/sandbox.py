@@ -1,6 +1,6 @@
 """A partition to try things on: the live records, with every change noted in a journal.
 
-Limits, node order and victims are those of the engine: :func:`core.partition.scheduling.placement.kept_back`, the live
+Limits, node order and victims are those of the engine: :func:`core.partition.asks.finding.kept_back`, the live
 :class:`core.model.node_order.NodeOrder` and the planners. Only the search for a node is written anew, because the live
 one remembers what it found: nodes that were not touched are read from the live order, the few others from one of our
 own, and of both the better one counts.
@@ -22,14 +22,14 @@ from core.model.applications import Application
 from core.model.claims import Claims
 from core.model.node_order import NodeOrder
 from core.model.nodes import Node
+from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.model.shapes import Pairs, ResourceTypes
+from core.partition.asks import finding
 from core.partition.books import ledger
 from core.partition.explain.nodes import fits_on
 from core.partition.explain.outlook import ReadingIndex
 from core.partition.preemption import governing, preempting
-from core.partition.scheduling import placement
-from core.partition.scheduling.placement import NotPlaced
 from core.partition.scheduling.reserving import by_missing_share, most_kept_by_age
 from core.partition.state import PartitionState
 from core.partition.supposing.journal import Journal
@@ -95,8 +95,8 @@ class Sandbox:
         """By demand, the live nodes with room in order, and the first of them not passed yet."""
 
     def find(self, ask: Allocation) -> Node | NotPlaced:
-        """As :func:`core.partition.scheduling.placement.find_node`, for an ask that may have a node kept for it."""
-        limited = placement.kept_back(self.state, ask)
+        """As :func:`core.partition.asks.finding.find_node`, for an ask that may have a node kept for it."""
+        limited = finding.kept_back(self.state, ask)
         if limited is not None:
             return limited
         pairs, refused = ask.shape.pairs, ask.refused or {}
@@ -204,7 +204,7 @@ class Sandbox:
             node = self.view.nodes.get(ask.spec.required_node)
             if node is None or not node.could_hold(ask.shape.pairs):
                 return Refusal(Outcome.REQUIRED_NODE, "its node is unknown or smaller than the ask")
-            if placement.kept_back(self.state, ask) is not None:
+            if finding.kept_back(self.state, ask) is not None:
                 return Refusal(Outcome.REQUIRED_NODE, "the quotas must admit it first")
             if required_node.KIND not in self.state.preemption.policies:
                 return Refusal(Outcome.POLICY_OFF, "preemption.policies does not list required-node")

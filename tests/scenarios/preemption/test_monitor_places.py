@@ -13,7 +13,7 @@ from core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
 from core.domain.effects import PreemptionDecided, Released
 from core.domain.explanation import AskReport
 from core.domain.reasons import Outcome
-from core.partition.scheduling import placement
+from core.partition.asks import reservations
 from tests.scenarios.preemption.monitor_stage import START_NS, Stage, decided, killed, placed
 from tests.scenarios.preemption.test_monitor import AT_ONCE, ONE, guaranteed, notices, withdrawn
 
@@ -375,7 +375,7 @@ def test_with_the_monitor_on_no_ask_with_a_kept_node_preempts() -> None:
     stage = big_among_small(interval_ms=60_000)
     stage.submit("app-b", ["big"], {"f": 8})
     ask = stage.state.requests["big"]
-    placement.reserve(stage.state, ask, stage.state.nodes["n0"], START_NS, by_age=True)
+    reservations.reserve_node(stage.state, ask, stage.state.nodes["n0"], START_NS, by_age=True)
     effects = stage.run_to(59)
     assert killed(effects) == []
     assert {e.kind for e in effects if isinstance(e, PreemptionDecided)} <= {"monitor"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer
 from core.domain.effects import PredicatesAsked
 from core.domain.status import AskExplanation, AskFailure
-from core.partition.scheduling import placement
+from core.partition.asks import reservations
 from tests.scenarios.language import Stage
 
 PARTITION = "[rm-1]default"
@@ -34,7 +34,7 @@ def test_a_reserved_ask_names_the_node_that_is_kept_for_it() -> None:
     stage.play(["node n1", "node n2", "app app1", "ask big vcore=99000"])
     state = stage.engine.partition(PARTITION)
     assert state is not None
-    placement.reserve(state, state.requests["big"], state.nodes["n2"], 5)
+    reservations.reserve_node(state, state.requests["big"], state.nodes["n2"], 5)
     assert stage.engine.explain(PARTITION, "big") == AskExplanation("app1", "root.a", "Reserved", "n2")
 
 

@@ -28,7 +28,8 @@ from core.domain.effects import Allocated, AllocationRejected, ApplicationAccept
 from core.domain.reasons import Ignored
 from core.domain.resources import MAX_TYPES, Resources
 from core.model.shapes import ASKED_TYPES, OTHER_TYPES
-from core.partition.books import audit, offered_types
+from core.partition.books import audit
+from core.partition.configuration import offered_types
 from core.partition.configuration.configure import CLEANER_INTERVAL_NS
 from core.partition.engine import Engine
 from core.partition.state import PartitionState

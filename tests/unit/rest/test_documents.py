@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from core.domain.resources import Resources
-from core.partition.books import ledger
+from core.partition.asks import moves
 from core.partition.views.door import PartitionViews
 from core.telling.encoding import values
 from core.telling.encoding.yunikorn import applications, cluster, nodes, queues, usage
@@ -504,7 +504,7 @@ def test_what_victims_used_is_told_apart() -> None:
     stage = played("node n1", "app app1", "ask k", "cycle")
     state = stage.engine.partition("[rm-1]default")
     assert state is not None
-    ledger.mark(state, {state.requests["k"]: None})
+    moves.mark_victims(state, {state.requests["k"]: None})
     assert node(stage)["allocations"][0]["preempted"] is True
     stage.play(["release k app=app1 type=PREEMPTED_BY_SCHEDULER at=3s"])
     assert application(stage)["resourceHistory"] == {"preemptedResource": {"UNKNOWN": {"vcore": 3000}}}

@@ -7,8 +7,8 @@ is over, whatever becomes free meanwhile; then it begins anew.
 from __future__ import annotations
 
 from core.model.allocations import AskGroup
-from core.partition.scheduling import waiting
 from core.partition.state import PartitionState
+from core.partition.waiting import rooms
 
 
 def count(state: PartitionState, group: AskGroup, now_ns: int) -> None:
@@ -22,13 +22,13 @@ def count(state: PartitionState, group: AskGroup, now_ns: int) -> None:
     if application.unschedulable < threshold:
         return
     application.backoff_until_ns = until_ns = now_ns + properties.unschedulable_backoff_delay_ns
-    waiting.back_off(application)
+    rooms.back_off(application)
 
     def begin_anew(_: int) -> None:
         if application.backoff_until_ns == until_ns:
             application.backoff_until_ns = 0
             application.unschedulable = 0
-            waiting.end_back_off(application)
+            rooms.end_back_off(application)
             state.reserving.call()
 
     state.at(until_ns, begin_anew)

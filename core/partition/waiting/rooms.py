@@ -29,7 +29,6 @@ from core.model.keyed_heap import KeyedHeap
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import Shape
-from core.model.task_groups import TaskGroup
 from core.model.users import Account
 from core.partition.state import PartitionState
 from core.policies.application_order import application_key
@@ -51,7 +50,7 @@ def enqueue(state: PartitionState, ask: Allocation) -> None:
         ask.pool = task_group
         task_group.asks.add(ask)
         _lend_instead(application, NOTHING_WAITS, ask.spec.priority)
-        look_for_pairs(state, application, task_group)
+        state.note_pairs(application, task_group)
         return
     key = (ask.shape, ask.spec.required_node)
     group = application.groups.get(key)
@@ -155,12 +154,6 @@ def stop_offering(application: Application) -> None:
         _deactivate(group)
 
 
-def look_for_pairs(state: PartitionState, application: Application, task_group: TaskGroup) -> None:
-    """An ask or a placeholder of *task_group* came or changed: the next cycle looks whether two of them match."""
-    if task_group.asks and task_group.free:
-        state.gangs[application] = None
-
-
 def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
     """*waiter* waits until *queue* has room for *shape* under its max."""
     _park(waiter, queue.parked.setdefault(shape, {}))
@@ -256,6 +249,7 @@ def back_off(application: Application) -> None:
 
 
 def end_back_off(application: Application) -> None:
+    """Has all that woke in *application* while it was backing off offered to the next cycle."""
     if application.held_at is None and application.state not in UNSERVED:
         application.come_forward()
     review_newcomer(application)
@@ -436,6 +430,37 @@ def forget_reservation(state: PartitionState, reservation: Reservation) -> None:
     if room is not None and not room and state.no_room.get(shape) is room:
         del state.no_room[shape]
         shape.no_room = False
+
+
+def wake_waiting(state: PartitionState) -> None:
+    """Wakes those whom something that the ledger noted as gained can help, in the order of the notes.
+
+    To be called after each event that was booked: until then nobody who waits knows of it.
+    """
+    gained = state.gained
+    if not gained:
+        return
+    for what in gained:
+        if isinstance(what, Node):
+            node_gained(state, what)
+        elif isinstance(what, Queue):
+            queue_gained(state, what)
+        elif isinstance(what, Account):
+            account_gained(state, what)
+        else:
+            slot_freed(what.account)
+    gained.clear()
+
+
+def reconsider_limited(state: PartitionState) -> None:
+    """Other limits of users and groups apply now: whoever one of them may have kept back is looked at again."""
+    for application in state.applications.values():
+        let_in(application)
+        for group in application.groups.values():
+            if group.kept_back:
+                activate(group)
+    for reservation in list(state.reservations.values()):
+        look_again(state, reservation)
 
 
 def _wake(state: PartitionState, room: Room) -> None:

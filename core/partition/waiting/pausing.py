@@ -13,9 +13,9 @@ from typing import Final
 
 from core.model.allocations import NEVER_FAILED, Allocation, StartFailure
 from core.model.nodes import Node
-from core.partition.scheduling.failing import note
-from core.partition.scheduling.waiting import enqueue, leave_refused, look_again, look_for_pairs
 from core.partition.state import PartitionState
+from core.partition.waiting.failing import note
+from core.partition.waiting.rooms import enqueue, leave_refused, look_again
 
 PAUSE_NS: Final = 10**9
 LONGEST_PAUSE_NS: Final = 15 * 10**9
@@ -98,7 +98,7 @@ def _try_again(state: PartitionState, ask: Allocation) -> None:
     if ask.reservation is not None:
         look_again(state, ask.reservation)
     elif ask.pool is not None:
-        look_for_pairs(state, ask.application, ask.pool)
+        state.note_pairs(ask.application, ask.pool)
     elif waited:
         enqueue(state, ask)
 

@@ -8,38 +8,28 @@ from __future__ import annotations
 from core.domain.effects import Allocated
 from core.model.allocations import Allocation
 from core.partition import lifecycle
-from core.partition.books import ledger, spent
+from core.partition.asks import instances, moves
+from core.partition.books import spent
 from core.partition.gangs import pools
-from core.partition.intake import instances
-from core.partition.preemption import preempting
 from core.partition.state import PartitionState
 
 
-def confirm(state: PartitionState, placeholder: Allocation, now_ns: int) -> None:
+def confirm_replacement(state: PartitionState, placeholder: Allocation, now_ns: int) -> None:
     """*placeholder* ended: the ask that was waiting for that has its place, and the shim is told."""
-    announce(state, swap(state, placeholder, now_ns), now_ns)
+    announce_swap(state, swap_in(state, placeholder, now_ns), now_ns)
 
 
-def swap(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allocation:
+def swap_in(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allocation:
     """Book the end of *placeholder* and the start of its replacement, which is returned."""
     spent.note_end(placeholder, now_ns)
-    real = ledger.replacement_confirmed(state, placeholder)
+    real = moves.confirm_replacement(state, placeholder)
     instances.forget(state, placeholder)
     pools.placeholder_replaced(state, placeholder)
     return real
 
 
-def announce(state: PartitionState, real: Allocation, now_ns: int) -> None:
-    """Let the application feel a :func:`swap`, and tell the shim where *real* runs."""
+def announce_swap(state: PartitionState, real: Allocation, now_ns: int) -> None:
+    """Let the application feel a :func:`swap_in`, and tell the shim where *real* runs."""
     assert real.node is not None, "a swapped allocation has a node"
     lifecycle.placeholder_replaced(state, real.application, now_ns)
     state.effects.append(Allocated(real.spec, real.node.node_id, real.shape.resources))
-
-
-def undo(state: PartitionState, real: Allocation) -> None:
-    """*real* loses its placeholder, or the node it was to run on, and is a pending ask again.
-
-    The placeholder was told to leave already: it is nobody's, and counts as timed out once it is gone.
-    """
-    ledger.replacement_undone(state, real)
-    preempting.watch(state, real)

@@ -11,8 +11,8 @@ from typing import Final
 from core.domain.application_states import AppState
 from core.model.applications import Application
 from core.model.queues import Queue
-from core.partition.scheduling.waiting import Gate, let_in, review_newcomer, slot_freed
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import Gate, let_in, review_newcomer, slot_freed
 
 _NOT_RUNNING_YET: Final = frozenset({AppState.ACCEPTED, AppState.RESUMING})
 

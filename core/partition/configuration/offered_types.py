@@ -11,7 +11,7 @@ from typing import Final
 from core.config.model import PartitionConfig, QueueConfig
 from core.domain.resources import MAX_TYPES
 from core.model.shapes import TooManyTypes
-from core.partition.books import ledger
+from core.partition.asks import moves
 from core.partition.preemption import preempting
 from core.partition.state import PartitionState
 
@@ -45,7 +45,7 @@ def offer(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> N
     for application in state.applications.values():
         for ask in [ask for ask in application.asks.values() if ask.shape in renamed]:
             state.refusals.forget(ask)
-            ledger.reshape(state, ask, types.shape(ask.shape.resources))
+            moves.resize_request(state, ask, types.shape(ask.shape.resources))
             preempting.watch(state, ask)
 
 
