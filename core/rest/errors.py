@@ -1,4 +1,4 @@
-"""What a handler refuses, and how the answer says so (rest.md 2)."""
+"""Refusals of handlers, and the body of the answer that says so (rest.md 2)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def not_found(what: str) -> RestError:
 
 
 class Failure(NamedTuple):
-    """What an error body says."""
+    """The content of an error body."""
 
     status: int
     message: str

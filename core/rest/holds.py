@@ -1,4 +1,4 @@
-"""What operators did that holds, and whether the manager is there: ours, for people who look at a page."""
+"""The document of what operators did that holds, and of the manager's presence: ours, for people who look at a page."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Order:
     descending: bool
 
     def value(self, document: Mapping[str, Any]) -> Value:
-        """What *document* is sorted by."""
+        """Returns what *document* is sorted by."""
         found: Any = document
         for name in self.path:
             found = found.get(name)

@@ -147,7 +147,7 @@ async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
 def _ranked(
     views: PartitionViews, path: str, chosen: dict[str, ApplicationSummary], order: Order
 ) -> Iterator[tuple[Value, str, ApplicationSummary] | None]:
-    """With what each of the *chosen* is sorted by. ``None``: another one."""
+    """Yields each of the *chosen* with what it is sorted by. ``None``: another one."""
     for parts in views.application_parts(path, encode_head):
         document = orjson.loads(parts.head)
         summary = chosen.get(document["applicationID"])

@@ -125,7 +125,7 @@ class DumpHandlers:
         return dict(await self._configuration.document())
 
     async def _diagnostics(self) -> dict[str, Any]:
-        """What the shim says of itself, or why there is nothing."""
+        """Returns what the shim says of itself, or why there is nothing."""
         try:
             text = await self._callbacks.state_dump()
         except NoStateDump as reason:

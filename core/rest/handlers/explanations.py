@@ -1,4 +1,4 @@
-"""Why work waits and who took whose room: ours, for people who look at a page instead of calling gRPC."""
+"""Answers why work waits and who took whose room: ours, for people who look at a page instead of calling gRPC."""
 
 from __future__ import annotations
 

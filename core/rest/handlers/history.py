@@ -1,4 +1,4 @@
-"""How many applications and containers ran lately (rest.md 4.8)."""
+"""Samples of how many applications and containers ran lately (rest.md 4.8)."""
 
 from __future__ import annotations
 

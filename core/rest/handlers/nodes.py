@@ -55,7 +55,7 @@ class NodeHandlers:
 def _ranked(
     views: PartitionViews, summaries: list[tuple[str, NodeSummary]], order: Order
 ) -> Iterator[tuple[Value, str, NodeSummary] | None]:
-    """With what each is sorted by. ``None``: a node that is gone."""
+    """Yields each with what it is sorted by. ``None``: a node that is gone."""
     for node_id, summary in summaries:
         node = views.node(node_id)
         yield (order.value(write_node_summary(node)), node_id, summary) if node is not None else None

@@ -24,7 +24,7 @@ class FunctionText:
         self._lines = [f"def encode({parameters}):"]
         self._scope: dict[str, Any] = {}
 
-    def name(self, thing: object) -> str:
+    def name_of(self, thing: object) -> str:
         """Returns the name by which the text knows *thing*."""
         name = f"_{len(self._scope)}"
         self._scope[name] = thing
@@ -34,21 +34,21 @@ class FunctionText:
         """Adds one more line to the body."""
         self._lines.append(f"    {line}")
 
-    def value(self, source: Source) -> str:
+    def value_of(self, source: Source) -> str:
         """Returns the expression for what *source* says of the record."""
         match source:
             case Itself():
                 return "record"
             case Made(make, fields):
-                return self.call(make, [f"record.{field}" for field in fields])
+                return self.call_of(make, [f"record.{field}" for field in fields])
             case path:
                 return f"record.{path}"
 
-    def call(self, function: Callable[..., Any], arguments: Sequence[str]) -> str:
+    def call_of(self, function: Callable[..., Any], arguments: Sequence[str]) -> str:
         """Returns the expression for what *function* makes of *arguments*, which are expressions."""
-        return f"{self.name(function)}({', '.join(arguments)})"
+        return f"{self.name_of(function)}({', '.join(arguments)})"
 
-    def function(self) -> Callable[..., Any]:
+    def make_function(self) -> Callable[..., Any]:
         """Returns the function. Its text is found by tracebacks and debuggers."""
         text = "\n".join([*self._lines, ""])
         place = f"<{self._title} {next(_NUMBERS)}>"

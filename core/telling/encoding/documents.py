@@ -41,13 +41,13 @@ class Kind:
 
 
 class Shown(Enum):
-    """When a field is there."""
+    """Says when a field is there."""
 
     ALWAYS = auto()
     IF_ANY = auto()
-    """Unless it is 0, false, empty or unset."""
+    """It is there unless it is 0, false, empty or unset."""
     IF_SET = auto()
-    """Unless it is unset."""
+    """It is there unless it is unset."""
     APART = auto()
     """The table only describes it: who sends the document adds it."""
 
@@ -108,25 +108,25 @@ class Document(Generic[RecordT]):
         self.record: Final = record
         self._partial: Final = partial
         self.rows: Final[Rows] = rows(self) if callable(rows) else rows
-        self.used: Final = self._check(frozenset(left_out))
+        self.used: Final = self._check_fields(frozenset(left_out))
         self.schema: Final = object_schema(
             {name: row.kind.schema for name, row in self.rows.items()},
             [name for name, row in self.rows.items() if row.promised],
             description,
         )
-        self.write: Final[Callable[[RecordT], dict[str, Any]]] = _writer(name or record.__name__, self.rows)
+        self.write: Final[Callable[[RecordT], dict[str, Any]]] = _make_writer(name or record.__name__, self.rows)
 
     def writing_without(self, *names: str) -> Callable[[RecordT], dict[str, Any]]:
         """Returns what writes the document without the fields *names*."""
         rows = {name: row for name, row in self.rows.items() if name not in names}
-        return _writer(self.name or self.record.__name__, rows)
+        return _make_writer(self.name or self.record.__name__, rows)
 
     @property
     def hollow(self) -> bool:
-        """Whether nothing may be left of a record but ``{}``."""
+        """Tells whether nothing may be left of a record but ``{}``."""
         return all(row.shown is not Shown.ALWAYS for row in self.rows.values())
 
-    def _check(self, left_out: frozenset[str]) -> frozenset[str]:
+    def _check_fields(self, left_out: frozenset[str]) -> frozenset[str]:
         """Returns the fields of the record that are shown. Raises :class:`PlanError`."""
         used: set[str] = set()
         for row in self.rows.values():
@@ -135,9 +135,9 @@ class Document(Generic[RecordT]):
                     assert row.kind.document is not None
                     used |= row.kind.document.used
                 case Made(_, paths):
-                    used.update(self._field(path) for path in paths)
+                    used.update(self._first_field(path) for path in paths)
                 case path if path:
-                    used.add(self._field(path))
+                    used.add(self._first_field(path))
         fields = fields_of(self.record).keys()
         for names, what in (
             (set() if self._partial else fields - used - left_out, "nowhere goes"),
@@ -148,7 +148,7 @@ class Document(Generic[RecordT]):
                 raise PlanError(f"{self.record.__name__} as {self.name or 'JSON'}: {what} {', '.join(sorted(names))}")
         return frozenset(used)
 
-    def _field(self, path: str) -> str:
+    def _first_field(self, path: str) -> str:
         """Returns the field of the record that *path* begins with. Raises :class:`PlanError` if nothing is there."""
         type_at(self.record, path)
         return path.partition(".")[0]
@@ -192,7 +192,7 @@ def _schema_of(document: Document[Any]) -> Schema:
     return {"$ref": f"#/components/schemas/{document.name}"} if document.name else document.schema
 
 
-def _writer(title: str, rows: Rows) -> Callable[[Any], dict[str, Any]]:
+def _make_writer(title: str, rows: Rows) -> Callable[[Any], dict[str, Any]]:
     """Returns the function that *rows* come down to.
 
     Fields that are always there and come first are one literal; each of the others has a line of its own.
@@ -200,22 +200,22 @@ def _writer(title: str, rows: Rows) -> Callable[[Any], dict[str, Any]]:
     text = FunctionText(title)
     shown = [(name, row) for name, row in rows.items() if row.shown is not Shown.APART]
     first = next((place for place, (_, row) in enumerate(shown) if row.shown is not Shown.ALWAYS), len(shown))
-    items = [f"{name!r}: {_written(text, row.kind, text.value(row.source))}" for name, row in shown[:first]]
+    items = [f"{name!r}: {_write_value(text, row.kind, text.value_of(row.source))}" for name, row in shown[:first]]
     text.add(f"document = {{{', '.join(items)}}}")
     for name, row in shown[first:]:
-        value = text.value(row.source)
+        value = text.value_of(row.source)
         if row.shown is Shown.ALWAYS:
-            text.add(f"document[{name!r}] = {_written(text, row.kind, value)}")
+            text.add(f"document[{name!r}] = {_write_value(text, row.kind, value)}")
             continue
         test = f"(value := {value}) is not None" if row.shown is Shown.IF_SET else f"value := {value}"
-        written = _written(text, row.kind, "value")
+        written = _write_value(text, row.kind, "value")
         if row.kind.hollow and row.shown is Shown.IF_ANY:
             # Whether anything is left is known only when it is written.
             test, written = f"(value := {value}) is not None and (value := {written})", "value"
         text.add(f"if {test}: document[{name!r}] = {written}")
     text.add("return document")
-    return text.function()
+    return text.make_function()
 
 
-def _written(text: FunctionText, kind: Kind, value: str) -> str:
-    return value if kind.write is None else text.call(kind.write, [value])
+def _write_value(text: FunctionText, kind: Kind, value: str) -> str:
+    return value if kind.write is None else text.call_of(kind.write, [value])

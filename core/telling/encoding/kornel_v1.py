@@ -1,4 +1,4 @@
-"""How records become messages of ``kornel.v1``: a table for each pair whose fields do not have the same names.
+"""Records as messages of ``kornel.v1``: a table for each pair whose fields do not have the same names.
 
 The tables stand in the order of the services whose answers they are. Only what differs is listed: everything else goes
 by its name (:mod:`core.telling.encoding.messages`). Importing this fails when nothing feeds a field of a message, and

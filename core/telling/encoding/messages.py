@@ -70,7 +70,7 @@ class Encoders:
         self._plans[record, message] = plan
         return plan.encode
 
-    def plan(self, record: type, message: type[Message]) -> _Plan[Any, Any]:
+    def plan_for(self, record: type, message: type[Message]) -> _Plan[Any, Any]:
         """Returns the plan for this pair; one that no table was given for takes every field by its name."""
         found = self._plans.get((record, message))
         if found is None:
@@ -80,7 +80,7 @@ class Encoders:
 
 
 class _Plan(Generic[RecordT, MessageT]):
-    """Which fields of a record become which fields of a message. ``used``: fields of the record that are shown."""
+    """Leads from the fields of a record to those of a message. ``used``: fields of the record that are shown."""
 
     def __init__(
         self,
@@ -98,55 +98,55 @@ class _Plan(Generic[RecordT, MessageT]):
         self._fields = fields_of(record)
         self.used: set[str] = set()
         wanted: dict[str, Any] = {field.name: field for field in message.DESCRIPTOR.fields}
-        self._complain(sources.keys() - wanted.keys(), "the message has no field")
-        self._complain((given | unset) - wanted.keys(), "the message has no field")
+        self._refuse_any(sources.keys() - wanted.keys(), "the message has no field")
+        self._refuse_any((given | unset) - wanted.keys(), "the message has no field")
         sources = {name: name for name in wanted if name in self._fields} | sources
-        self._complain(wanted.keys() - sources.keys() - given - unset, "nothing feeds the message's field")
-        self._complain(sources.keys() & (given | unset), "fed, and listed as given or unset, is")
+        self._refuse_any(wanted.keys() - sources.keys() - given - unset, "nothing feeds the message's field")
+        self._refuse_any(sources.keys() & (given | unset), "fed, and listed as given or unset, is")
         parameters = ", ".join(["record", "/", *(["*"] if given else []), *sorted(given)])
         text = FunctionText(message.DESCRIPTOR.full_name, parameters)
-        values = {name: self._value(text, wanted[name], source) for name, source in sources.items()}
-        self._complain(left_out & self.used, "shown and listed as left out is")
-        self._complain(left_out - self._fields.keys(), "the record has no field")
-        self._complain(self._fields.keys() - self.used - left_out, "nowhere goes the record's field")
+        values = {name: self._value_of(text, wanted[name], source) for name, source in sources.items()}
+        self._refuse_any(left_out & self.used, "shown and listed as left out is")
+        self._refuse_any(left_out - self._fields.keys(), "the record has no field")
+        self._refuse_any(self._fields.keys() - self.used - left_out, "nowhere goes the record's field")
         fed = ", ".join(f"{name}={value}" for name, value in (values | {name: name for name in given}).items())
-        text.add(f"return {text.name(message)}({fed})")
-        self.encode: Final[Encode[RecordT, MessageT]] = text.function()
+        text.add(f"return {text.name_of(message)}({fed})")
+        self.encode: Final[Encode[RecordT, MessageT]] = text.make_function()
 
-    def _complain(self, names: Iterable[str], what: str) -> None:
+    def _refuse_any(self, names: Iterable[str], what: str) -> None:
         if shown := ", ".join(sorted(names)):
             raise PlanError(f"{self._record.__name__} as {self._message.DESCRIPTOR.full_name}: {what} {shown}")
 
-    def _use(self, path: str) -> Any:
+    def _mark_shown(self, path: str) -> Any:
         """Marks the first field of *path* as shown. Returns the type of the last one."""
         self.used.add(path.partition(".")[0])
         return type_at(self._record, path)
 
-    def _value(self, text: FunctionText, field: Any, source: Source) -> str:
+    def _value_of(self, text: FunctionText, field: Any, source: Source) -> str:
         """Returns the expression for what goes into *field*."""
         if isinstance(source, Made):
             for path in source.fields:
-                self._use(path)
-            return text.value(source)
+                self._mark_shown(path)
+            return text.value_of(source)
         if isinstance(source, Itself):
-            inner = self._encoders.plan(self._record, GetMessageClass(field.message_type))
+            inner = self._encoders.plan_for(self._record, GetMessageClass(field.message_type))
             self.used |= inner.used
-            return text.call(inner.encode, ["record"])
-        kind = self._use(source)
+            return text.call_of(inner.encode, ["record"])
+        kind = self._mark_shown(source)
         one, optional = without_none(kind)
-        convert = self._written(field, one)
+        convert = self._conversion_to(field, one)
         if convert is _UNFIT:
-            self._complain([field.name], f"a {kind} does not fit into")
-        value = text.value(source)
+            self._refuse_any([field.name], f"a {kind} does not fit into")
+        value = text.value_of(source)
         if convert is None:
             return value
         if field.is_repeated and not _is_map(field):
-            return f"[{text.call(convert, ['item'])} for item in {value}]"
+            return f"[{text.call_of(convert, ['item'])} for item in {value}]"
         if optional:
-            return f"{text.call(convert, ['value'])} if (value := {value}) is not None else None"
-        return text.call(convert, [value])
+            return f"{text.call_of(convert, ['value'])} if (value := {value}) is not None else None"
+        return text.call_of(convert, [value])
 
-    def _written(self, field: FieldDescriptor, kind: Any) -> Convert | None:
+    def _conversion_to(self, field: FieldDescriptor, kind: Any) -> Convert | None:
         """Returns how a value of *kind* is written, or each value of a list; ``None``: as it is."""
         origin, arguments = get_origin(kind), get_args(kind)
         if _is_map(field):
@@ -156,23 +156,23 @@ class _Plan(Generic[RecordT, MessageT]):
         if field.is_repeated:
             if origin is not tuple or arguments[1:] != (...,):
                 return _UNFIT
-            return self._single(field, arguments[0])
-        return self._single(field, kind)
+            return self._conversion_of_one(field, arguments[0])
+        return self._conversion_of_one(field, kind)
 
-    def _single(self, field: FieldDescriptor, kind: Any) -> Convert | None:
+    def _conversion_of_one(self, field: FieldDescriptor, kind: Any) -> Convert | None:
         if field.message_type is not None:
-            return self._encoders.plan(kind, GetMessageClass(field.message_type)).encode
+            return self._encoders.plan_for(kind, GetMessageClass(field.message_type)).encode
         if not isinstance(kind, type):
             return _UNFIT
         if field.enum_type is not None:
-            return _tokens(field.enum_type, kind) if issubclass(kind, Enum) else _fitting(kind, int)
+            return _find_tokens(field.enum_type, kind) if issubclass(kind, Enum) else _as_it_is(kind, int)
         if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
-            return _fitting(kind, str)
+            return _as_it_is(kind, str)
         if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
-            return _fitting(kind, bool)
+            return _as_it_is(kind, bool)
         if field.cpp_type in _INTEGERS:
-            return _fitting(kind, int) if kind is not bool else _UNFIT
-        return _fitting(kind, float)
+            return _as_it_is(kind, int) if kind is not bool else _UNFIT
+        return _as_it_is(kind, float)
 
 
 def fit_amounts(resources: Mapping[str, int]) -> Mapping[str, int]:
@@ -187,19 +187,19 @@ def _is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
-def _unfit(value: Any) -> Any:
+def _refuse_value(value: Any) -> Any:
     raise PlanError(f"{value!r} fits into no field")
 
 
-_UNFIT: Final[Convert] = _unfit
+_UNFIT: Final[Convert] = _refuse_value
 """Stands for a value that a field cannot hold."""
 
 
-def _fitting(kind: type, wanted: type) -> Convert | None:
+def _as_it_is(kind: type, wanted: type) -> Convert | None:
     return None if issubclass(kind, wanted) else _UNFIT
 
 
-def _tokens(enum: EnumDescriptor, kind: type[Enum]) -> Convert:
+def _find_tokens(enum: EnumDescriptor, kind: type[Enum]) -> Convert:
     """Returns what turns members of *kind* into values of *enum*, whose names have that of the enum in front."""
     prefix = "".join(f"_{letter}" if letter.isupper() else letter for letter in enum.name).lstrip("_")
     numbers = {value.name: value.number for value in enum.values}

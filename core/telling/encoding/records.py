@@ -1,4 +1,4 @@
-"""What encoders know about records: their fields, and the types of these.
+"""The encoders' knowledge of records: their fields, and the types of these.
 
 Records are named tuples and dataclasses. A *source* says what a field of a message or document is made of.
 """
@@ -36,7 +36,7 @@ class Itself:
 ITSELF: Final = Itself()
 
 Source = str | Made | Itself
-"""What a field is made of: a field of the record, which may lead on with a dot to one of a record in it."""
+"""The origin of a field: a field of the record, which may lead on with a dot to one of a record in it."""
 
 
 def fields_of(record: type) -> Mapping[str, Any]:

@@ -234,7 +234,7 @@ def test_case_18_what_a_queue_has_left() -> None:
 def test_case_19_percent_of_a_capacity(
     capacity: dict[str, int], used: dict[str, int], expected: dict[str, int]
 ) -> None:
-    assert values.percents(Resources(used), Resources(capacity)) == expected
+    assert values.percents_of(Resources(used), Resources(capacity)) == expected
 
 
 def test_case_20_template_of_a_parent() -> None:
@@ -359,7 +359,7 @@ def test_case_31_and_32_nodes_by_use() -> None:
     ("used", "whole", "expected"), [(10, 100, 0), (11, 100, 1), (109, 1000, 0), (50, 100, 4), (105, 100, 9), (1, 0, 9)]
 )
 def test_case_32_bucket_of_a_node(used: int, whole: int, expected: int) -> None:
-    assert nodes.bucket(used, whole) == expected
+    assert nodes.bucket_of(used, whole) == expected
 
 
 def test_case_33_use_of_users_and_groups() -> None:
@@ -461,7 +461,7 @@ def test_lists_go_on_while_the_partition_changes() -> None:
     ],
 )  # fmt: skip
 def test_durations_are_written_as_go_writes_them(ns: int, text: str) -> None:
-    assert values.duration(ns) == text
+    assert values.write_duration(ns) == text
 
 
 @pytest.mark.parametrize(
@@ -472,11 +472,11 @@ def test_durations_are_written_as_go_writes_them(ns: int, text: str) -> None:
     ],
 )
 def test_times_as_rfc_3339(ns: int, text: str) -> None:
-    assert values.rfc3339(ns) == text
+    assert values.write_time(ns) == text
 
 
 def test_amounts_fit_into_64_bits() -> None:
-    assert values.amounts({"b": 2**80, "a": -(2**80)}) == {"a": -(2**63), "b": 2**63 - 1}
+    assert values.write_amounts({"b": 2**80, "a": -(2**80)}) == {"a": -(2**63), "b": 2**63 - 1}
 
 
 def test_a_real_allocation_that_took_the_place_of_a_placeholder() -> None:

@@ -19,7 +19,7 @@ from core.domain.views import (
     SpentView,
     StateEntry,
 )
-from core.telling.encoding.compact import compact
+from core.telling.encoding.compact import copy_compact
 from core.telling.encoding.documents import Document, Kind, always, if_any, listed, nested
 from core.telling.encoding.records import made
 from core.telling.encoding.values import (
@@ -34,12 +34,12 @@ from core.telling.encoding.values import (
     TIME_NS,
     TRUTH,
     WHOLE,
-    amounts,
     one_of,
+    write_amounts,
 )
 
 NEVER_STARTED_MS: Final = -62135596800000
-"""What stands for the start of an application that never ran: Go's zero time."""
+"""The value that stands for the start of an application that never ran: Go's zero time."""
 
 
 def _requested_ns(placeholder_ns: int, bound_ns: int) -> int:
@@ -122,7 +122,7 @@ def join_allocations(views: Sequence[AllocationView]) -> bytes:
 
 
 def _encode_allocation(view: AllocationView) -> bytes:
-    view.rendered = encoded = compact(orjson.dumps(ALLOCATION.write(view)))
+    view.rendered = encoded = copy_compact(orjson.dumps(ALLOCATION.write(view)))
     return encoded
 
 
@@ -135,7 +135,7 @@ ALLOCATIONS: Final = Kind(listed(ALLOCATION).schema, _embed_allocations)
 
 
 def _write_spent(spent: Spent) -> dict[str, dict[str, int]]:
-    return {instance_type: amounts(spent[instance_type]) for instance_type in sorted(spent)}
+    return {instance_type: write_amounts(spent[instance_type]) for instance_type in sorted(spent)}
 
 
 _SPENT: Final = Kind({"type": "object", "additionalProperties": AMOUNTS.schema}, _write_spent)

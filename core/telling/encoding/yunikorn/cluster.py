@@ -20,7 +20,7 @@ from core.telling.encoding.values import (
     TIME_NS,
     WEIGHTS,
     one_of,
-    percents,
+    percents_of,
 )
 
 CLUSTER_NAME: Final = "kubernetes"
@@ -68,7 +68,7 @@ _CAPACITY: Final = Document(
     {
         "capacity": if_any(AMOUNTS, "capacity"),
         "usedCapacity": if_any(AMOUNTS, "used"),
-        "utilization": if_any(PERCENTS, made(percents, "used", "capacity")),
+        "utilization": if_any(PERCENTS, made(percents_of, "used", "capacity")),
     },
     partial=True,
 )

@@ -8,11 +8,11 @@ import orjson
 
 from core.domain.effects import EventRecorded
 from core.domain.resources import Resources, clamp
-from core.telling.encoding.compact import compact
+from core.telling.encoding.compact import copy_compact
 from core.telling.encoding.documents import Document, Kind, always, apart, if_any, listed
-from core.telling.encoding.values import ANYTHING, COUNT, TEXT, TIME_NS, written
+from core.telling.encoding.values import ANYTHING, COUNT, TEXT, TIME_NS, write_with
 
-_CODE: Final = written(COUNT, int)
+_CODE: Final = write_with(COUNT, int)
 
 
 def _resource(amounts: Resources | None) -> dict[str, Any]:
@@ -33,18 +33,18 @@ EVENT: Final = Document(
         "eventChangeType": if_any(_CODE, "change"),
         "eventChangeDetail": if_any(_CODE, "detail"),
         "referenceID": if_any(TEXT, "reference_id"),
-        "resource": always(written(ANYTHING, _resource), "resources"),
+        "resource": always(write_with(ANYTHING, _resource), "resources"),
     },
 )
 
 
 def encode_event_line(event: EventRecorded) -> bytes:
     """Returns *event* on a line of its own. Streams keep many of them."""
-    return compact(orjson.dumps(EVENT.write(event), option=orjson.OPT_APPEND_NEWLINE))
+    return copy_compact(orjson.dumps(EVENT.write(event), option=orjson.OPT_APPEND_NEWLINE))
 
 
 class EventBatch(NamedTuple):
-    """What stands in front of the events of a batch."""
+    """The head of a batch of events, which stands in front of them."""
 
     instance: str
     lowest_id: int

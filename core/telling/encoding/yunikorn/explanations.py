@@ -252,7 +252,7 @@ DECISION: Final = Document(
 
 
 class DecisionBatch(NamedTuple):
-    """What stands in front of decisions."""
+    """The head of a batch of decisions, which stands in front of them."""
 
     instance: str
     lowest_id: int

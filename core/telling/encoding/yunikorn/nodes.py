@@ -21,8 +21,8 @@ from core.telling.encoding.values import (
     TEXTS,
     TIME_NS,
     TRUTH,
-    percents,
-    written,
+    percents_of,
+    write_with,
 )
 from core.telling.encoding.yunikorn.applications import ALLOCATIONS
 
@@ -41,7 +41,7 @@ FOREIGN: Final = Document(
         "allocationTags": if_any(TAGS, "tags"),
         "allocationTime": if_any(TIME_NS, "since_ns"),
         "resource": if_any(AMOUNTS, "resources"),
-        "priority": always(written(TEXT, str), "priority", promised=False),
+        "priority": always(write_with(TEXT, str), "priority", promised=False),
         "nodeId": if_any(TEXT, "node_id"),
         # What is static is never told to leave.
         "preemptable": if_any(FLAG, made(_is_preemptable, "static")),
@@ -50,8 +50,8 @@ FOREIGN: Final = Document(
 
 
 @lru_cache(maxsize=4_096)  # Nodes of a cluster are alike, and so is what they hold.
-def _utilized(allocated: Resources, capacity: Resources) -> dict[str, int]:
-    return percents(allocated, Resources({name: amount for name, amount in capacity.items() if amount > 0}))
+def _percents_used(allocated: Resources, capacity: Resources) -> dict[str, int]:
+    return percents_of(allocated, Resources({name: amount for name, amount in capacity.items() if amount > 0}))
 
 
 def _drained_by(drain: OperatorDrain | None) -> str:
@@ -77,7 +77,7 @@ NODE: Final = Document(
         "allocated": if_any(AMOUNTS, "allocated"),
         "occupied": if_any(AMOUNTS, "occupied"),
         "available": if_any(AMOUNTS, "available"),
-        "utilized": if_any(PERCENTS, made(_utilized, "allocated", "capacity")),
+        "utilized": if_any(PERCENTS, made(_percents_used, "allocated", "capacity")),
         "allocations": if_any(ALLOCATIONS, "allocations"),
         "foreignAllocations": if_any(listed(FOREIGN), "foreign"),
         "reservations": if_any(TEXTS, "reservations"),
@@ -153,7 +153,7 @@ class Utilization:
             buckets = self._nodes.get(name)
             if buckets is None:
                 buckets = self._nodes[name] = [[] for _ in BUCKETS]
-            buckets[bucket(used.get(name, 0), whole)].append(node.node_id)
+            buckets[bucket_of(used.get(name, 0), whole)].append(node.node_id)
 
     def document(self) -> dict[str, Any]:
         """Returns what has been counted."""
@@ -164,8 +164,8 @@ class Utilization:
         return UTILIZATION.write(_PartitionUse(self._rm_id, self._partition, types))
 
 
-def bucket(used: int, whole: int) -> int:
-    """In which of the ten a node belongs: 10 % is in the first, 11 % in the second, all above 100 % in the last."""
+def bucket_of(used: int, whole: int) -> int:
+    """Returns the place of a node among the ten: 10 % is in the first, 11 % in the second, all above 100 % in the last."""
     if used <= 0:
         percent = 0
     elif whole <= 0:

@@ -21,7 +21,7 @@ from core.telling.encoding.values import (
     TIME_NS,
     WHOLE,
     one_of,
-    percents,
+    percents_of,
 )
 
 _TEMPLATE: Final = Document(
@@ -79,7 +79,7 @@ QUEUE: Final = Document(
         "parent": if_any(TEXT, "parent"),
         "template": if_any(nested(_TEMPLATE), "template"),
         "childNames": if_any(TEXTS, "children"),
-        "absUsedCapacity": if_any(PERCENTS, made(percents, "used", "max")),
+        "absUsedCapacity": if_any(PERCENTS, made(percents_of, "used", "max")),
         "maxRunningApps": if_any(COUNT, "max_applications"),
         "runningApps": if_any(COUNT, "running_applications"),
         "allocatingAcceptedApps": if_any(TEXTS, "allocating"),

@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple
 from core.domain.health import HealthCheck, HealthReport
 from core.domain.views import UsageSample
 from core.telling.encoding.documents import Document, Kind, always, apart, if_any, if_set, listed, nested
-from core.telling.encoding.values import ANYTHING, FLAG, TEXT, TEXT_MAP, TEXTS, TIME_NS, WHOLE, written
+from core.telling.encoding.values import ANYTHING, FLAG, TEXT, TEXT_MAP, TEXTS, TIME_NS, WHOLE, write_with
 from core.telling.encoding.yunikorn.applications import APPLICATION
 from core.telling.encoding.yunikorn.cluster import CLUSTER, PARTITION, RULE
 from core.telling.encoding.yunikorn.nodes import NODE
 from core.telling.encoding.yunikorn.queues import QUEUE
 
-_NUMBER_AS_TEXT: Final = written(TEXT, str)
-"""As upstream has it."""
+_NUMBER_AS_TEXT: Final = write_with(TEXT, str)
+"""A number as text, as upstream has it."""
 
 APPLICATION_SAMPLE: Final = Document(
     "ApplicationSample",
@@ -57,7 +57,7 @@ HEALTH: Final = Document(
 
 
 class Verdict(NamedTuple):
-    """What is thought of a configuration; what is unset is not said."""
+    """The judgement on a configuration; what is unset is not said."""
 
     allowed: bool
     reason: str | None = None
@@ -106,7 +106,7 @@ CONFIGURATION: Final = Document(
 
 
 class PartitionPart(NamedTuple):
-    """What a state dump has of one partition, as documents."""
+    """The part of a state dump that one partition has, as documents."""
 
     partition: str
     documents: Sequence[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""What users and groups use (rest.md 4.12)."""
+"""The use of users and groups (rest.md 4.12)."""
 
 from __future__ import annotations
 
