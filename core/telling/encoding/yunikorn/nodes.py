@@ -165,7 +165,7 @@ class Utilization:
 
 
 def bucket_of(used: int, whole: int) -> int:
-    """Returns the place of a node among the ten: 10 % is in the first, 11 % in the second, all above 100 % in the last."""
+    """Returns which of the ten a node is in: 10 % is in the first, 11 % in the second, all above 100 % in the last."""
     if used <= 0:
         percent = 0
     elif whole <= 0:
