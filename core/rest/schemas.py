@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from core.rest import reports
 from core.rest.errors import ERROR
 from core.rest.holds import HOLDS
 from core.telling.encoding import values
 from core.telling.encoding.documents import Schema
-from core.telling.encoding.yunikorn import applications, cluster, events, explanations, nodes, queues, reports, usage
+from core.telling.encoding.yunikorn import applications, cluster, events, explanations, nodes, queues, usage
 
 FLAG: Final = values.FLAG.schema
 NAME: Final[Schema] = {"type": "string", "minLength": 1}

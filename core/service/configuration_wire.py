@@ -8,8 +8,8 @@ from typing import Final
 from kornel.v1 import configuration_pb2 as pb
 
 from core.config.problems import Problem
-from core.domain.impact import Impact
 from core.service.configuration_history import Version
+from core.telling.configuration.impact import Impact
 from core.telling.encoding.kornel_v1 import ENCODERS, encode_impact, encode_problem
 from core.telling.encoding.records import made
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from kornel.v1 import explain_pb2 as pb
 
 from core.domain.resources import Resources
-from core.domain.supposition import (
+from core.service.status_codes import InvalidRequest
+from core.telling.what_if.supposition import (
     SupposeAsk,
     SupposeNodeLost,
     SupposePriority,
     SupposeQuota,
     Supposition,
 )
-from core.service.status_codes import InvalidRequest
 
 
 def decode_supposition(request: pb.WhatIfRequest) -> Supposition:

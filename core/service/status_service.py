@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google.protobuf.json_format import MessageToDict
 from kornel.v1 import status_pb2 as pb
@@ -28,11 +28,14 @@ from core.telling.encoding.kornel_v1 import (
     encode_status,
     encode_user_explanation,
 )
+from core.telling.explain import AskStanding, QueueAt, Subject, UserNamed
 
 _encode_rollback: Final = ENCODERS.add(
     Rollback, pb.RollbackStatus, {"since_ns": "at_ns"}, left_out=("text", "rm_id", "brought")
 )
 _encode_presence: Final = ENCODERS.add(Presence, pb.ManagerPresence, {"open_streams": "streams"}, left_out=("rm_id",))
+
+T = TypeVar("T")
 
 
 class StatusService:
@@ -50,6 +53,7 @@ class StatusService:
         version: str,
     ) -> None:
         self._runner = runner
+        self._reader = runner.reader
         self._callbacks = callbacks
         self._configurator = configurator
         self._metrics = metrics
@@ -69,7 +73,7 @@ class StatusService:
 
     async def _explain_user(self, request: pb.ExplainUserRequest) -> pb.ExplainUserResponse:
         """config.md 10.3."""
-        found = self._runner.explain_user(request.partition, request.user)
+        found = self._explain_subject(request.partition, UserNamed(request.user))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
             raise UnknownUser(f"user {request.user!r} has neither applications nor limits in {where}")
@@ -77,19 +81,23 @@ class StatusService:
 
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
         """config.md 7.3. A queue's administrators may see it like everybody who may read."""
-        caller().require_for_queue(Permission.READ, partial(self._runner.administers, request.partition, request.path))
-        found = self._runner.explain_queue(request.partition, request.path)
+        caller().require_for_queue(Permission.READ, partial(self._reader.administers, request.partition, request.path))
+        found = self._explain_subject(request.partition, QueueAt(request.path))
         if found is None:
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
         return encode_queue_explanation(found)
 
     async def _explain(self, request: pb.ExplainAskRequest) -> pb.ExplainAskResponse:
-        found = self._runner.explain(request.partition, request.allocation_key)
+        found = self._explain_subject(request.partition, AskStanding(request.allocation_key))
         if found is None:
             raise UnknownAsk(
                 f"no ask or allocation {request.allocation_key!r} in partition {request.partition or 'default'!r}"
             )
         return encode_standing(found)
+
+    def _explain_subject(self, partition: str, subject: Subject[T]) -> T | None:
+        reader = self._reader.get(partition)
+        return reader.explain(subject) if reader is not None else None
 
     async def _dump(self, _request: pb.GetStateDumpRequest) -> pb.GetStateDumpResponse:
         """protocol.md 13, contract case 149."""
@@ -111,7 +119,7 @@ class StatusService:
             return {"error": str(reason)}
 
     async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
-        status = self._runner.status(audited=request.audit)
+        status = self._reader.status(audited=request.audit)
         partitions = sorted(status.partitions, key=lambda partition: partition.name)
         if request.partition:
             wanted = full_partition_name(status.rm_id, request.partition)

@@ -10,9 +10,6 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from core.domain.application_states import AppState
-from core.domain.views import ApplicationSummary, ApplicationView
-from core.partition.views.applications import summary_of
-from core.partition.views.door import PartitionViews
 from core.rest.answers import Answer, json_answer
 from core.rest.errors import RestError, not_found
 from core.rest.handlers.places import known_queue, partition_of, queue_path
@@ -21,13 +18,14 @@ from core.rest.paths import decode_again
 from core.rest.queries import checked_queue, unsigned
 from core.rest.sorting import APPLICATIONS, Order, Value
 from core.rest.turns import gather
-from core.service.runner import PartitionRunner
+from core.telling.applications.application_views import ApplicationSummary, ApplicationView, summary_of
 from core.telling.encoding.yunikorn.applications import (
     encode_head,
     encode_parts,
     write_application,
     write_application_summary,
 )
+from core.telling.reader import PartitionReader, Reader
 
 ACTIVE: Final = {
     state.lower(): state
@@ -48,18 +46,18 @@ Test = Callable[[ApplicationSummary], bool]
 class ApplicationHandlers:
     """R13 to R17. Ours: pages, ``sort``, ``summary``, ``user``, ``queuePrefix`` and ``since`` (submission, ns)."""
 
-    def __init__(self, runner: PartitionRunner) -> None:
-        self._runner = runner
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     async def of_queue(self, request: Request) -> ASGIApp:
         """R13."""
         path = queue_path(request)
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         return await self._live(request, views, known_queue(views, path), None)
 
     async def of_queue_by_state(self, request: Request) -> ASGIApp:
         """R17."""
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         path = known_queue(views, queue_path(request))
         if request.path_params["state"].lower() != "active":
             raise RestError(400, "Only following application states are allowed: active")
@@ -67,7 +65,7 @@ class ApplicationHandlers:
 
     async def by_state(self, request: Request) -> ASGIApp:
         """R16."""
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         status, state = _status(request), request.path_params["state"].lower()
         if state == "active":
             return await self._live(request, views, "", status)
@@ -80,7 +78,7 @@ class ApplicationHandlers:
     async def in_queue(self, request: Request) -> ASGIApp:
         """R14."""
         name = decode_again(request.path_params["queue"])
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         path = known_queue(views, checked_queue(name))
         found = views.application(request.path_params["application"])
         if found is None or found.queue != path:
@@ -89,7 +87,7 @@ class ApplicationHandlers:
 
     async def application(self, request: Request) -> ASGIApp:
         """R15. Ours: with ``state=any`` also those that have ended or were rejected, the latest of that ID."""
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         wanted = request.path_params["application"]
         found = views.application(wanted)
         if found is None and wishes_of(request).query.get("state", "").lower() == "any":
@@ -101,7 +99,7 @@ class ApplicationHandlers:
             raise not_found("Application")
         return json_answer(write_application(found))
 
-    async def _live(self, request: Request, views: PartitionViews, path: str, status: AppState | None) -> ASGIApp:
+    async def _live(self, request: Request, views: PartitionReader, path: str, status: AppState | None) -> ASGIApp:
         """Live applications, of the queue at *path* or of all, in the state *status* or in any."""
         wishes = wishes_of(request)
         test, order = _test(wishes, status), APPLICATIONS.wanted(wishes.query)
@@ -140,12 +138,12 @@ async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
     else:
         ranked = await gather((order.value(write_application_summary(view)), key, view) for key, view in keyed)
         page, more = await page_in_order(ranked, wishes, order)
-    documents = map(_writer(wishes.summary), page)
+    documents = map(_writer_for(summary=wishes.summary), page)
     return await list_answer(request, documents, wishes, more=more, total=len(keyed))
 
 
 def _ranked(
-    views: PartitionViews, path: str, chosen: dict[str, ApplicationSummary], order: Order
+    views: PartitionReader, path: str, chosen: dict[str, ApplicationSummary], order: Order
 ) -> Iterator[tuple[Value, str, ApplicationSummary] | None]:
     """Yields each of the *chosen* with what it is sorted by. ``None``: another one."""
     for parts in views.application_parts(path, encode_head):
@@ -154,15 +152,15 @@ def _ranked(
         yield (order.value(document), summary.application_id, summary) if summary is not None else None
 
 
-def _documents(views: PartitionViews, page: list[ApplicationSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
-    write = _writer(summary)
+def _documents(views: PartitionReader, page: list[ApplicationSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+    write = _writer_for(summary=summary)
     for item in page:
         view = views.application(item.application_id)
         if view is not None:
             yield write(view)
 
 
-def _writer(summary: bool) -> Callable[[ApplicationView], dict[str, Any]]:
+def _writer_for(*, summary: bool) -> Callable[[ApplicationView], dict[str, Any]]:
     return write_application_summary if summary else write_application
 
 

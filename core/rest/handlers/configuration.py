@@ -16,10 +16,10 @@ from core.rest.answers import YAML, json_answer, text_answer
 from core.rest.configuration_document import Document, as_yaml, completed, configuration_document
 from core.rest.errors import RestError
 from core.rest.holds import HOLDS, Holds, OutOfScheduling
+from core.rest.reports import VALIDATION, Verdict
 from core.service.configuring import Configurator
 from core.service.runner import PartitionRunner
 from core.service.status_codes import TooMany
-from core.telling.encoding.yunikorn.reports import VALIDATION, Verdict
 
 _CHECKSUM_KEY: Final = "checksum: "
 
@@ -60,7 +60,7 @@ class ConfigurationHandlers:
         runner = self._runner
         drained = [
             OutOfScheduling(views.partition().name, node_id, drain, views.node(node_id) is not None)
-            for views in runner.all_views()
+            for views in runner.reader.partitions()
             for node_id, drain in sorted(views.operator_drains().items())
         ]
         held = self._configurator.rollback_held if runner.rm_id else None

@@ -18,14 +18,14 @@ from core.rest.handlers.configuration import ConfigurationHandlers
 from core.rest.handlers.history import HistoryHandlers
 from core.rest.handlers.queues import queue_tree
 from core.rest.queries import read_query
+from core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, OpenStream, PartitionPart
 from core.rest.turns import Turns
 from core.service.callback_board import CallbackBoard, NoStateDump
 from core.service.clock import SECOND_NS, Clock
 from core.service.event_streams import StreamPlaces
-from core.service.runner import PartitionRunner
 from core.telling.encoding.yunikorn.applications import write_application
 from core.telling.encoding.yunikorn.nodes import write_node
-from core.telling.encoding.yunikorn.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, OpenStream, PartitionPart
+from core.telling.reader import Reader
 
 _INDENT: Final = orjson.OPT_INDENT_2
 
@@ -37,7 +37,7 @@ class DumpHandlers:
 
     def __init__(
         self,
-        runner: PartitionRunner,
+        reader: Reader,
         callbacks: CallbackBoard,
         places: StreamPlaces,
         cluster: ClusterHandlers,
@@ -47,7 +47,7 @@ class DumpHandlers:
         clock: Clock,
         log_level: Callable[[], str],
     ) -> None:
-        self._runner = runner
+        self._reader = reader
         self._callbacks = callbacks
         self._places = places
         self._cluster = cluster
@@ -107,7 +107,7 @@ class DumpHandlers:
 
     async def _applications(self) -> list[Any]:
         found: list[Any] = []
-        for views in self._runner.all_views():
+        for views in self._reader.partitions():
             for kind in (views.applications(), views.finished(), views.rejected()):
                 found += await _made(map(write_application, kind))
         return found
@@ -115,11 +115,11 @@ class DumpHandlers:
     async def _nodes(self) -> list[Any]:
         return [
             PARTITION_NODES.write(PartitionPart(views.partition().name, await _made(map(write_node, views.nodes()))))
-            for views in self._runner.all_views()
+            for views in self._reader.partitions()
         ]
 
     async def _queues(self) -> list[Any]:
-        return [await queue_tree(views) for views in self._runner.all_views()]
+        return [await queue_tree(views) for views in self._reader.partitions()]
 
     async def _config(self) -> dict[str, Any]:
         return dict(await self._configuration.document())
@@ -137,7 +137,10 @@ class DumpHandlers:
         return value if isinstance(value, dict) else {"Error": "the resource manager's answer is no JSON object"}
 
     def _streams(self) -> list[dict[str, str]]:
-        return [OPEN_STREAM.write(OpenStream(stream.host, _iso(stream.opened_ns))) for stream in self._places.streams()]
+        return [
+            OPEN_STREAM.write(OpenStream(stream.host, _write_time(stream.opened_ns)))
+            for stream in self._places.streams()
+        ]
 
 
 def _now(make: Callable[[], Any]) -> Part:
@@ -157,7 +160,7 @@ async def _made(documents: Iterable[dict[str, Any]]) -> list[Any]:
     return found
 
 
-def _iso(ns: int) -> str:
+def _write_time(ns: int) -> str:
     return datetime.fromtimestamp(ns / SECOND_NS, UTC).isoformat().replace("+00:00", "Z")
 
 

@@ -10,8 +10,8 @@ from starlette.types import ASGIApp
 from core.rest.answers import json_answer, text_answer
 from core.rest.errors import RestError
 from core.rest.queries import flag, read_query
+from core.rest.reports import HEALTH
 from core.service.health import HealthKeeper
-from core.telling.encoding.yunikorn.reports import HEALTH
 
 
 class HealthHandlers:

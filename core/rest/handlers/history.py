@@ -8,12 +8,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.domain.views import UsageSample
 from core.rest.errors import RestError
-from core.rest.history import UsageHistory
+from core.rest.history import UsageHistory, UsageSample
 from core.rest.listing import page_answer
 from core.rest.queries import read_query, unsigned
-from core.telling.encoding.yunikorn.reports import APPLICATION_SAMPLE, CONTAINER_SAMPLE
+from core.rest.reports import APPLICATION_SAMPLE, CONTAINER_SAMPLE
 
 
 class HistoryHandlers:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from core.telling.encoding.code import FunctionText
 from core.telling.encoding.records import (
@@ -152,6 +152,10 @@ class Document(Generic[RecordT]):
         """Returns the field of the record that *path* begins with. Raises :class:`PlanError` if nothing is there."""
         type_at(self.record, path)
         return path.partition(".")[0]
+
+
+class Described(NamedTuple):
+    """The record of a document that is not made of one: all of its fields are added to it."""
 
 
 def nested(document: Document[Any]) -> Kind:

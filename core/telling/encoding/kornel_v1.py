@@ -12,10 +12,14 @@ from typing import Final
 from kornel.v1 import configuration_pb2, explain_pb2, read_pb2, status_pb2
 
 from core.config.problems import Problem
-from core.domain import impact, views
 from core.domain.drains import DrainedNode, OperatorDrain
-from core.domain.explanation import (
+from core.domain.health import HealthReport
+from core.domain.resources import clamp
+from core.domain.secrets import without_secrets
+from core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView, LogEntry
+from core.telling.allocations.explanation import (
     ApplicationReport,
+    AskFailure,
     AskReport,
     Blocker,
     EqualAsks,
@@ -26,33 +30,30 @@ from core.domain.explanation import (
     Report,
     Shortage,
 )
-from core.domain.health import HealthReport
-from core.domain.resources import clamp
-from core.domain.secrets import without_secrets
-from core.domain.status import (
-    AboveMax,
-    AskExplanation,
-    AskFailure,
-    Bound,
-    EngineStatus,
-    GovernorStatus,
-    LimitLevel,
-    MonitorStatus,
-    PartitionStatus,
-    QueueExplanation,
-    QueueStatus,
-    ScopeStatus,
-    UserExplanation,
-    UserStatus,
-)
-from core.domain.supposition import Enforced, Forecast, Waits
+from core.telling.applications.application_views import ApplicationSummary, ApplicationView
+from core.telling.configuration import impact
 from core.telling.encoding.messages import Encoders
 from core.telling.encoding.records import ITSELF, made
+from core.telling.nodes.node_views import NodeSummary, NodeView
+from core.telling.partitions.partition_status import (
+    EngineStatus,
+    GovernorStatus,
+    MonitorStatus,
+    PartitionStatus,
+    QueueStatus,
+    ScopeStatus,
+    UserStatus,
+)
+from core.telling.queues.above_max import AboveMax
+from core.telling.queues.headroom import Bound, QueueExplanation
+from core.telling.queues.queue_views import QueueView
+from core.telling.users.limits_of_user import LimitLevel, UserExplanation
+from core.telling.what_if.supposition import Enforced, Forecast, Waits
 
 ENCODERS: Final = Encoders()
 
 
-def _last_failure(log: tuple[views.LogEntry, ...]) -> str:
+def _last_failure(log: tuple[LogEntry, ...]) -> str:
     return log[-1].message if log else ""
 
 
@@ -68,12 +69,12 @@ def _drained_at_ns(drain: OperatorDrain | None) -> int:
     return drain.at_ns if drain is not None else 0
 
 
-def _keys(loads: tuple[views.ForeignView, ...]) -> list[str]:
+def _keys(loads: tuple[ForeignView, ...]) -> list[str]:
     return [load.key for load in loads]
 
 
 encode_queue: Final = ENCODERS.add(
-    views.QueueView,
+    QueueView,
     read_pb2.QueueInfo,
     {
         "properties": made(without_secrets, "properties"),
@@ -88,7 +89,7 @@ encode_queue: Final = ENCODERS.add(
 )  # fmt: skip
 
 ENCODERS.add(
-    views.AskView,
+    AskView,
     read_pb2.AskInfo,
     {"last_failure": made(_last_failure, "log")},
     left_out=(
@@ -97,19 +98,19 @@ ENCODERS.add(
 )  # fmt: skip
 
 ENCODERS.add(
-    views.AllocationView,
+    AllocationView,
     read_pb2.AllocationInfo,
     left_out=("tags", "created_ns", "placeholder_ns", "task_group", "originator", "rendered"),
 )
 
 encode_application_summary: Final = ENCODERS.add(
-    views.ApplicationSummary,
+    ApplicationSummary,
     read_pb2.ApplicationSummary,
     {"allocation_count": "allocations", "ask_count": "asks"},
 )
 
 ENCODERS.add(
-    views.ApplicationView,
+    ApplicationView,
     read_pb2.ApplicationSummary,
     {"allocation_count": made(len, "allocations"), "ask_count": made(len, "asks")},
     left_out=(
@@ -119,27 +120,27 @@ ENCODERS.add(
 )  # fmt: skip
 
 encode_application: Final = ENCODERS.add(
-    views.ApplicationView,
+    ApplicationView,
     read_pb2.GetApplicationResponse,
     {"summary": ITSELF},
     left_out=("partition", "placeholders", "reservations", "priority", "spent", "backoff_until_ns", "tags"),
 )
 
 encode_node_summary: Final = ENCODERS.add(
-    views.NodeSummary,
+    NodeSummary,
     read_pb2.NodeSummary,
     {"allocation_count": "allocations", "reservation_count": "reservations"},
 )
 
 ENCODERS.add(
-    views.NodeView,
+    NodeView,
     read_pb2.NodeSummary,
     {"allocation_count": made(len, "allocations"), "reservation_count": made(len, "reservations")},
     left_out=("host", "rack", "attributes", "foreign", "drained_by_shim", "operator_drain"),
 )
 
 encode_node: Final = ENCODERS.add(
-    views.NodeView,
+    NodeView,
     read_pb2.GetNodeResponse,
     {
         "summary": ITSELF,
@@ -204,7 +205,14 @@ encode_status: Final = ENCODERS.add(
 
 ENCODERS.add(AskFailure, status_pb2.AskFailure, {"count": "times"})
 
-encode_standing: Final = ENCODERS.add(AskExplanation, status_pb2.ExplainAskResponse)
+encode_standing: Final = ENCODERS.add(
+    AskReport,
+    status_pb2.ExplainAskResponse,
+    left_out=(
+        "key", "priority", "resources", "created_ns", "blockers", "fitting_nodes", "position", "preemption",
+        "preempted",
+    ),
+)  # fmt: skip
 
 ENCODERS.add(AboveMax, status_pb2.QueueAboveMax, {"protected_by": "protected"})
 

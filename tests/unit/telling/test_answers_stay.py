@@ -17,6 +17,8 @@ from google.protobuf.message import Message
 
 from core.telling.encoding import kornel_v1
 from core.telling.encoding.yunikorn import applications, cluster, explanations, nodes, queues, usage
+from core.telling.explain import Named, QueueAt, UserNamed
+from core.telling.reader import Reader
 from tests.scenarios.language import Stage
 
 RECORDED: Final = json.loads((Path(__file__).parent / "answers.json").read_text())
@@ -35,21 +37,20 @@ def answers() -> dict[str, Any]:
     """Returns what is answered about everything that there is after the recorded lines."""
     stage = Stage()
     stage.play(RECORDED["played"])
-    engine, now_ns = stage.engine, stage.now_ns
-    views, manager = engine.views(PARTITION, now_ns), engine.manager
-    assert views is not None
+    reader = Reader(stage.engine, lambda: stage.now_ns)
+    views, manager = reader[PARTITION], reader.manager
     assert manager is not None
     found: dict[str, Any] = {
         "cluster": cluster.CLUSTER.write(cluster.ClusterEntry(views.partition(), manager, 17)),
         "partition": cluster.PARTITION.write(views.partition()),
-        "status message": kornel_v1.encode_partition(engine.status(now_ns=now_ns).partitions[0]),
+        "status message": kornel_v1.encode_partition(views.status()),
     }
     for number, rule in enumerate(views.rules()):
         found[f"rule {number}"] = cluster.RULE.write(rule)
     for queue in views.queues():
         found[f"queue {queue.path}"] = queues.write_queue(queue)
         found[f"queue {queue.path} message"] = kornel_v1.encode_queue(queue)
-        explained = engine.explain_queue(PARTITION, queue.path)
+        explained = views.explain(QueueAt(queue.path))
         assert explained is not None
         found[f"queue {queue.path} explained message"] = kornel_v1.encode_queue_explanation(explained)
     for node in views.nodes():
@@ -63,14 +64,14 @@ def answers() -> dict[str, Any]:
     for user in views.users():
         if user is not None:
             found[f"user {user.user}"] = usage.USER.write(user)
-            bounds = engine.explain_user(PARTITION, user.user)
+            bounds = views.explain(UserNamed(user.user))
             assert bounds is not None
             found[f"user {user.user} explained message"] = kornel_v1.encode_user_explanation(bounds)
     for group in views.groups():
         if group is not None:
             found[f"group {group.group}"] = usage.GROUP.write(group)
     for name in RECORDED["explained"]:
-        report = engine.explain_work(PARTITION, name, now_ns)
+        report = views.explain(Named(name))
         assert report is not None
         found[f"report {name}"] = explanations.write_explanation(report)
         found[f"report {name} message"] = kornel_v1.encode_report(report)

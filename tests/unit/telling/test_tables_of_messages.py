@@ -13,6 +13,7 @@ from core.domain.secrets import HIDDEN
 from core.telling.encoding import kornel_v1
 from core.telling.encoding.messages import Encoders
 from core.telling.encoding.records import ITSELF, PlanError, made
+from core.telling.reader import Reader
 from tests.scenarios.language import Stage
 
 
@@ -152,7 +153,5 @@ def test_tokens_are_those_of_the_enum() -> None:
 def test_secrets_of_a_queue_are_hidden() -> None:
     stage = Stage()
     stage.play(["queue root.a db.password=geheim", "register", "node n1"])
-    views = stage.engine.views("[rm-1]default", stage.now_ns)
-    assert views is not None
-    [queue] = views.queues("root.a")
+    [queue] = Reader(stage.engine)["[rm-1]default"].queues("root.a")
     assert kornel_v1.encode_queue(queue).properties["db.password"] == HIDDEN

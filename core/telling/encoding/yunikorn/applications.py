@@ -7,17 +7,14 @@ from typing import Final
 
 import orjson
 
-from core.domain.application_states import AppState
-from core.domain.views import (
-    AllocationView,
+from core.domain.application_states import AppState, StateEntry
+from core.telling.allocations.allocation_views import AllocationView, AskView, LogEntry
+from core.telling.applications.application_views import (
     ApplicationParts,
     ApplicationView,
-    AskView,
-    LogEntry,
     PlaceholderView,
     Spent,
     SpentView,
-    StateEntry,
 )
 from core.telling.encoding.compact import copy_compact
 from core.telling.encoding.documents import Document, Kind, always, if_any, listed, nested

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from core.domain.application_states import AppState
-from core.domain.views import FilterView, ManagerView, PartitionView, RuleView
+from core.domain.manager import RegisteredManager
+from core.telling.configuration.placement_rule_views import FilterView, RuleView
 from core.telling.encoding.documents import Document, Kind, always, if_any, nested, nested_itself
 from core.telling.encoding.records import ITSELF, made
 from core.telling.encoding.values import (
@@ -22,6 +23,7 @@ from core.telling.encoding.values import (
     one_of,
     percents_of,
 )
+from core.telling.partitions.partition_views import PartitionView
 
 CLUSTER_NAME: Final = "kubernetes"
 """A constant of upstream, whatever the cluster is."""
@@ -31,7 +33,7 @@ class ClusterEntry(NamedTuple):
     """A partition, the manager it belongs to, and when this scheduler began."""
 
     partition: PartitionView
-    manager: ManagerView
+    manager: RegisteredManager
     started_ns: int
 
 
@@ -39,7 +41,7 @@ def _cluster_name() -> str:
     return CLUSTER_NAME
 
 
-def _build_information(manager: ManagerView) -> list[dict[str, str]]:
+def _build_information(manager: RegisteredManager) -> list[dict[str, str]]:
     return [{**dict(sorted(manager.build_info)), "rmId": manager.rm_id}]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from core.domain.effects import PreemptionDecided, VictimRecord
-from core.domain.explanation import (
+from core.domain.reasons import Outcome
+from core.telling.allocations.explanation import (
     ApplicationReport,
+    AskFailure,
     AskReport,
     Blocker,
     EqualAsks,
@@ -20,13 +22,10 @@ from core.domain.explanation import (
     Report,
     Shortage,
 )
-from core.domain.reasons import Outcome
-from core.domain.status import AskFailure
-from core.partition.explain.history import LAWS
-from core.telling.encoding.documents import Document, always, apart, if_any, listed, nested
+from core.telling.encoding.documents import Described, Document, always, apart, if_any, listed, nested
 from core.telling.encoding.records import made
 from core.telling.encoding.values import AMOUNT, AMOUNTS, COUNT, FLAG, TEXT, TIME_NS, WHOLE, one_of
-from core.telling.encoding.yunikorn.reports import Described
+from core.telling.preemption.preempted_work import LAWS
 
 VICTIM: Final = Document(
     "Victim",

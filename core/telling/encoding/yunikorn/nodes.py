@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from core.domain.drains import OperatorDrain
 from core.domain.resources import Resources
-from core.domain.views import ForeignView, NodeSummary, NodeView
+from core.telling.allocations.allocation_views import ForeignView
 from core.telling.encoding.documents import Document, always, if_any, listed
 from core.telling.encoding.records import made
 from core.telling.encoding.values import (
@@ -25,6 +25,7 @@ from core.telling.encoding.values import (
     write_with,
 )
 from core.telling.encoding.yunikorn.applications import ALLOCATIONS
+from core.telling.nodes.node_views import NodeSummary, NodeView
 
 BUCKETS: Final = tuple(f"{10 * k}-{10 * k + 10}%" for k in range(10))
 

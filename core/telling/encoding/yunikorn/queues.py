@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from core.domain.status import AboveMax
-from core.domain.views import QueueView, TemplateView
 from core.telling.encoding.documents import Document, always, apart, if_any, listed, nested
 from core.telling.encoding.records import made
 from core.telling.encoding.values import (
@@ -23,6 +21,8 @@ from core.telling.encoding.values import (
     one_of,
     percents_of,
 )
+from core.telling.queues.above_max import AboveMax
+from core.telling.queues.queue_views import QueueView, TemplateView
 
 _TEMPLATE: Final = Document(
     "",
