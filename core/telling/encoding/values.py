@@ -110,7 +110,7 @@ AMOUNTS: Final = Kind(
         "additionalProperties": {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
         "description": "Amounts by resource type: memory in bytes, vcore in thousandths, others counted.",
     },
-    write_amounts,
+    Resources.listed,
 )
 PERCENTS: Final = Kind(
     {
