@@ -13,7 +13,16 @@ from core.rest.errors import ERROR
 from core.rest.holds import HOLDS
 from core.telling.encoding import values
 from core.telling.encoding.documents import Schema
-from core.telling.encoding.yunikorn import applications, cluster, events, explanations, nodes, queues, usage
+from core.telling.encoding.yunikorn import (
+    applications,
+    cluster,
+    events,
+    explanations,
+    nodes,
+    preemption_kinds,
+    queues,
+    usage,
+)
 
 FLAG: Final = values.FLAG.schema
 NAME: Final[Schema] = {"type": "string", "minLength": 1}
@@ -56,6 +65,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
         explanations.APPLICATION_REPORT,
         explanations.EXPLANATION,
         explanations.DECISION,
+        preemption_kinds.PREEMPTION_KIND,
+        preemption_kinds.PREEMPTION_ENDING,
         explanations.DECISION_BATCH,
         applications.RESOURCE_HISTORY,
         applications.APPLICATION,

@@ -23,11 +23,11 @@ from core.partition.books import ledger
 from core.partition.configuration import offered_types
 from core.partition.gangs import replacement
 from core.partition.intake import allocation_intake, handshake, removal
-from core.partition.preemption import preempting
 from core.partition.scheduling import vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import pausing
 from core.partition.waiting.rooms import capacity_came, capacity_went, node_gained, wake_waiting
+from core.preemption import preempting
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
 

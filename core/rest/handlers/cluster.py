@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from core.domain.secrets import without_secrets
 from core.rest.handlers.places import partition_of
 from core.rest.listing import page_answer
 from core.rest.reports import PARTITION_RULES, PartitionPart
@@ -55,6 +56,7 @@ class ClusterHandlers:
         manager = self._reader.manager
         if manager is None:
             return []
+        manager = manager._replace(build_info=tuple(without_secrets(dict(manager.build_info)).items()))
         return [
             CLUSTER.write(ClusterEntry(views.partition(), manager, self._started_ns))
             for views in self._reader.partitions()

@@ -27,6 +27,7 @@ from core.telling.encoding.yunikorn.explanations import (
     NumberedDecision,
     write_explanation,
 )
+from core.telling.encoding.yunikorn.preemption_kinds import write_preemption_kinds
 from core.telling.explain import Named
 
 MOST_DECISIONS: Final = 1_000
@@ -34,7 +35,7 @@ MOST_DECISIONS: Final = 1_000
 
 
 class ExplanationHandlers:
-    """``/explain`` and ``/preemptions`` of a partition."""
+    """``/explain`` and ``/preemptions`` of a partition, and the kinds of preemption there are."""
 
     def __init__(self, runner: PartitionRunner, journal: EventJournal) -> None:
         self._runner = runner
@@ -59,6 +60,10 @@ class ExplanationHandlers:
         if reader is None:
             return None
         return reader.explain(Named(key))
+
+    async def kinds(self, request: Request) -> ASGIApp:
+        """Who decides about preemption, and how what they decide is to be read."""
+        return json_answer(write_preemption_kinds())
 
     async def preemptions(self, request: Request) -> ASGIApp:
         """Attempts to preempt that came to something. Their numbers leave out those of other decisions."""

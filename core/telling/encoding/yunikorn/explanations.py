@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from core.domain.effects import PreemptionDecided, VictimRecord
 from core.domain.reasons import Outcome
+from core.preemption.registry import allowed_by
 from core.telling.allocations.explanation import (
     ApplicationReport,
     AskFailure,
@@ -25,7 +26,6 @@ from core.telling.allocations.explanation import (
 from core.telling.encoding.documents import Described, Document, always, apart, if_any, listed, nested
 from core.telling.encoding.records import made
 from core.telling.encoding.values import AMOUNT, AMOUNTS, COUNT, FLAG, TEXT, TIME_NS, WHOLE, one_of
-from core.telling.preemption.preempted_work import LAWS
 
 VICTIM: Final = Document(
     "Victim",
@@ -227,7 +227,7 @@ class NumberedDecision(NamedTuple):
 def _law(decided: PreemptionDecided) -> str:
     if not decided.victims or decided.outcome is Outcome.WITHDRAWN:
         return ""
-    return LAWS.get(decided.kind, "")
+    return allowed_by(decided.kind)
 
 
 DECISION: Final = Document(
