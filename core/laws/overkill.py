@@ -29,6 +29,7 @@ class Need:
     mine: frozenset[str]
 
     def freed(self) -> int:
+        """Return what all victims free there together."""
         return sum(self.gains.values())
 
     def depends_on(self, key: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.laws import Law
+from core.laws.verdict import Law
 from core.model.allocations import Allocation
 from core.partition.asks import reservations
 from core.preemption.monitor import laws as monitor_laws

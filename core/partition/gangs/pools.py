@@ -11,7 +11,7 @@ from core.model.task_groups import TaskGroup
 from core.partition.asks import questions
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import dequeue, enqueue
-from core.preemption import preempting
+from core.preemption import attempts, eviction
 
 
 def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
@@ -32,7 +32,7 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
 def _wait_for_placeholder(state: PartitionState, ask: Allocation) -> None:
     """A node it was to get, a node kept for it and victims on their way out for it are not for it any more."""
     questions.cancel_question(state, ask)
-    preempting.forget(state, ask)
+    eviction.forget(state, ask)
     dequeue(state, ask)
     enqueue(state, ask)
 
@@ -59,4 +59,4 @@ def _settle(state: PartitionState, task_group: TaskGroup) -> None:
             questions.withdraw_pair(state, ask)
         dequeue(state, ask)
         enqueue(state, ask)
-        preempting.watch(state, ask)
+        attempts.watch(state, ask)

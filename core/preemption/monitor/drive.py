@@ -1,6 +1,6 @@
 """The periodic proportional policy as the partition does it: rounds, notices, and what happens when time is up.
 
-Who should go is decided by :mod:`core.policies.preemption.monitor`, whether that is lawful by :mod:`core.preemption.monitor.laws`.
+Who should go is decided by :mod:`.selection`, whether that is lawful by :mod:`.laws`.
 A round is a generator that is moved on a little in every slice, so that it never stops other work for long; the next
 one begins an interval after it has ended, so that a notice is never younger than it claims. Rules: preemption.md E, H.
 """
@@ -22,7 +22,7 @@ from core.model.queues import Queue
 from core.partition.asks import moves, reservations
 from core.partition.books import ledger
 from core.partition.state import PartitionState
-from core.preemption import preempting
+from core.preemption import eviction
 from core.preemption.governor import governing
 from core.preemption.monitor import laws as monitor_laws
 from core.preemption.monitor import noticing
@@ -400,7 +400,7 @@ def _watch_exits(
             if stuck:
                 _give_up_victims(state, ask, stuck, at_ns)
             elif not victims:
-                preempting.rearm(state, ask, at_ns)
+                eviction.rearm(state, ask, at_ns)
 
     state.at(now_ns + state.preemption.victim_timeout_ns, look)
 
@@ -419,7 +419,7 @@ def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[All
     waited_s = state.preemption.victim_timeout_ns / 10**9
     for leaf, theirs in by_leaf.items():
         _record(state, leaf, theirs, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s")
-    preempting.rearm(state, ask, now_ns)
+    eviction.rearm(state, ask, now_ns)
 
 
 def _observe(state: PartitionState, selection: Selection) -> None:
