@@ -53,8 +53,6 @@ MODULES = {
         *(f"preemption.{kind}.kind" for kind in _KINDS),
     ),
     "audit": ("books.audit", "books.findings", "gangs.audit"),
-    "past": ("views.applications", "views.work"),
-    "showing": ("explain", "status", "supposing", "views"),
     "engine": ("dissolving", "engine"),
 }  # fmt: skip
 """The rooms and what belongs to each: the longest beginning of a module's name decides."""
@@ -74,14 +72,12 @@ ROOMS: dict[str, set[str]] = {
     "asks": _BOOKED | {"waiting"},
     "preemption": _MOVED | {"laws"},
     "gangs": _MOVED | {"preemption"},
-    "lifecycle": _DECIDED | {"past"},
+    "lifecycle": _DECIDED,
     "configuration": _MOVED | {"preemption"},
     "scheduling": _DECIDED | {"lifecycle"},
     "intake": _DECIDED | {"lifecycle", "configuration", "scheduling"},
     "kinds": _DECIDED | {"laws", "scheduling"},
     "audit": {"state", "waiting"},
-    "past": {"state"},
-    "showing": _DECIDED | {"audit", "configuration", "kinds", "past", "scheduling"},
     "engine": set(MODULES),
 }
 """Which rooms each one may import besides itself, from the lowest to the highest."""

@@ -21,6 +21,7 @@ from core.preemption.guarantee.prospects import KnownProspects
 from core.preemption.guarantee.solve import Solver
 from core.preemption.plan import PreemptionPlan, Refusal
 from core.preemption.required_node import planner as required_node
+from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import Case, TaskCase, parse
 from tests.properties.test_preemption_plan import amounts, random_case, random_tasks
@@ -71,7 +72,7 @@ def smallest(world: World, ask: Allocation) -> int | None:
     return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scale_examples(300), deadline=None)
 @given(small_clusters())
 def test_a_plan_is_found_whenever_there_is_one(case: Case) -> None:
     world, known = World.of(case), KnownProspects()
@@ -107,7 +108,7 @@ def test_where_first_come_fails_an_exact_search_follows(monkeypatch: pytest.Monk
     assert without.outcome is Outcome.NO_NODE
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(st.integers(0, 2**32))
 def test_required_node_finds_a_plan_whenever_there_is_one(seed: int) -> None:
     """Priority and the node alone bind it: whoever may go makes room together, or nobody goes; nobody in vain."""

@@ -73,7 +73,8 @@ class PartitionRound:
 def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
     """Up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual (F5)."""
     found: list[Allocation] = []
-    leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting]
+    # Most that wait were refused and sleep until something changes: they are not worth putting in order each second.
+    leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting and _has_due(queue)]
     for leaf in sorted(leaves, key=_net_share):
         served = [a for a in leaf.applications.values() if a.state not in UNSERVED and not a.backoff_until_ns]
         for application in sorted(served, key=application_key):
@@ -83,6 +84,15 @@ def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> lis
             if len(found) >= most:
                 return found[:most]
     return found
+
+
+def _has_due(leaf: Queue) -> bool:
+    """Tells whether some ask of *leaf* waits for an attempt."""
+    for application in leaf.applications.values():
+        for group in application.groups.values():
+            if group.due:
+                return True
+    return False
 
 
 def _net_share(queue: Queue) -> tuple[float, str]:

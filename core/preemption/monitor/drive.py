@@ -1,6 +1,6 @@
 """The periodic proportional policy as the partition does it: rounds, notices, and what happens when time is up.
 
-Who should go is decided by :mod:`.selection`, whether that is lawful by :mod:`.laws`.
+The planner is :mod:`.selection`; :mod:`.laws` judges what it selected.
 A round is a generator that is moved on a little in every slice, so that it never stops other work for long; the next
 one begins an interval after it has ended, so that a notice is never younger than it claims. Rules: preemption.md E, H.
 """

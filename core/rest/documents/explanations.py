@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from core.domain.effects import PreemptionDecided, VictimRecord
-from core.domain.explanation import (
+from core.domain.reasons import Outcome
+from core.preemption.registry import allowed_by
+from core.rest.documents.values import amounts, clamped, present
+from core.telling.allocations.explanation import (
     ApplicationReport,
     AskReport,
     Blocker,
@@ -15,9 +18,6 @@ from core.domain.explanation import (
     PreemptionOutlook,
     Report,
 )
-from core.domain.reasons import Outcome
-from core.preemption.registry import allowed_by
-from core.rest.documents.values import amounts, clamped, present
 
 
 def explanation(found: Report) -> dict[str, Any]:
