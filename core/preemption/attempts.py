@@ -13,7 +13,7 @@ RETRY_NS: Final = 15 * 10**9
 
 
 def may_ever_preempt(ask: Allocation) -> bool:
-    """Whether *ask* is one that guarantee-driven preemption serves at all."""
+    """Tells whether *ask* is one that guarantee-driven preemption serves at all."""
     return ask.spec.allow_preempt_other and not ask.spec.required_node
 
 

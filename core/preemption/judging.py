@@ -17,7 +17,7 @@ check_exhaustive: Final = laws.check_exhaustive
 
 
 def check(view: PartitionView, plan: PreemptionPlan | QuotaPlan) -> tuple[Violation, ...]:
-    """Return every law that *plan*, not yet applied to *view*, would break. Changes nothing.
+    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing.
 
     Costs as much as the plan has victims times the depth of the tree, for a required node as much as the node holds.
     """

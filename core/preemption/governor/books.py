@@ -33,7 +33,7 @@ class GovernorBooks:
 
     @property
     def scopes(self) -> Iterable[Scope]:
-        """Those that lost something within the window, as far as it has moved."""
+        """Returns those that lost something within the window, as far as it has moved."""
         return self._victims
 
     def victims(self, scope: Scope) -> int:

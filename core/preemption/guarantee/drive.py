@@ -186,7 +186,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
 
 
 def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
-    """What law 4 has against *ask*: that takes no search, so it counts as no attempt (K17)."""
+    """Returns what law 4 has against *ask*: that takes no search, so it counts as no attempt (K17)."""
     entitled = entitlement(ask, state.guarantee_mode, state.types.names)
     if not isinstance(entitled, Refusal):
         return None

@@ -58,7 +58,7 @@ class _Leaf:
         self.blocked: dict[Shape, None] = {}
 
     def outdated(self, terms: LeafTerms, laws: Terms) -> bool:
-        """Whether more may go from the leaf by now, or at another price, than the bounds count."""
+        """Tells whether more may go from the leaf by now, or at another price, than the bounds count."""
         if (terms.highest, terms.adjusted, terms.declared) != (self.highest, self.adjusted, self.declared):
             return True
         return any(not isinstance(laws.kind(terms, shape), str) for shape in self.blocked)
@@ -159,7 +159,7 @@ class Prospects:
         self._stale[node] = None
 
     def verdicts(self) -> Counter[str]:
-        """How many nodes are out of the question for what."""
+        """Returns how many nodes are out of the question for what."""
         found = Counter(self._hopeless.values())
         found["has room"] += len(self.roomy)
         return found
@@ -234,7 +234,7 @@ class Prospects:
         return []
 
     def _out_of_reach(self, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms]) -> bool:
-        """Whether *node* stays *short* even if everybody left whose leaf has anything to give.
+        """Tells whether *node* stays *short* even if everybody left whose leaf has anything to give.
 
         That counts some whom a law keeps back, so it stays true until the node changes or another leaf has to give.
         """

@@ -438,7 +438,7 @@ def _observe(state: PartitionState, selection: Selection) -> None:
 
 
 def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
-    """Those of *keys* that are still at risk are so no more."""
+    """Returns those of *keys* that are still at risk are so no more."""
     notices = state.notices
     notices.now_ns = now_ns
     entries = [notices.entries[key] for key in keys]
@@ -450,7 +450,7 @@ def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
 
 
 def _still_there(state: PartitionState, allocation: Allocation) -> bool:
-    """Whether *allocation* still runs, and nobody told it to leave."""
+    """Tells whether *allocation* still runs, and nobody told it to leave."""
     application = allocation.application
     return (
         application.allocations.get(allocation.key) is allocation

@@ -133,7 +133,7 @@ def _over_guarantee(victims: Iterable[Allocation]) -> Iterator[Violation]:
 
 
 def _waits(ask: Allocation) -> bool:
-    """Whether *ask* may preempt, waits, and has not preempted yet: only then it is a reason to take anybody."""
+    """Tells whether *ask* may preempt, waits, and has not preempted yet: only then it is a reason to take anybody."""
     spec = ask.spec
     pending = ask.node is None and ask.replaces is None and not ask.triggered
     return pending and spec.allow_preempt_other and not spec.required_node
@@ -195,7 +195,7 @@ class _Level:
         self.come: Final[Vector] = [0] * len(queue.used)
 
     def held(self, t: int) -> int:
-        """What the queue holds of type *t*, with what is claimed for it."""
+        """Returns what the queue holds of type *t*, with what is claimed for it."""
         queue = self.queue
         return queue.used[t] - queue.preempting[t] + queue.claimed[t] + self.come[t] - self.gone[t]
 
@@ -354,7 +354,7 @@ class _After:
         return [have if have < 0 else max(0, have - kept) for have, kept in zip(room, aged, strict=True)]
 
     def _room(self, node: Node) -> Vector:
-        """What is free on *node* once whoever was told to leave has left, and whoever that is for runs."""
+        """Returns what is free on *node* once whoever was told to leave has left, and whoever that is for runs."""
         room = self._free.get(node)
         if room is None:
             room = self._free[node] = list(node.free)

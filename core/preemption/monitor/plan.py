@@ -44,7 +44,7 @@ class Selection:
         """To be given back: their applications are asked for what they hold already."""
 
     def has_room(self, pairs: Pairs) -> bool:
-        """Whether *pairs* on top are within the limit."""
+        """Tells whether *pairs* on top are within the limit."""
         selected, limits = self.selected, self.limits
         for t, amount in pairs:
             if selected.get(t, 0) + amount > limits.get(t, 0):
@@ -52,7 +52,7 @@ class Selection:
         return True
 
     def fits(self, freed: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
-        """Whether what is *freed* may be selected on top, for an ask that lacks *wanted* (by type).
+        """Tells whether what is *freed* may be selected on top, for an ask that lacks *wanted* (by type).
 
         At least one place is allowed for each type: else nothing larger than the part of a round would ever go.
         """

@@ -87,7 +87,7 @@ def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
 
 
 def _left(run: QuotaRun, plan: QuotaPlan) -> Amounts:
-    """What of the target is still to be freed; what ended by itself since the run began counts as freed."""
+    """Returns what of the target is still to be freed; what ended by itself since the run began counts as freed."""
     over = excess(run.queue, plan.ceilings, run.staying)
     left = {t: min(amount - run.freed.get(t, 0), over.get(t, 0)) for t, amount in plan.target.items()}
     return {t: amount for t, amount in left.items() if amount > 0}
