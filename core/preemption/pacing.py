@@ -87,7 +87,7 @@ def is_open(state: PartitionState, now_ns: int) -> bool:
 
 
 def count(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """The victims of *plan* are told to leave: that counts for one interval. Without victims nothing was taken."""
+    """The victims of *plan* are asked to leave: that counts for one interval. Without victims nothing was taken."""
     if not plan.victims:
         return
     window = state.pace.guarantee if plan.kind == guarantee.KIND else state.pace.required_node
@@ -124,7 +124,7 @@ def allow_enforcement(
 ) -> tuple[int, Denial | None]:
     """How many of *victims*, from the first on, may leave now for the lowered max of *run*; what keeps back the rest.
 
-    Those are counted: they are told to leave next.
+    Those are counted: they are asked to leave next.
     """
     most, denial = governing.allowed(state, victims, "", now_ns, run)
     window, bound = state.pace.quota, state.preemption.governor.bound_of(quota.KIND).interval

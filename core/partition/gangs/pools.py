@@ -55,7 +55,7 @@ def _settle(state: PartitionState, task_group: TaskGroup) -> None:
     if task_group.open:
         return
     for ask in task_group.asks.ordered():
-        if ask.courts is not None:
+        if ask.proposed_placeholder is not None:
             questions.withdraw_pair(state, ask)
         dequeue(state, ask)
         enqueue(state, ask)

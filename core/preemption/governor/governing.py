@@ -1,7 +1,7 @@
 """The governor at work: plans that the laws allow are held against the budgets, the pauses and the loops (K13).
 
-Guarantee-driven preemption, lowered maxima and the periodic policy ask here before anybody is told to leave, and report
-here what they took. Preemption on required nodes does neither: the system cannot work without it.
+The enforcement of lowered maxima, preemption for guarantees and the monitor ask here before anybody has to leave, and
+report here what they took. Preemption on required nodes does neither: the system cannot work without it.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def allowed(
 def charge(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> None:
-    """*victims* are told to leave: put down what that costs. Before their books are changed."""
+    """*victims* are asked to leave: put down what that costs. Before their books are changed."""
     books, limits = state.governor, _limits(state)
     books.forget(limits, now_ns)
     books.charge(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)

@@ -127,7 +127,7 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 
 
 def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
-    """Try to make room for *ask*; on success its victims are told to leave and a node is reserved for it."""
+    """Try to make room for *ask*; on success its victims are asked to leave and a node is reserved for it."""
     if state.enforcement.busy:
         state.enforcement.deferred[ask] = None
         return False

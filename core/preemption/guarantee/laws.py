@@ -83,7 +83,7 @@ class _Case:
         self._entitling: dict[int, Queue] | None = None
         node = plan.node
         self.will_be_free: dict[int, int] = {t: node.free[t] for t in self.demand}
-        """By asked type, what the node has when those have left who were told to before, and did not fail to."""
+        """By asked type, what the node has when those have left who were asked to before, and did not fail to."""
         for allocation in node.allocations.values():
             if allocation.preempted and allocation not in self.stuck:
                 for t, amount in allocation.shape.pairs:

@@ -36,7 +36,7 @@ NODES_AT_ONCE: Final = 100
 """How many nodes are looked at anew in one go: a millisecond or two."""
 
 GLANCES: Final = 5
-"""So many nodes of which a glance is enough cost no more than one whose victims have to be told apart."""
+"""So many nodes of which a glance is enough cost no more than one whose victims have to be distinguished."""
 
 SORTED_BESIDES: Final = 1_000
 """With more nodes than this, putting them in order for the first time is a step of its own: 5,000 take 3 ms."""

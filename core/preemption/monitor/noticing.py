@@ -115,7 +115,7 @@ def answered(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
 def exchange(state: PartitionState, allocation: Allocation) -> Entry | None:
     """The entry of *allocation*, newly selected, if its application offered it: on the terms of the notice it answered.
 
-    ``None``: it has to be told first.
+    ``None``: it has to be notified first.
     """
     notices = state.notices
     notice = notices.offered.get(allocation.key)

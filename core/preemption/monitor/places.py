@@ -98,7 +98,7 @@ class Planner:
     def __init__(self, run: Round) -> None:
         self._run = run
         self._rooms: dict[Node, list[int]] = {}
-        """By node, what is free once everybody who was told so has left and everything planned has happened."""
+        """By node, what is free once everybody who was asked to has left and everything planned has happened."""
         self._candidates: dict[str, Candidate] = {}
         self._waiting: dict[QueueFigures, list[Allocation]] = {}
         self._places: dict[str, None] = {}

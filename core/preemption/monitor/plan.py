@@ -81,7 +81,7 @@ class Selection:
         self.places[:] = [next(order) if place in before else place for place in self.places]
 
 
-class Doomed(NamedTuple):
+class DueVictim(NamedTuple):
     """A victim whose time is up: notified at ``notified_ns`` in round ``first_round``, selected ``times`` since."""
 
     allocation: Allocation
@@ -95,7 +95,7 @@ class DuePlace(NamedTuple):
 
     ask: Allocation
     node: Node
-    victims: tuple[Doomed, ...]
+    victims: tuple[DueVictim, ...]
 
 
 @dataclass(frozen=True, slots=True)

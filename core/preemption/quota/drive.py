@@ -27,7 +27,7 @@ from core.preemption.quota.shares import Amounts, excess
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be ranked or compared in the time of one placement."""
 BATCH: Final = 64
-"""Victims told to leave in one step; each costs as much as a placement."""
+"""Victims asked to leave in one step; each costs as much as a placement."""
 MOST_SAID: Final = 8
 """Reasons why something stays above a max that a record names, those that keep most there."""
 
@@ -94,7 +94,7 @@ def _left(run: QuotaRun, plan: QuotaPlan) -> Amounts:
 
 
 def _abandon(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
-    """The queue of *run* left the configuration: nobody else is told to leave, and what was done is recorded."""
+    """The queue of *run* left the configuration: nobody else is asked to leave, and what was done is recorded."""
     if run.plan is not None and run.records:
         run.stopped = Refusal(Outcome.PARTIAL, "the queue left the configuration")
         _finish(state, run, run.plan, "", now_ns)

@@ -44,7 +44,7 @@ class QuotaRun:
         self.at = 0
         """How many of the chosen have been dealt with."""
         self.freed: dict[int, int] = {}
-        """By type of the target, what those told to leave hold."""
+        """By type of the target, what those asked to leave hold."""
         self.records: list[VictimRecord] = []
         self.changed: Terms | None = None
         """The terms before the first change made during the run."""

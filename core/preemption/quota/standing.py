@@ -62,7 +62,7 @@ def note_changes(state: PartitionState, queues: Iterable[Queue], now_ns: int) ->
 
 
 def staying(state: PartitionState, queue: Queue) -> Amounts:
-    """Returns what victims below *queue* hold that were told to leave, have not, and are to be replaced by others.
+    """Returns what victims below *queue* hold that were asked to leave, have not, and are to be replaced by others.
 
     Whoever replaces somebody is not replaced in turn: a shim that ends nobody would lose everything once it does.
     """
@@ -133,7 +133,7 @@ def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, 
 
 
 def say_protection(state: PartitionState, protection: Protection) -> str:
-    """One line for people. What a queue holds and is guaranteed is told as of now."""
+    """One line for people. What a queue holds and is guaranteed is that of now."""
     resources = state.types.resources
     amount = dict(resources({protection.t: protection.amount}))
     match protection.reason:

@@ -192,7 +192,7 @@ def _look_again(state: PartitionState, now_ns: int) -> None:
 def watch_exits(state: PartitionState, queue: Queue, victims: Sequence[Allocation], now_ns: int) -> None:
     """Look after ``preemption.victim.timeout`` whether *victims* have left; have *queue* enforced without the others.
 
-    Those that go instead of others are only reported: whoever ends nobody would otherwise be told to end everything.
+    Those that go instead of others are only reported: whoever ends nobody would otherwise have to end everything.
     """
 
     def look(at_ns: int) -> None:

@@ -25,7 +25,7 @@ ATTEMPT_COST: Final = 10
 
 
 def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
-    """Have the least important tasks leave the node so that the ask fits. Whether any were told to.
+    """Have the least important tasks leave the node so that the ask fits. Whether any were asked to.
 
     To be called when the quotas admit the ask. Nothing happens if it fits already, or preempted before.
     """

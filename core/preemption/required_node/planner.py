@@ -53,7 +53,7 @@ def plan(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | R
 
 
 def room_is_coming(node: Node, ask: Allocation) -> bool:
-    """Tells whether *node* has room for *ask* now, or will have once those have left who were told to."""
+    """Tells whether *node* has room for *ask* now, or will have once those have left who were asked to."""
     room = _room(node, ask)
     return all(room[t] >= amount for t, amount in ask.shape.pairs)
 
