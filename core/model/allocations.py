@@ -143,9 +143,9 @@ class Allocation:
     """Where its amount is charged while the shim is asked whether it may run there; still pending to everybody."""
     inquiry: _Extra[Inquiry | None] = _Extra(None)
     """The open question whether and where it may run."""
-    courts: _Extra[Allocation | None] = _Extra(None)
+    proposed_placeholder: _Extra[Allocation | None] = _Extra(None)
     """As a real ask: the placeholder whose place it takes if the shim agrees."""
-    courted_by: _Extra[Allocation | None] = _Extra(None)
+    proposed_by: _Extra[Allocation | None] = _Extra(None)
     """As a placeholder: the ask that it waits for in the same way."""
     refusals: _Extra[int] = _Extra(0)
     """How often in a row it was refused everywhere: the pause before the next try grows with it."""

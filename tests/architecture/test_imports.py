@@ -13,14 +13,9 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     "core.domain": set(),
-    "core.config": {
-        "core.domain", "core.policies.placement.patterns", "core.preemption.guarantee.victim_orders", "core.preemption",
-    },
+    "core.config": {"core.domain", "core.policies.placement.patterns", "core.preemption"},
     "core.model": {"core.domain"},
-    "core.laws": {
-        "core.domain", "core.model", "core.policies.view", "core.preemption.plan",
-        "core.preemption.monitor.plan",
-    },
+    "core.laws": {"core.domain", "core.model", "core.policies.view", "core.preemption.plan"},
     "core.policies": {"core.domain", "core.model"},
     "core.preemption": {"core.domain", "core.model", "core.laws", "core.partition", "core.policies"},
     "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies", "core.preemption"},
