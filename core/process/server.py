@@ -312,6 +312,8 @@ class KornelServer:
                 measures=self.measures,
                 runner=self._runner,
                 service=metrics,
+                connections=self.connections,
+                admission=self.admission,
                 callbacks=self._callbacks,
                 configurator=self._configurator,
                 events=self.events,
@@ -415,7 +417,7 @@ class KornelServer:
                 await self._http.stop()
             raise
         self._server = server
-        self.connections.start(_port_of(self.address))
+        self.connections.start(self.address)
         self._garbage.start()
         loop = asyncio.get_running_loop()
         self.history.start(partial(_call_in, loop, self._on_history_problem))
@@ -649,12 +651,6 @@ def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCrede
     if address.startswith("unix"):
         return address
     return f"{address.rpartition(':')[0]}:{port}"
-
-
-def _port_of(address: str) -> int:
-    """The TCP port of *address*; 0: it has none."""
-    port = address.rpartition(":")[2]
-    return 0 if address.startswith("unix") or not port.isdigit() else int(port)
 
 
 def _write_whole(path: Path, text: str) -> None:
