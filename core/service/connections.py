@@ -179,6 +179,7 @@ class ConnectionKeeper:
         """Watch the connections to *address*, at which this process listens."""
         if can_watch():
             self._sockets = OwnSockets(address)
+            self._calm_bytes = self._memory.held_bytes()
             self._bell = _Bell(self._sockets.listeners())
             self._thread = threading.Thread(target=self._watch, args=(self._bell,), name="connections", daemon=True)
             self._thread.start()
