@@ -107,7 +107,7 @@ CONFIGURATION_FILE: Final = "kornel.v1.Configuration"
 HISTORY: Final = "kornel.v1.History"
 """Health of the durable history: NOT_SERVING while what happens waits in the spool."""
 
-CONCURRENT_CALLS: Final = 100
+CONCURRENT_CALLS: Final = 32
 """Calls of one connection without a security file, which has a limit of its own."""
 
 OPTIONS: Final = (

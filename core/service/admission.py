@@ -30,9 +30,9 @@ from core.service.status_codes import InvalidRequest, ServiceError, TooMany
 LONGEST_HEADERS: Final = 32 * 1024
 """Bytes of the headers of one call, twice what gRPC lets through as a rule: a token and what proxies add."""
 MOST_HEADERS: Final = 256
-_ENTRY_BYTES: Final = 256
-"""What an entry of metadata takes in Python whatever it says."""
-_COLLECTED_BYTES: Final = 4 << 20
+_LONGEST_ENTRY: Final = 4_096
+"""Bytes of a header that a client can refer to again by a single one."""
+_COLLECTED_BYTES: Final = 1 << 20
 
 _SHARE: Final = 4
 """Calls that every connection may have, however many there are."""
@@ -179,7 +179,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         self._turned_away_bytes += size
         if self._turned_away_bytes >= _COLLECTED_BYTES:
             self._turned_away_bytes = 0
-            gc.collect(0)
+            gc.collect(1)
         await end(context, TooMany(f"headers of more than {LONGEST_HEADERS:,} bytes"), self._logger)
 
     async def _heard(self, requests: Requests, task: asyncio.Task[Any]) -> Requests:
@@ -209,9 +209,9 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
 
 def _size_of(metadata: Sequence[tuple[str, str | bytes]]) -> int:
-    """Returns the bytes of *metadata*; too many entries count as too many bytes."""
+    """Returns the bytes of *metadata*; where there are too many entries, how many they may be at most."""
     if len(metadata) > MOST_HEADERS:
-        return LONGEST_HEADERS + len(metadata) * _ENTRY_BYTES
+        return len(metadata) * _LONGEST_ENTRY
     return sum(len(key) + len(value) for key, value in metadata)
 
 
