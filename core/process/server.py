@@ -565,6 +565,7 @@ class KornelServer:
 
     def _on_settings(self, extra_config: Mapping[str, str]) -> None:
         self.events.configure(extra_config)
+        self.health.settings_changed()
         self._levels.configure(extra_config)
 
     def _on_version(self, version: Version) -> None:
