@@ -77,6 +77,7 @@ class ConnectionLimits:
     """Bytes ahead, and numbers of connections.
 
     silent_bytes      of one connection without a call
+    silents_bytes     of all such connections together
     unfolded_bytes    of memory that connections may make the process grow by, in which they have not sent as much
     stranger_bytes    of one connection that nobody has used as a resource manager
     manager_bytes     of one that somebody has: all streams together
@@ -87,11 +88,12 @@ class ConnectionLimits:
     """
 
     silent_bytes: int = 256 << 10
+    silents_bytes: int = 1 << 20
     unfolded_bytes: int = 16 << 20
     stranger_bytes: int = 16 << 20
-    manager_bytes: int = 128 << 20
+    manager_bytes: int = 88 << 20
     strangers_bytes: int = 32 << 20
-    total_bytes: int = 192 << 20
+    total_bytes: int = 128 << 20
     connections: int = 256
     host_connections: int = 64
 
@@ -99,9 +101,9 @@ class ConnectionLimits:
     def of(cls, connections: int, total_bytes: int) -> ConnectionLimits:
         """So many in all, and everything else what is to it as by default."""
         return cls(
-            stranger_bytes=min(16 << 20, total_bytes // 12),
-            manager_bytes=total_bytes * 2 // 3,
-            strangers_bytes=total_bytes // 6,
+            stranger_bytes=min(16 << 20, total_bytes // 8),
+            manager_bytes=total_bytes * 11 // 16,
+            strangers_bytes=total_bytes // 4,
             total_bytes=total_bytes,
             connections=connections,
             host_connections=max(1, connections // 4),
@@ -318,13 +320,17 @@ class ConnectionKeeper:
         """Cut whoever of *found* is too far ahead, and the furthest while all together are."""
         now_s = time.monotonic()
         total = sum(each.ahead for each in found)
+        callless = sum(each.ahead for each in found if each.callless)
         for each in sorted(found, key=lambda each: each.ahead, reverse=True):
             ahead = self._watched[each.peer.name].ahead
             silent_s = now_s - self._watched[each.peer.name].silent_since_s
             # Before its first call a client can send no more than headers and what fits a window: nobody need wait.
-            silent = silent_s > SILENT_S or (each.callless and ahead > self._limits.silent_bytes)
+            silent = silent_s > SILENT_S or (
+                each.callless and (ahead > self._limits.silent_bytes or callless > self._limits.silents_bytes)
+            )
             if ahead and (ahead > one or total > together or silent):
                 total -= ahead
+                callless -= ahead if each.callless else 0
                 self._cut(each.descriptor, each.peer, Cause.AHEAD, ahead=int(ahead))
 
     def _cut(self, descriptor: int, peer: Peer, cause: Cause, **details: int) -> None:
