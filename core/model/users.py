@@ -105,3 +105,9 @@ class Account:
 
     def __repr__(self) -> str:
         return f"Account({self.kind} {self.name} in {self.queue.path})"
+
+
+class FreedSlot(NamedTuple):
+    """One application less holds something at *account*, so that another one may start to."""
+
+    account: Account

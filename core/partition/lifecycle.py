@@ -12,10 +12,10 @@ from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.partition.books import user_accounting
 from core.partition.gangs import placeholders
-from core.partition.scheduling import admission
-from core.partition.scheduling.waiting import stop_offering
 from core.partition.state import PartitionState
-from core.partition.views import applications
+from core.partition.waiting import admission
+from core.partition.waiting.rooms import stop_offering
+from core.partition.withdrawing import withdraw_ask
 
 COMPLETING_TIMEOUT_NS: Final = 30 * 10**9
 TERMINATED_TIMEOUT_NS: Final = 72 * 3600 * 10**9
@@ -62,7 +62,7 @@ def fire(state: PartitionState, application: Application, event: AppEvent, now_n
 def reject(state: PartitionState, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
     """Remember a rejected application of *user* long enough to report its expiry (protocol.md 6.2)."""
     application_id = spec.application_id
-    state.past.rejected(applications.rejected(state, spec, user, reason, now_ns))
+    state.past.remember_rejected(spec, user, reason, now_ns)
     if state.recording:
         state.events.state_entered(application_id, AppState.REJECTED, reason)
 
@@ -75,11 +75,13 @@ def reject(state: PartitionState, spec: ApplicationSpec, user: str, reason: str,
 
 
 def ask_added(state: PartitionState, application: Application, now_ns: int) -> None:
+    """Has *application* accepted with its first ask, and go on with the first one after it had nothing to do."""
     if application.state in _WAKES_WITH_ASK:
         fire(state, application, AppEvent.RUN, now_ns)
 
 
 def allocation_recovered(state: PartitionState, application: Application, now_ns: int) -> None:
+    """Has *application* accepted, since the shim reports that something of it runs."""
     if application.state is AppState.NEW:
         fire(state, application, AppEvent.RUN, now_ns)
 
@@ -100,6 +102,7 @@ def allocation_added(state: PartitionState, application: Application, *, placeho
 
 
 def asks_withdrawn(state: PartitionState, application: Application, now_ns: int) -> None:
+    """Has *application* complete if the asks that were withdrawn were the last thing of it."""
     if application.asks or application.allocations:
         return
     if application.state not in (AppState.FAILING, AppState.COMPLETING):
@@ -183,18 +186,16 @@ def _start_timer(state: PartitionState, application: Application, at_ns: int) ->
 
 
 def _drop_asks(state: PartitionState, application: Application) -> None:
-    from core.partition.intake import removal  # noqa: PLC0415 - what leaves moves states, and here a state makes asks leave
-
     for ask in list(application.asks.values()):
-        removal.withdraw_ask(state, ask)
+        withdraw_ask(state, ask)
 
 
 def leave(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Free the ID and the place in the queue; the record lives on only in its expiry timer, and as it was shown."""
+    """Free the ID and the place in the queue; the record lives on only in its expiry timer."""
     placeholders.stop_timer(application)
     if state.applications.get(application.application_id) is application:
         if application.state is not AppState.NEW:
-            state.past.finished(applications.finished(state, application, now_ns))
+            state.past.remember_finished(application, state.types, now_ns)
         del state.applications[application.application_id]
         admission.forget(application)
         user_accounting.close_accounts(application)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from heapq import heappush
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +10,7 @@ from core.domain.drains import OperatorDrain
 from core.domain.effects import Effect
 from core.domain.reasons import Ignored
 from core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties
-from core.model.allocations import SEPARATOR, Allocation, AskGroup, Reservation, Room
+from core.model.allocations import SEPARATOR, Allocation, Reservation, Room
 from core.model.applications import Application
 from core.model.callbacks import Callbacks
 from core.model.node_order import NodeOrder
@@ -19,15 +18,19 @@ from core.model.nodes import Node
 from core.model.notices import Notices
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
+from core.model.task_groups import TaskGroup
+from core.model.users import Account, FreedSlot
 from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.history.event_log import EventLog
 from core.partition.history.events import Recorder
 from core.partition.history.past import Past
+from core.partition.history.recent_victims import RecentVictims
 from core.partition.preemption.changes import ChangeWatch
 from core.partition.preemption.enforcement import Enforcement
 from core.partition.preemption.governor_state import GovernorBooks
 from core.partition.preemption.pace import Pace
 from core.partition.preemption.refusals import Refusals
+from core.partition.scheduling.reserving_round import ReservingRound
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
@@ -37,28 +40,6 @@ from core.policies.queue_order import queue_key
 
 if TYPE_CHECKING:
     from core.config.model import PartitionConfig, PreemptionConfig
-
-
-class ReservingRound:
-    """Where the giving out of reservations by age stands."""
-
-    __slots__ = ("candidates", "due_ns", "left", "not_before_ns")
-
-    def __init__(self) -> None:
-        self.due_ns: int | None = None
-        """When the next round begins; ``None``: nothing calls for one."""
-        self.not_before_ns = 0
-        """Rounds keep a distance that grows with what one costs."""
-        self.left: deque[AskGroup] = deque()
-        """Groups that the round under way has still to look at, in scheduling order."""
-        self.candidates: dict[Shape, Iterator[Node]] = {}
-        """By shape, the nodes that the round under way has not given out yet, the best first."""
-
-    def call(self, at_ns: int = 0) -> None:
-        """Have a round at *at_ns*, or as soon as rounds may follow each other, unless one comes sooner."""
-        at_ns = max(at_ns, self.not_before_ns)
-        if self.due_ns is None or at_ns < self.due_ns:
-            self.due_ns = at_ns
 
 
 class PartitionState:
@@ -94,6 +75,8 @@ class PartitionState:
         self.applications: Final[dict[str, Application]] = {}
         self.past: Final = Past()
         """Applications that are no more, as they last were."""
+        self.recent_victims: Final = RecentVictims()
+        """Who was told to leave lately."""
         self.requests: Final[dict[str, Allocation]] = {}
         """Every ask and allocation of the partition by its key, or the name that stands for it (:func:`identity`)."""
         self.instances: Final[dict[str, dict[int, Allocation]]] = {}
@@ -118,6 +101,8 @@ class PartitionState:
         """Of the other demands that wait or waited for room, one open node each that could hold them."""
         self.no_room: Final[dict[Shape, Room]] = {}
         """Shapes that fit on no node as things stand, each with those who wait for one."""
+        self.gained: Final[list[Node | Queue | Account | FreedSlot]] = []
+        """What the ledger has noted since somebody last woke whom it can help; empty between two events."""
         self.waiting_for_node: Final[dict[str, Room]] = {}
         """Groups that wait for room on the one node they require."""
         self.autoscaling = False
@@ -227,6 +212,11 @@ class PartitionState:
         """A request entry that named *item* had no effect and is not answered (protocol.md 15)."""
         self.ignored[cause] = self.ignored.get(cause, 0) + 1
         self.unreported.append((cause, item.replace(SEPARATOR, "-")))
+
+    def note_pairs(self, application: Application, task_group: TaskGroup) -> None:
+        """An ask or a placeholder of *task_group* came or changed: the next cycle looks whether two of them match."""
+        if task_group.asks and task_group.free:
+            self.gangs[application] = None
 
     def at(self, when_ns: int, action: Callable[[int], None]) -> None:
         """Run *action* in the first cycle at or after *when_ns*; each checks itself whether it still applies."""

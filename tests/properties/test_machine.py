@@ -20,11 +20,14 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.users import Account
 from core.partition import lifecycle
+from core.partition.asks import moves, questions
 from core.partition.books import ledger
 from core.partition.gangs import pools
 from core.partition.intake import allocation_intake, node_intake
 from core.partition.preemption import preempting
-from core.partition.scheduling import admission, inquiries, vetting, waiting
+from core.partition.scheduling import vetting
+from core.partition.waiting import admission, inquiries, rooms
+from tests.examples import mark_rest_long, scale_examples
 from tests.properties.machine import driver, journal
 from tests.properties.machine.cluster import VARIANTS, configuration
 from tests.properties.machine.dice import Dice
@@ -61,10 +64,11 @@ def _method(chosen: Rule) -> object:
 Machine = type("Machine", (_Machine,), {chosen.name: _method(chosen) for chosen in RULES})
 TestAnySequence = Machine.TestCase  # type: ignore[attr-defined]
 TestAnySequence.settings = settings(
-    max_examples=80, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=scale_examples(80), stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
+@pytest.mark.long
 def test_ten_thousand_steps() -> None:
     """Long random sequences break nothing, and nearly everything that can happen does."""
     tally = driver.run(10_000, seed=24, longest=1_000)
@@ -146,7 +150,8 @@ def _twice(original: Callable[..., None]) -> Callable[..., None]:
 PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "a full queue admits": (Queue, "admits", lambda _: lambda *_: True),
     "a victim that left stays booked": (ledger, "unmark", lambda _: _nothing),
-    "a freed node wakes nobody": (ledger, "node_gained", lambda _: _nothing),
+    "a freed node wakes nobody": (rooms, "node_gained", lambda _: _nothing),
+    "what was gained is told to nobody": (moves, "wake_waiting", lambda _: _nothing),
     "a node does not drain": (node_intake, "handle", _deaf_to_draining),
     "an operator's drain is forgotten": (node_intake, "_takes_work", lambda _: lambda node: not node.drained_by_shim),
     "a state is told twice": (lifecycle, "fire", _twice),
@@ -154,10 +159,10 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "a release is not confirmed": (allocation_intake, "_is_echoed", lambda _: lambda _: False),
     "a full node takes more": (Node, "fits", lambda _: Node.could_hold),
     "a timeout withdraws an ask": (allocation_intake, "_ends_ask", lambda _: lambda *_: True),
-    "a reserved ask still waits": (waiting, "_deactivate", lambda _: _nothing),
+    "a reserved ask still waits": (rooms, "_deactivate", lambda _: _nothing),
     "nobody is asked": (inquiries, "ask_predicates", lambda _: _nothing),
     "a refused node will do": (vetting, "_decide", _deaf_to_refusals),
-    "an answer that fits is lost": (vetting, "_wait_again", lambda _: _nothing),
+    "an answer that fits is lost": (questions, "wait_again", lambda _: _nothing),
     "a limit of a user admits": (Account, "admits", lambda _: lambda *_: True),
     "any number of applications runs": (Queue, "open", lambda _: lambda *_: True),
     "an ask does not wait for a placeholder": (pools, "_wait_for_placeholder", lambda _: _nothing),
@@ -173,7 +178,7 @@ def planted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
-@pytest.mark.parametrize("planted", PLANTED, indirect=True)
+@pytest.mark.parametrize("planted", mark_rest_long(PLANTED), indirect=True)
 def test_a_planted_bug_is_found_and_kept(planted: str, tmp_path: Path) -> None:
     """The machine notices, leaves out most of the calls, and what is left fails in the same way from the file."""
     with pytest.raises(driver.StepFailed) as caught:

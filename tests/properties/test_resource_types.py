@@ -36,7 +36,8 @@ from core.domain.effects import (
 )
 from core.domain.resources import Resources
 from core.model import shapes
-from core.partition.books import audit, offered_types
+from core.partition.books import audit
+from core.partition.configuration import offered_types
 from core.partition.configuration.configure import CLEANER_INTERVAL_NS
 from core.partition.engine import Engine
 

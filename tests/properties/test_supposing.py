@@ -25,7 +25,10 @@ from core.domain.commands import (
 from core.domain.effects import Allocated, PreemptionDecided
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
-from core.domain.supposition import (
+from core.partition.engine import Engine
+from core.telling.explain import Named
+from core.telling.reader import Reader
+from core.telling.what_if.supposition import (
     Forecast,
     SupposeAsk,
     SupposeNodeLost,
@@ -33,9 +36,10 @@ from core.domain.supposition import (
     SupposeQuota,
     Supposition,
 )
-from core.partition.engine import Engine
+from tests.examples import scale_examples
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import LEAVES, PARTITION, RM, SECOND, Shim, random_history, size
+from tests.reading import read
 from tests.unit.partition.graph import digest
 
 
@@ -68,7 +72,7 @@ def questions(shim: Shim, dice: random.Random) -> Iterator[Supposition]:
         yield SupposePriority(key, dice.randint(-2, 3))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scale_examples(40), deadline=None)
 @given(seed=st.integers(0, 2**32), kind=st.sampled_from(["plain", "gangs", "limits"]), length=st.integers(5, 80))
 def test_no_question_leaves_a_trace(seed: int, kind: str, length: int) -> None:
     """Everything reachable from the engine is the same before and after, whatever is asked and however it ends."""
@@ -78,13 +82,14 @@ def test_no_question_leaves_a_trace(seed: int, kind: str, length: int) -> None:
         shim.perform(operation)
         if number % 3:
             shim.settle()
+    reader = Reader(shim.engine, lambda: shim.now_ns)
     before = trace(shim)
     for question in questions(shim, dice):
         with suppress(CommandRefused):
-            shim.engine.suppose(PARTITION, question, shim.now_ns)
+            reader[PARTITION].suppose(question)
         assert trace(shim) == before, question
     for name in [*shim.state.requests, *shim.state.applications, "nobody"]:
-        report = shim.engine.explain_work(PARTITION, name, shim.now_ns)
+        report = reader[PARTITION].explain(Named(name))
         assert (report is None) == (name == "nobody")
     assert trace(shim) == before
     shim.settle()
@@ -96,10 +101,10 @@ def test_an_error_leaves_no_trace_either(monkeypatch: pytest.MonkeyPatch) -> Non
     for operation in random_history(5, 60):
         shim.perform(operation)
         shim.settle()
-    monkeypatch.setattr("core.partition.supposing.sandbox.Sandbox.attempt", lambda *_: 1 / 0)
+    monkeypatch.setattr("core.telling.what_if.sandbox.Sandbox.attempt", lambda *_: 1 / 0)
     before = trace(shim)
     with pytest.raises(ZeroDivisionError):
-        shim.engine.suppose(PARTITION, SupposeAsk(size(90, 1), LEAVES[0], asks=3), shim.now_ns)
+        read(shim.engine, PARTITION, shim.now_ns).suppose(SupposeAsk(size(90, 1), LEAVES[0], asks=3))
     assert trace(shim) == before
 
 
@@ -165,7 +170,7 @@ def amounts(vcore: int, memory: int) -> Resources:
     return Resources({"vcore": vcore * 1000, "memory": memory})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(seed=st.integers(0, 2**32))
 # Each has more asks than nodes that age may keep free.
 @example(2766229848)
@@ -179,7 +184,7 @@ def test_what_is_foretold_of_a_gang_comes_true(seed: int) -> None:
     number = dice.randrange(4)
     resources, priority = amounts(dice.randint(1, 4), dice.randint(1, 3)), dice.randint(0, 2)
     question = SupposeAsk(resources, f"root.q{number}", asks=dice.choice([1, 1, 2, 3]), priority=priority, user="ann")
-    forecast = cluster.engine.suppose(PARTITION, question, now_ns)
+    forecast = read(cluster.engine, PARTITION, now_ns).suppose(question)
     assert forecast is not None
     cluster.submit("what-if", f"root.q{number}")
     specs = tuple(
@@ -206,14 +211,14 @@ def test_what_is_foretold_of_a_gang_comes_true(seed: int) -> None:
     assert sum(found.asks for found in forecast.waits) == waiting
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_foretold_of_a_lost_node_comes_true(seed: int) -> None:
     """What ran there is lost; asked for again in the order of the forecast's queues, it goes where that says."""
     cluster = Cluster(seed)
     now_ns = 100 * SECOND
     lost = cluster.dice.choice([*cluster.state.nodes])
-    forecast = cluster.engine.suppose(PARTITION, SupposeNodeLost(lost), now_ns)
+    forecast = read(cluster.engine, PARTITION, now_ns).suppose(SupposeNodeLost(lost))
     assert forecast is not None
     node = cluster.state.nodes[lost]
     specs = tuple(allocation.spec._replace(node_id="") for allocation in node.allocations.values())
@@ -224,7 +229,7 @@ def test_what_is_foretold_of_a_lost_node_comes_true(seed: int) -> None:
     assert [(found.key, found.node_id) for found in forecast.placed] == placed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_foretold_of_a_priority_comes_true(seed: int) -> None:
     """An ask with another priority finds the victims that the same ask finds when it comes with that priority."""
@@ -233,10 +238,10 @@ def test_what_is_foretold_of_a_priority_comes_true(seed: int) -> None:
     resources = amounts(dice.randint(2, 4), dice.randint(1, 3))
     cluster.ask("late", "app3", resources, -5, now_ns)
     cluster.cycle(now_ns)
-    forecast = cluster.engine.suppose(PARTITION, SupposePriority("late", 2), now_ns)
-    asked = Cluster(seed).engine.suppose(
-        PARTITION, SupposeAsk(resources, application_id="app3", priority=2), now_ns
-    )  # fmt: skip
+    forecast = read(cluster.engine, PARTITION, now_ns).suppose(SupposePriority("late", 2))
+    asked = read(Cluster(seed).engine, PARTITION, now_ns).suppose(
+        SupposeAsk(resources, application_id="app3", priority=2)
+    )
     assert forecast is not None
     assert asked is not None
     if cluster.state.requests["late"].pending:

@@ -11,7 +11,7 @@ import pytest
 from core.laws import Law
 from core.laws import monitor as monitor_laws
 from core.model.allocations import Allocation
-from core.partition.scheduling import placement
+from core.partition.asks import reservations
 from core.policies.preemption.monitor.plan import Doomed, DuePlace, MonitorPlan, Place
 from tests.scenarios.preemption.monitor_stage import Stage
 
@@ -159,7 +159,7 @@ def test_room_that_was_planned_away_is_not_there_twice() -> None:
 
 def test_what_another_ask_has_reserved_is_not_there_either() -> None:
     built = stage()
-    placement.reserve(built.state, built.state.requests["q1"], built.state.nodes["n"], 0)
+    reservations.reserve_node(built.state, built.state.requests["q1"], built.state.nodes["n"], 0)
     built.release("app-a", "a0")
     assert broken(built, plan(built, "a3")) == set()
 

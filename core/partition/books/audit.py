@@ -19,8 +19,8 @@ from core.model.shapes import Vector
 from core.model.users import WILDCARD, Account, AccountKind, Limit
 from core.partition.books.findings import Broken
 from core.partition.gangs import audit as gangs_audit
-from core.partition.scheduling.waiting import UNSERVED, Gate, refused_asks
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED, Gate, refused_asks
 from core.policies.application_order import application_key
 
 
@@ -37,6 +37,7 @@ def check(state: PartitionState) -> list[Broken]:
         *_check_admission(state),
         *_check_waiting_for_limits(state),
         *_check_notices(state),
+        *[Broken("20", str(what), "was gained, and nobody who waits for it was woken") for what in state.gained],
     ]
 
 

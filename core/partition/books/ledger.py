@@ -1,7 +1,8 @@
 """The books: every amount on a node, queue or application changes here, and only here.
 
-Each function books one event completely, on every level it touches (scheduling.md 3), and keeps the orders and
-waiting rooms that depend on those amounts in step.
+Each function books one event completely, on every level it touches (scheduling.md 3), and keeps the orders that depend
+on those amounts in step. It wakes nobody: what others may wait for is noted in ``state.gained``, and whoever called has
+:func:`core.partition.waiting.rooms.wake_waiting` look at the notes, as :mod:`core.partition.asks.moves`.
 """
 
 from __future__ import annotations
@@ -15,35 +16,24 @@ from core.model.queues import Queue
 from core.model.shapes import Pairs, Shape, Vector, book, unbook
 from core.partition.books import user_accounting
 from core.partition.history.queue_events import settings_of
-from core.partition.scheduling.waiting import (
-    dequeue,
-    enqueue,
-    forget_reservation,
-    look_for_pairs,
-    node_gained,
-    queue_gained,
-)
 from core.partition.state import PartitionState
 from core.policies.queue_order import fair_terms
 
 
-def ask_appears(state: PartitionState, ask: Allocation) -> None:
-    """A new pending ask, or one returned to pending: booked as pending and put with its equals."""
+def ask_appears(ask: Allocation) -> None:
+    """A new ask, or one returned to pending, is booked as pending."""
     ask.application.asks[ask.key] = ask
     _wait(ask)
-    enqueue(state, ask)
 
 
-def ask_leaves(state: PartitionState, ask: Allocation) -> None:
-    """A pending ask is pending no more: placed or withdrawn."""
-    dequeue(state, ask)
+def ask_leaves(ask: Allocation) -> None:
+    """A pending ask is pending no more: it was withdrawn."""
     _wait_no_more(ask)
     del ask.application.asks[ask.key]
 
 
 def ask_placed(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """A pending ask now holds its amount on *node*, unchecked: :func:`ask_leaves` and :func:`charge` in one."""
-    dequeue(state, ask)
     del ask.application.asks[ask.key]
     _put_on(state, ask, node, now_ns)
     _use_instead_of_waiting(ask)
@@ -80,7 +70,6 @@ def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
 
     To the shim it is still pending; to orders and quotas it counts as placed, so that asking changes no decision.
     """
-    dequeue(state, ask)
     ask.held_on = node
     node.held[ask.key] = ask
     if ask.reservation is not None and ask.reservation.node is node:
@@ -107,7 +96,7 @@ def unhold(state: PartitionState, ask: Allocation) -> None:
     _wait(ask)
     state.changes += 1
     state.moved[ask.queue] = None
-    node_gained(state, node)
+    state.gained.append(node)
 
 
 def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
@@ -121,7 +110,6 @@ def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     node.allocations[ask.key] = ask
     node.version += 1
     application.allocations[ask.key] = ask
-    ask.view = None
     if ask.spec.placeholder:
         _hold_placeholder(state, ask)
     state.allocation_count += 1
@@ -179,7 +167,8 @@ def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
         unbook(queue.used, allocation.shape.pairs)
         if queue.parent is not None:
             queue.parent.order.mark(queue)
-        queue_gained(state, queue)
+        if queue.parked:
+            state.gained.append(queue)
 
 
 def charge(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
@@ -194,7 +183,6 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     key = allocation.key
     allocation.node = node
     allocation.bound_ns = now_ns
-    allocation.view = None
     node.allocations[key] = allocation
     node.charge(pairs)
     state.node_order.refresh(node)
@@ -210,13 +198,13 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
 
 
 def refund(state: PartitionState, allocation: Allocation) -> None:
-    """*allocation* is gone: everything it held is free again, and whoever waits for that is woken."""
+    """*allocation* is gone: everything it held is free again."""
     application = allocation.application
     pairs = allocation.shape.pairs
     node = allocation.node
     assert node is not None, "only a placed allocation can be refunded"
     allocation.node = None
-    allocation.view = None
+    allocation.version += 1
     del node.allocations[allocation.key]
     if allocation.preempted:
         node.expect_no_exit(allocation)
@@ -233,7 +221,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     state.allocation_count -= 1
     state.changes += 1
     state.moved[application.queue] = None
-    node_gained(state, node)
+    state.gained.append(node)
 
 
 def mark(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
@@ -248,7 +236,7 @@ def mark(state: PartitionState, leaving: Mapping[Allocation, Allocation | None])
         node, application, shape = victim.node, victim.application, victim.shape
         assert node is not None, "only a placed allocation can be a victim"
         victim.preempted = True
-        victim.view = None
+        victim.version += 1
         victim.preemptor = preemptor
         if victim.spec.placeholder:
             keep_placeholder_from_use(victim)
@@ -265,7 +253,7 @@ def mark(state: PartitionState, leaving: Mapping[Allocation, Allocation | None])
             state.node_order.room_changed(node)
         if node.reservations:
             # Holders may count on what leaves: less of what is free now is theirs.
-            node_gained(state, node)
+            state.gained.append(node)
     gaining: dict[Queue, None] = {}
     for (leaf, shape), count in counts.items():
         state.moved[leaf] = None
@@ -277,8 +265,7 @@ def mark(state: PartitionState, leaving: Mapping[Allocation, Allocation | None])
             queue.preempted_count += count
             if queue.claims:
                 gaining[queue] = None
-    for queue in gaining:
-        queue_gained(state, queue)
+    state.gained.extend(queue for queue in gaining if queue.parked)
 
 
 def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
@@ -293,7 +280,7 @@ def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
 def unmark(victim: Allocation) -> None:
     """*victim* left, however it did."""
     victim.preempted = False
-    victim.view = None
+    victim.version += 1
     for queue in victim.queue.lineage():
         unbook(queue.preempting, victim.shape.pairs)
 
@@ -322,9 +309,7 @@ def claim(state: PartitionState, ask: Allocation) -> None:
 
 
 def unclaim(state: PartitionState, ask: Allocation) -> None:
-    """*ask* was placed, withdrawn or re-armed."""
-    if not ask.triggered:
-        return
+    """*ask*, which has preempted, was placed, withdrawn or re-armed: nothing is spoken for on its path any more."""
     ask.triggered = False
     ask.swaps_in = ()
     for queue in ask.queue.lineage():
@@ -332,7 +317,8 @@ def unclaim(state: PartitionState, ask: Allocation) -> None:
         queue.claims -= 1
         if queue.parent is not None:
             queue.parent.order.mark(queue)
-        queue_gained(state, queue)
+        if queue.parked:
+            state.gained.append(queue)
     state.changes += 1
     state.moved[ask.queue] = None
 
@@ -366,45 +352,38 @@ def promise_is_sound(ask: Allocation) -> bool:
     return True
 
 
-def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
-    """*request* changes its size in place, without any check (scheduling.md 14)."""
+def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
+    """*ask*, which waits nowhere, asks for *shape* now; what is claimed, promised or held for it changes with it."""
+    before, reserved = ask.shape, ask.reservation
+    state.changes += 1
+    state.moved[ask.queue] = None
+    _exchange(ask.application.pending, before.pairs, shape.pairs)
+    for queue in ask.queue.lineage():
+        _exchange(queue.pending, before.pairs, shape.pairs)
+        if ask.triggered:
+            _exchange(queue.claimed, before.pairs, shape.pairs)
+        if reserved is not None and reserved.by_age:
+            _exchange(queue.promised, before.pairs, shape.pairs)
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
+    ask.shape = shape
+    if ask.swaps_in and _grows(before, shape):
+        ask.swaps_in = ()  # Its victims made room for less.
+    if reserved is not None:
+        reserved.node.resize_claim(reserved, shape.pairs)
+        state.node_order.refresh(reserved.node)
+        state.gained.append(reserved.node)
+
+
+def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape) -> None:
+    """*request*, which has a node, holds *shape* there now, without any check (scheduling.md 14)."""
     before = request.shape
-    if before is shape:
-        return
     state.changes += 1
     state.moved[request.queue] = None
-    if request.node is None:
-        waits, reserved = request.group is not None or request.pool is not None, request.reservation
-        dequeue(state, request)
-        if reserved is not None:
-            forget_reservation(state, reserved)
-        _exchange(request.application.pending, before.pairs, shape.pairs)
-        for queue in request.queue.lineage():
-            _exchange(queue.pending, before.pairs, shape.pairs)
-            if request.triggered:
-                _exchange(queue.claimed, before.pairs, shape.pairs)
-            if reserved is not None and reserved.by_age:
-                _exchange(queue.promised, before.pairs, shape.pairs)
-            if queue.parent is not None:
-                queue.parent.order.mark(queue)
-        request.shape = shape
-        if request.swaps_in and _grows(before, shape):
-            request.swaps_in = ()  # Its victims made room for less.
-        if reserved is not None:
-            reserved.node.resize_claim(reserved, shape.pairs)
-            state.node_order.refresh(reserved.node)
-            node_gained(state, reserved.node)
-        if request.dialogue is not None:  # It was about victims for another size.
-            request.dialogue = None
-            request.attempt_due = True
-        if waits:
-            enqueue(state, request)
-        if reserved is not None:
-            state.reserved_ready[reserved] = None
-        return
     application, node = request.application, request.node
+    assert node is not None, "whatever is no ask has a node"
     request.shape = shape
-    request.view = None
+    request.version += 1
     if request.replaces is not None:
         if request.replaces.node is not node:
             _exchange_on(state, node, before, shape)
@@ -414,7 +393,7 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
     _exchange(application.placeholder if request.spec.placeholder else application.real, before.pairs, shape.pairs)
     application.queue.order.mark(application)
     if request.spec.placeholder:
-        look_for_pairs(state, application, application.task_groups[request.spec.task_group])
+        state.note_pairs(application, application.task_groups[request.spec.task_group])
     if application.accounts:
         user_accounting.exchange(state, application, before.pairs, shape.pairs)
     for queue in application.queue.lineage():
@@ -423,7 +402,8 @@ def reshape(state: PartitionState, request: Allocation, shape: Shape) -> None:
             _exchange(queue.preempting, before.pairs, shape.pairs)
         if queue.parent is not None:
             queue.parent.order.mark(queue)
-        queue_gained(state, queue)
+        if queue.parked:
+            state.gained.append(queue)
     if request.preempted and request not in state.stuck:
         node.expect_no_exit(request)
         node.expect_exits((request,))
@@ -442,11 +422,11 @@ def _exchange_on(state: PartitionState, node: Node, before: Shape, after: Shape)
     node.refund(before.pairs)
     node.charge(after.pairs)
     state.node_order.refresh(node)
-    node_gained(state, node)
+    state.gained.append(node)
 
 
 def keep_placeholder_from_use(placeholder: Allocation) -> None:
-    """*placeholder* was told to leave: no ask takes its place."""
+    """*placeholder* was asked to leave: no ask takes its place."""
     placeholder.application.task_groups[placeholder.spec.task_group].free.discard(placeholder)
 
 
@@ -457,7 +437,6 @@ def replacement_starts(
 
     On another node than the placeholder's, the ask's room is charged now, and nothing else.
     """
-    dequeue(state, ask)
     _wait_no_more(ask)
     ask.node = node
     ask.bound_ns = now_ns
@@ -465,7 +444,6 @@ def replacement_starts(
     placeholder.replaced_by = ask
     placeholder.released = True
     keep_placeholder_from_use(placeholder)
-    ask.view = None
     if node is not placeholder.node:
         node.allocations[ask.key] = ask
         node.charge(ask.shape.pairs)
@@ -480,16 +458,16 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     assert placeholder is not None, "only a replacement under way can be undone"
     assert node is not None, "a replacement under way has a node"
     ask.replaces = placeholder.replaced_by = ask.node = None
-    ask.view = None
+    ask.version += 1
     state.changes += 1
     if node is not placeholder.node:
         del node.allocations[ask.key]
         node.refund(ask.shape.pairs)
         state.node_order.refresh(node)
-        node_gained(state, node)
+        state.gained.append(node)
         if state.recording:
             state.events.node_refunded(ask, node)
-    ask_appears(state, ask)
+    ask_appears(ask)
 
 
 def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> Allocation:
@@ -507,8 +485,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     state.node_order.refresh(old_node)
     placeholder.replaced_by = ask.replaces = placeholder.node = None
     ask.placeholder_ns = placeholder.created_ns
-    placeholder.view = None
-    ask.view = None
+    ask.version += 1
     del application.asks[ask.key]
     del application.allocations[placeholder.key]
     application.allocations[ask.key] = ask
@@ -521,12 +498,13 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
         _exchange(queue.used, before, after)
         if queue.parent is not None:
             queue.parent.order.mark(queue)
-        queue_gained(state, queue)
+        if queue.parked:
+            state.gained.append(queue)
     state.changes += 1
     state.moved[application.queue] = None
     assert ask.node is not None, "whoever takes a place has a node"
     ask.node.version += 1  # From now on it may be a victim there.
-    node_gained(state, old_node)
+    state.gained.append(old_node)
     if state.recording:
         state.events.placeholder_replaced(placeholder, ask, old_node)
     return ask
@@ -538,7 +516,7 @@ def _hold_placeholder(state: PartitionState, placeholder: Allocation) -> None:
     application.placeholder_count += 1
     task_group = application.task_groups[placeholder.spec.task_group]
     task_group.free.add(placeholder)
-    look_for_pairs(state, application, task_group)
+    state.note_pairs(application, task_group)
 
 
 def _drop_placeholder(placeholder: Allocation) -> None:
@@ -570,7 +548,7 @@ def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None
     if settings is not None:
         state.events.queues.amounts_changed(settings, root)
     if grew:
-        queue_gained(state, root)
+        state.gained.append(root)
 
 
 def refresh_fair_terms(state: PartitionState) -> None:

@@ -13,8 +13,7 @@ from core.domain.application_states import AppState
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import Pairs
-from core.model.users import NO_LIMITS, Account, Limit, QueueLimits
-from core.partition.scheduling.waiting import account_gained, activate, let_in, look_again, slot_freed
+from core.model.users import NO_LIMITS, Account, FreedSlot, Limit, QueueLimits
 from core.partition.state import PartitionState
 from core.policies.owners import groups_of
 from core.policies.user_limits import binding, choose_group
@@ -46,10 +45,12 @@ def refund(state: PartitionState, application: Application, pairs: Pairs) -> Non
     """*application* holds *pairs* less; with its last allocation it no longer counts as holding something."""
     for account in application.accounts:
         account.refund(pairs)
-        account_gained(state, account)
+        if account.parked:
+            state.gained.append(account)
         if not application.allocations and not application.held_count:
             del account.holders[application]
-            slot_freed(account)
+            if account.held_back:
+                state.gained.append(FreedSlot(account))
 
 
 def exchange(state: PartitionState, application: Application, before: Pairs, after: Pairs) -> None:
@@ -57,11 +58,14 @@ def exchange(state: PartitionState, application: Application, before: Pairs, aft
     for account in application.accounts:
         account.refund(before)
         account.charge(after)
-        account_gained(state, account)
+        if account.parked:
+            state.gained.append(account)
 
 
 def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> None:
-    """The queues of *changed* have other limits now: usage stays with the applications, everybody is looked at again.
+    """The queues of *changed* have other limits now: usage stays with the applications.
+
+    Whoever calls has :func:`core.partition.waiting.rooms.reconsider_limited` look at everybody again.
 
     An application chooses its group again if it had none, has asked for nothing yet, or lost a limit of that group on
     its path; otherwise it stays with it (10.4, B23).
@@ -79,12 +83,6 @@ def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConf
                 state.events.group_chosen(application, group_before)
         application.accounts = ()
         _join(state, application)
-        let_in(application)
-        for group in application.groups.values():
-            if group.kept_back:
-                activate(group)
-    for reservation in list(state.reservations.values()):
-        look_again(state, reservation)
 
 
 def _lost_its_group(application: Application, before: Mapping[Queue, QueueLimits]) -> bool:

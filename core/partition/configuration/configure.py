@@ -16,13 +16,13 @@ from core.model.callbacks import Callbacks
 from core.model.queues import DynamicTerms, Queue
 from core.model.shapes import TooManyTypes
 from core.model.users import NO_LIMITS
-from core.partition.books import ledger, offered_types, user_accounting
-from core.partition.configuration import dynamic_queues
+from core.partition.books import ledger, user_accounting
+from core.partition.configuration import dynamic_queues, offered_types
 from core.partition.history.queue_events import settings_of
 from core.partition.preemption import preempting, quota_timers
-from core.partition.scheduling import admission
-from core.partition.scheduling.waiting import activate, filter_newcomers, queue_gained
 from core.partition.state import PartitionState
+from core.partition.waiting import admission
+from core.partition.waiting.rooms import activate, filter_newcomers, queue_gained, reconsider_limited
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import compile_rules
 from core.policies.preemption.quota_timer import Terms, terms_of
@@ -97,6 +97,7 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
                     change.delayed[queue] = None
     if change.limits:
         user_accounting.change_limits(state, change.limits)
+        reconsider_limited(state)
     _settle(state, change)
     if before is not None and before.preemption != config.preemption:
         _watch_again(state)

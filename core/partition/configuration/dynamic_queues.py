@@ -13,10 +13,10 @@ from core.domain.resources import MAX_TYPES, Resources
 from core.domain.settings import QueueProperties
 from core.model.queues import DynamicTerms, Queue
 from core.model.shapes import TooManyTypes
-from core.partition.books import offered_types
+from core.partition.configuration import offered_types
 from core.partition.history.queue_events import settings_of
-from core.partition.scheduling.waiting import queue_gained
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import queue_gained
 from core.policies.placement.decide import Placed
 from core.policies.placement.namespace_limits import NamespaceLimits
 from core.policies.queue_order import fair_terms

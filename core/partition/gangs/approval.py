@@ -13,12 +13,13 @@ from typing import Final
 
 from core.model.allocations import Allocation
 from core.model.nodes import Node
+from core.partition.asks.questions import look_for_pairs, part_pair, withdraw_pair
 from core.partition.gangs import replacement
 from core.partition.gangs.replacement import Pair
-from core.partition.scheduling import inquiries, pausing
-from core.partition.scheduling.failing import note
-from core.partition.scheduling.waiting import UNSERVED, look_for_pairs
 from core.partition.state import PartitionState
+from core.partition.waiting import inquiries, pausing
+from core.partition.waiting.failing import note
+from core.partition.waiting.rooms import UNSERVED
 
 MOST_NODES: Final = 64
 """Nodes offered in one question."""
@@ -37,18 +38,10 @@ def seek(state: PartitionState, pair: Pair, now_ns: int) -> None:
 
     def drop() -> None:
         if inquiries.is_open(ask, number):
-            withdraw(state, ask)
+            withdraw_pair(state, ask)
 
     ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=not own)
     number = ask.inquiry.number
-
-
-def withdraw(state: PartitionState, ask: Allocation) -> None:
-    """The answer does not matter any more: *ask*, which has asked, and its placeholder are free for others."""
-    if ask.inquiry is not None:
-        inquiries.forget(state, ask.inquiry)
-    _part(ask)
-    _look_again(state, ask)
 
 
 def _own_nodes(ask: Allocation, first: Node) -> tuple[str, ...]:
@@ -83,7 +76,7 @@ def _decide(
     own: bool,
 ) -> None:
     """Link the first pair that the shim let pass and that is still possible; otherwise look further."""
-    courted = _part(ask)
+    courted = part_pair(ask)
     named = {node_id: refused[node_id] for node_id in node_ids if node_id in refused}
     for reason in dict.fromkeys(named.values()):
         note(ask, reason, now_ns)
@@ -92,14 +85,14 @@ def _decide(
         pair = _own_pair(ask, courted, passed) if own else _other_pair(state, ask, courted, passed)
         if pair is not None:
             replacement.commit(state, pair, now_ns)
-            _look_again(state, ask)
+            look_for_pairs(state, ask)
             return
     if named:
         ask.refused = {**(ask.refused or {}), **named}
         if state.recording:
             state.events.refused_everywhere(ask)
         pausing.pause(state, ask, now_ns)
-    _look_again(state, ask)
+    look_for_pairs(state, ask)
 
 
 def _own_pair(ask: Allocation, courted: Allocation, passed: list[str]) -> Pair | None:
@@ -125,15 +118,3 @@ def _other_pair(state: PartitionState, ask: Allocation, courted: Allocation, pas
 
 def _is_free(placeholder: Allocation) -> bool:
     return placeholder.node is not None and not placeholder.released and not placeholder.preempted
-
-
-def _part(ask: Allocation) -> Allocation:
-    placeholder = ask.courts
-    assert placeholder is not None, "a question about a pair is open only while it is one"
-    ask.courts = ask.inquiry = placeholder.courted_by = None
-    return placeholder
-
-
-def _look_again(state: PartitionState, ask: Allocation) -> None:
-    for task_group in ask.application.task_groups.values():
-        look_for_pairs(state, ask.application, task_group)

@@ -11,8 +11,8 @@ from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.model.task_groups import TaskGroup
 from core.partition.books.findings import Broken
-from core.partition.scheduling.waiting import UNSERVED, refused_asks
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED, refused_asks
 
 
 def check(state: PartitionState) -> Iterator[Broken]:

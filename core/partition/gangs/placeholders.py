@@ -53,6 +53,7 @@ def start_timer(state: PartitionState, application: Application, now_ns: int) ->
 
 
 def stop_timer(application: Application) -> None:
+    """Has the placeholders of *application* wait for as long as they like."""
     application.placeholder_deadline_ns = None
 
 
@@ -74,6 +75,6 @@ def dismiss(state: PartitionState, placeholders: Iterable[Allocation], message: 
 
 
 def dismiss_all(state: PartitionState, application: Application, message: str) -> None:
-    """:func:`dismiss` every placeholder of *application* that was not told to leave before, oldest first."""
+    """:func:`dismiss` every placeholder of *application* that was not asked to leave before, oldest first."""
     free = [placeholder for task_group in application.task_groups.values() for placeholder in task_group.free]
     dismiss(state, sorted(free, key=lambda p: (p.created_ns, p.key)), message)

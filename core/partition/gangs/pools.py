@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from core.model.allocations import Allocation
 from core.model.task_groups import TaskGroup
-from core.partition.gangs import approval
+from core.partition.asks import questions
 from core.partition.preemption import preempting
-from core.partition.scheduling import vetting
-from core.partition.scheduling.waiting import dequeue, enqueue
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import dequeue, enqueue
 
 
 def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
@@ -32,7 +31,7 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
 
 def _wait_for_placeholder(state: PartitionState, ask: Allocation) -> None:
     """A node it was to get, a node kept for it and victims on their way out for it are not for it any more."""
-    vetting.cancel(state, ask)
+    questions.cancel_question(state, ask)
     preempting.forget(state, ask)
     dequeue(state, ask)
     enqueue(state, ask)
@@ -57,7 +56,7 @@ def _settle(state: PartitionState, task_group: TaskGroup) -> None:
         return
     for ask in task_group.asks.ordered():
         if ask.courts is not None:
-            approval.withdraw(state, ask)
+            questions.withdraw_pair(state, ask)
         dequeue(state, ask)
         enqueue(state, ask)
         preempting.watch(state, ask)

@@ -2,7 +2,8 @@
 
 An ask larger than a placeholder makes it leave; one that is not takes its place on the same node, without any check of
 room, or failing that on another node that has room. The shim then ends the placeholder and confirms
-(:mod:`.handshake`). Only applications in which an ask or a placeholder came or changed are looked at.
+(:mod:`core.partition.intake.handshake`). Only applications in which an ask or a placeholder came or changed are
+looked at.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from core.model.applications import Application
 from core.model.keyed_heap import KeyedHeap
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.partition.books import ledger
+from core.partition.asks import moves
 from core.partition.gangs import placeholders
-from core.partition.scheduling.waiting import UNSERVED
+from core.partition.preemption import preempting
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
 
@@ -142,7 +144,7 @@ def choose(
 def commit(state: PartitionState, pair: Pair, now_ns: int) -> None:
     """Link the pair, book it, and ask the shim to end the placeholder."""
     ask, placeholder, node = pair
-    ledger.replacement_starts(state, ask, placeholder, node, now_ns)
+    moves.start_replacement(state, ask, placeholder, node, now_ns)
     state.effects.append(
         Released(
             state.name,
@@ -153,6 +155,15 @@ def commit(state: PartitionState, pair: Pair, now_ns: int) -> None:
             placeholder.spec.instance,
         )
     )
+
+
+def undo_replacement(state: PartitionState, real: Allocation) -> None:
+    """*real* loses its placeholder, or the node it was to run on, and is a pending ask again.
+
+    The placeholder was told to leave already: it is nobody's, and counts as timed out once it is gone.
+    """
+    moves.undo_replacement(state, real)
+    preempting.watch(state, real)
 
 
 def is_larger(ask: Allocation, placeholder: Allocation) -> bool:

@@ -9,11 +9,13 @@ from core.domain.commands import TerminationType
 from core.domain.effects import AskReleased
 from core.model.applications import Application
 from core.partition import lifecycle
-from core.partition.gangs import handshake, placeholders
-from core.partition.intake import removal
+from core.partition.asks import questions
+from core.partition.asks.answers import answer_release
+from core.partition.asks.reservations import end_reservation
+from core.partition.gangs import placeholders, replacement
 from core.partition.preemption import preempting
-from core.partition.scheduling import placement, vetting
 from core.partition.state import PartitionState
+from core.partition.withdrawing import withdraw_ask
 
 REASON: Final = "ResourceReservationTimeout"
 """Message of the state change: shims search for this word (protocol.md 11)."""
@@ -40,13 +42,13 @@ def _give_up(state: PartitionState, application: Application, now_ns: int) -> No
     pending = [ask for ask in application.asks.values() if ask.spec.placeholder]
     message = f"placeholders of application {application.application_id} waited too long"
     for ask in pending:
-        removal.withdraw_ask(state, ask, timed_out=True)
+        withdraw_ask(state, ask, timed_out=True)
         if ask.spec.legacy:
             name = application.application_id
             state.effects.append(AskReleased(state.name, name, ask.spec.key, TerminationType.TIMEOUT, message))
     placeholders.dismiss_all(state, application, message)
     state.effects.extend(
-        removal.released(state, ask, TerminationType.TIMEOUT, message) for ask in pending if not ask.spec.legacy
+        answer_release(state, ask, TerminationType.TIMEOUT, message) for ask in pending if not ask.spec.legacy
     )
     if pending:
         lifecycle.asks_withdrawn(state, application, now_ns)
@@ -55,9 +57,9 @@ def _give_up(state: PartitionState, application: Application, now_ns: int) -> No
 def _stand_down(state: PartitionState, application: Application) -> None:
     """A failing application begins nothing and holds nothing back: replacements, reservations and claims end."""
     for ask in list(application.asks.values()):
-        vetting.cancel(state, ask)
+        questions.cancel_question(state, ask)
         if ask.replaces is not None:
-            handshake.undo(state, ask)
+            replacement.undo_replacement(state, ask)
         if ask.reservation is not None:
-            placement.unreserve(state, ask.reservation, requeue=True)
+            end_reservation(state, ask.reservation, requeue=True)
         preempting.forget(state, ask)

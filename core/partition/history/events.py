@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from core.model.allocations import Allocation
     from core.model.applications import Application
     from core.model.nodes import Node
+    from core.model.not_placed import NotPlaced
     from core.model.queues import Queue
     from core.model.shapes import ResourceTypes, Shape
     from core.partition.history.event_log import EventLog
-    from core.partition.scheduling.placement import NotPlaced
 
 PAUSE_NS: Final = 15 * 10**9
 """Between two events about one ask that say the same (scheduling.md 17)."""

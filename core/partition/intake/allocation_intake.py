@@ -17,13 +17,16 @@ from core.model.applications import Application
 from core.model.nodes import ForeignLoad, Node
 from core.model.shapes import Shape, TooManyTypes
 from core.partition import lifecycle
-from core.partition.books import ledger, offered_types
-from core.partition.gangs import handshake, pools
-from core.partition.intake import instances, removal
+from core.partition.asks import instances, moves, questions
+from core.partition.asks.answers import answer_release
+from core.partition.configuration import offered_types
+from core.partition.gangs import pools
+from core.partition.intake import handshake, removal
 from core.partition.preemption import preempting, quota_timers, required_node
-from core.partition.scheduling import placement, vetting
-from core.partition.scheduling.waiting import node_gained
+from core.partition.scheduling import placement
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import node_gained
+from core.partition.withdrawing import withdraw_ask
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
 _NS_PER_S = 10**9
@@ -218,12 +221,12 @@ def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int
     resized = request.shape is not shape
     if request.pending:
         if placed:
-            vetting.cancel(state, request)
+            questions.cancel_question(state, request)
         changed = _replace(state, request, spec, shape, now_ns)
         request = state.requests[request.key]
     else:
         if resized:
-            ledger.reshape(state, request, shape)
+            moves.resize_request(state, request, shape)
         changed = _amend(state, request, spec)
     if placed:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
@@ -263,7 +266,7 @@ def _add_ask(state: PartitionState, application: Application, spec: AllocationSp
     lifecycle.ask_added(state, application, now_ns)
     if state.recording:
         state.events.ask_added(request)
-    ledger.ask_appears(state, request)
+    moves.add_ask(state, request)
     preempting.watch(state, request)
 
 
@@ -275,7 +278,7 @@ def _take_older(
     pending = [request for request in known if request.pending]
     wanted = max(0, spec.max_allocations - (len(known) - len(pending)))
     for ask in pending[wanted:]:
-        removal.withdraw_ask(state, ask)
+        withdraw_ask(state, ask)
     replaced = [ask for ask in pending[:wanted] if _replace(state, ask, spec, shape, now_ns)]
     replaced += [request for request in known if not request.pending and _amend(state, request, spec)]
     if wanted == len(pending) and not replaced:
@@ -294,9 +297,9 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
     """
     resized = ask.shape is not shape
     if resized:
-        vetting.cancel(state, ask)
+        questions.cancel_question(state, ask)
         state.refusals.forget(ask)  # With another size it asks another question.
-        ledger.reshape(state, ask, shape)
+        moves.resize_request(state, ask, shape)
         preempting.watch(state, ask)
         if ask.reservation is not None:
             preempting.leave_too_small(state, ask.reservation.node, now_ns)
@@ -305,11 +308,11 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
     if before == _as_known(before, spec):
         ask.spec = before._replace(legacy=spec.legacy)  # It is answered in the generation that spoke last.
         return resized
-    removal.withdraw_ask(state, ask)
+    withdraw_ask(state, ask)
     changed = _record(state, ask.application, spec, shape, _created_ns(spec, ask.created_ns))
     if state.recording:
         state.events.ask_added(changed)
-    ledger.ask_appears(state, changed)
+    moves.add_ask(state, changed)
     preempting.watch(state, changed)
     return True
 
@@ -329,7 +332,7 @@ def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec) 
         return False
     allocation.spec = after
     allocation.standing = standing_of(after)
-    allocation.view = None
+    allocation.version += 1
     state.rules_changed()
     if allocation.node is not None:
         allocation.node.version += 1
@@ -383,7 +386,7 @@ def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
     named = application.asks.values() if not spec.key else instances.of_key(state, spec.key)
     asks = [ask for ask in named if application.asks.get(ask.key) is ask]
     for ask in asks:
-        removal.withdraw_ask(state, ask)
+        withdraw_ask(state, ask)
     if asks:
         lifecycle.asks_withdrawn(state, application, now_ns)
     else:
@@ -425,7 +428,7 @@ def _release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
         confirms = spec.termination == TerminationType.TIMEOUT
         state.ignore(Ignored.CONFIRMATION if confirms else Ignored.NOT_APPLICABLE, spec.key)
     else:
-        removal.withdraw_ask(state, ask)
+        withdraw_ask(state, ask)
         lifecycle.asks_withdrawn(state, application, now_ns)
 
 
@@ -440,12 +443,12 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
     if allocation.replaced_by is not None:
         # However the placeholder ended, its place is free for the one that waits for it (DB-10).
         if _is_echoed(spec.termination):
-            state.effects.append(removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
-        handshake.confirm(state, allocation, now_ns)
+            state.effects.append(answer_release(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
+        handshake.confirm_replacement(state, allocation, now_ns)
         return
     removal.release_allocation(state, allocation, spec.termination, now_ns)
     if _is_echoed(spec.termination):
-        state.effects.append(removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
+        state.effects.append(answer_release(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
 
 
 def _release_all(state: PartitionState, application: Application, spec: ReleaseSpec, now_ns: int) -> None:
@@ -455,7 +458,7 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
         return
     asks = [] if spec.termination == TerminationType.TIMEOUT else list(application.asks.values())
     for ask in asks:
-        removal.withdraw_ask(state, ask)
+        withdraw_ask(state, ask)
     gone = list(application.allocations.values())
     if not asks and not gone:
         state.ignore(Ignored.NO_CHANGE, application.application_id)
@@ -466,7 +469,7 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
         lifecycle.asks_withdrawn(state, application, now_ns)
     if _is_echoed(spec.termination):
         state.effects.extend(
-            removal.released(state, allocation, TerminationType.STOPPED_BY_RM, spec.message) for allocation in gone
+            answer_release(state, allocation, TerminationType.STOPPED_BY_RM, spec.message) for allocation in gone
         )
 
 

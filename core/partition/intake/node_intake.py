@@ -16,13 +16,18 @@ from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import TooManyTypes
 from core.partition import lifecycle
-from core.partition.books import ledger, offered_types
-from core.partition.gangs import handshake
-from core.partition.intake import allocation_intake, removal
+from core.partition.asks import moves, questions
+from core.partition.asks.answers import answer_release
+from core.partition.asks.reservations import end_reservation
+from core.partition.books import ledger
+from core.partition.configuration import offered_types
+from core.partition.gangs import replacement
+from core.partition.intake import allocation_intake, handshake, removal
 from core.partition.preemption import preempting
-from core.partition.scheduling import pausing, placement, vetting
-from core.partition.scheduling.waiting import capacity_came, capacity_went, node_gained
+from core.partition.scheduling import vetting
 from core.partition.state import PartitionState
+from core.partition.waiting import pausing
+from core.partition.waiting.rooms import capacity_came, capacity_went, node_gained, wake_waiting
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
 
@@ -70,6 +75,7 @@ def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: boo
     if state.no_room:
         state.reserving.call()  # Also a closed node raises how many may be kept free.
     ledger.capacity_changed(state, [], node.capacity)
+    wake_waiting(state)
     if occupied is not None:
         node.occupy(_whole_node_key(node), occupied.pairs)
         state.foreign[_whole_node_key(node)] = node
@@ -182,6 +188,7 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
         if state.recording and capacity != before:
             state.events.capacity_changed(node)
         ledger.capacity_changed(state, before, capacity)
+        wake_waiting(state)
     if occupied is not None:
         node.occupy(_whole_node_key(node), occupied.pairs)
         state.foreign[_whole_node_key(node)] = node
@@ -206,12 +213,12 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
     node.schedulable = False
     state.node_order.discard(node)
     for ask in list(node.held.values()):
-        vetting.cancel(state, ask)
+        questions.cancel_question(state, ask)
     for reservation in list(node.reservations.values()):
         ask = reservation.ask
-        placement.unreserve(state, reservation, requeue=True)
+        end_reservation(state, reservation, requeue=True)
         if ask.triggered:
-            ledger.unclaim(state, ask)
+            moves.end_claim(state, ask)
             preempting.watch(state, ask)
     arriving = [a for a in node.allocations.values() if a.replaces is not None]
     gone = [a for a in node.allocations.values() if a.replaces is None]
@@ -220,14 +227,14 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
     pausing.node_changed(state, node.node_id)
     state.nodes_removed += 1
     vetting.forget_node(state, node)
-    for real in arriving:
-        handshake.undo(state, real)
+    for ask in arriving:
+        replacement.undo_replacement(state, ask)
     confirmed: list[Allocation] = []
     lost: dict[Application, list[Allocation]] = {}
     for allocation in gone:
-        replacement = allocation.replaced_by
-        if replacement is not None and replacement.node is not node:
-            confirmed.append(handshake.swap(state, allocation, now_ns))
+        real = allocation.replaced_by
+        if real is not None and real.node is not node:
+            confirmed.append(handshake.swap_in(state, allocation, now_ns))
         else:
             removal.remove_allocation(state, allocation, None, now_ns)
             lost.setdefault(allocation.application, []).append(allocation)
@@ -236,15 +243,16 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
             state.events.foreign_load_set(key, node, None, None)
         state.foreign.pop(key, None)
     ledger.capacity_changed(state, node.capacity, [])
+    wake_waiting(state)
     if state.recording:
         state.events.node_removed(node)
     for application, allocations in lost.items():
         lifecycle.allocations_removed(state, application, allocations, now_ns)
     message = f"node {node.node_id} was removed"
-    answers: list[Released] = [removal.released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone]
+    answers: list[Released] = [answer_release(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone]
     state.effects.extend(answers)
     for real in confirmed:
-        handshake.announce(state, real, now_ns)
+        handshake.announce_swap(state, real, now_ns)
 
 
 def _whole_node_key(node: Node) -> str:

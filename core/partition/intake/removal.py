@@ -1,38 +1,22 @@
-"""How requests leave: withdrawn asks, released allocations, removed applications. One place forgets a key."""
+"""How allocations and applications leave: released, returned to pending, removed."""
 
 from __future__ import annotations
 
 from core.domain.application_states import AppEvent, AppState
 from core.domain.commands import TerminationType
-from core.domain.effects import ApplicationRemoved, Released
+from core.domain.effects import ApplicationRemoved
 from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.partition import lifecycle
-from core.partition.books import ledger, spent
-from core.partition.gangs import handshake, pools
-from core.partition.intake import instances
+from core.partition.asks import instances, moves
+from core.partition.asks.answers import answer_release
+from core.partition.books import spent
+from core.partition.gangs import pools, replacement
 from core.partition.preemption import preempting
-from core.partition.scheduling import pausing, vetting
-from core.partition.scheduling.waiting import stop_offering
 from core.partition.state import PartitionState
-
-
-def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = False) -> None:
-    """Forget a pending *ask*, its reservation and its claim; victims it caused still leave.
-
-    So does the placeholder that it was to replace (protocol.md DB-10).
-    """
-    vetting.cancel(state, ask)
-    pausing.forget_failures(state, ask)
-    if ask.replaces is not None:
-        handshake.undo(state, ask)
-    preempting.forget(state, ask)
-    ledger.ask_leaves(state, ask)
-    instances.forget(state, ask)
-    if ask.spec.placeholder:
-        pools.placeholder_gone(state, ask)
-    if state.recording:
-        state.events.ask_removed(ask, timed_out=timed_out)
+from core.partition.waiting import pausing
+from core.partition.waiting.rooms import stop_offering
+from core.partition.withdrawing import withdraw_ask
 
 
 def remove_allocation(state: PartitionState, allocation: Allocation, termination: int | None, now_ns: int) -> None:
@@ -42,10 +26,10 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     """
     was_victim = allocation.preempted
     if allocation.replaced_by is not None:
-        handshake.undo(state, allocation.replaced_by)
+        replacement.undo_replacement(state, allocation.replaced_by)
     node = allocation.node
     spent.note_end(allocation, now_ns)
-    ledger.refund(state, allocation)
+    moves.free_allocation(state, allocation)
     pausing.forget_failures(state, allocation)
     instances.forget(state, allocation)
     if allocation.spec.placeholder:
@@ -76,23 +60,17 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     assert node is not None, "what the shim was to start has a node"
     if state.recording:
         state.events.allocation_returned(allocation, node)
-    ledger.refund(state, allocation)
+    moves.free_allocation(state, allocation)
     pausing.avoid_node(state, allocation, node, now_ns)
     if state.notices.open or state.notices.checkpoints:
         state.notices.allocation_left(allocation, by_us=False)
     allocation.outcome = None
     allocation.rearms = 0
     allocation.scale_up = False
-    ledger.ask_appears(state, allocation)
+    moves.add_ask(state, allocation)
     lifecycle.placeholder_returned(application)
     preempting.watch(state, allocation)
     return True
-
-
-def released(state: PartitionState, allocation: Allocation, termination: int, message: str) -> Released:
-    """The answer that names *allocation* as gone."""
-    spec = allocation.spec
-    return Released(state.name, spec.application_id, spec.key, termination, message, spec.instance)
 
 
 def remove_application(state: PartitionState, application: Application, now_ns: int) -> None:
@@ -126,4 +104,4 @@ def remove_application(state: PartitionState, application: Application, now_ns: 
         )
     lifecycle.leave(state, application, now_ns)
     message = f"application {application.application_id} was removed"
-    state.effects.extend(released(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone)
+    state.effects.extend(answer_release(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone)

@@ -13,9 +13,9 @@ from typing import Final
 from core.model.allocations import Allocation
 from core.model.callbacks import Inquiry
 from core.model.nodes import Node
-from core.partition.scheduling import inquiries
-from core.partition.scheduling.waiting import offer_attempt
 from core.partition.state import PartitionState
+from core.partition.waiting import inquiries
+from core.partition.waiting.rooms import offer_attempt
 from core.policies.preemption.plan import AnswerPending
 
 MOST_ROUNDS: Final = 32

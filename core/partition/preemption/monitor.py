@@ -20,9 +20,9 @@ from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.notices import Taken
 from core.model.queues import Queue
+from core.partition.asks import moves, reservations
 from core.partition.books import ledger
 from core.partition.preemption import governing, noticing, preempting
-from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 from core.policies.preemption.monitor.plan import KIND, Doomed, DuePlace, MonitorPlan, Selection
 from core.policies.preemption.monitor.round import Memory
@@ -109,7 +109,7 @@ def _round(state: PartitionState, settings: MonitorSettings) -> Generator[int, N
     notices.places = tuple(selection.places)
     for reservation in selection.reservations:
         if state.reservations.get(reservation.ask.key) is reservation:
-            placement.unreserve(state, reservation, requeue=True)
+            reservations.end_reservation(state, reservation, requeue=True)
     yield from _carry_out(state, settings, selection, began)
     _withdraw(state, [key for key in notices.entries if key not in selection.waits], notices.now_ns)
     notices.offered.clear()
@@ -359,7 +359,7 @@ def _allowed(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]
 def _evict(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
     """Tell those *leaving* to, each for the ask it comes with."""
     notices, effects, name = state.notices, state.effects, state.name
-    ledger.mark(state, leaving)
+    moves.mark_victims(state, leaving)
     termination = TerminationType.PREEMPTED_BY_SCHEDULER
     texts: dict[Queue, str] = {}
     for victim in leaving:
@@ -380,7 +380,7 @@ def _hold_place(state: PartitionState, ask: Allocation, node: Node, victims: Map
     ledger.claim(state, ask)
     ask.outcome = _TRIGGERED
     # With victims there is no room for it yet, here or elsewhere: to look for some would cost as much as all the rest.
-    placement.reserve(state, ask, node, state.notices.now_ns, at_once=not victims)
+    reservations.reserve_node(state, ask, node, state.notices.now_ns, at_once=not victims)
 
 
 def _watch_exits(

@@ -15,9 +15,9 @@ from core.model.allocations import Allocation, AskGroup, Reservation
 from core.model.shapes import Pairs
 from core.partition.preemption import governing
 from core.partition.preemption.pace import Taken, Totals, Window
-from core.partition.scheduling import failing
-from core.partition.scheduling.waiting import UNSERVED, activate, look_again
 from core.partition.state import PartitionState
+from core.partition.waiting import failing
+from core.partition.waiting.rooms import UNSERVED, activate, look_again
 from core.policies.preemption import guarantee, quota, required_node
 from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.governor import CLUSTER, SECOND_NS, Denial

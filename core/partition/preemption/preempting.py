@@ -21,13 +21,14 @@ from core.domain.reasons import Outcome
 from core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation, AskGroup
 from core.model.nodes import Node
 from core.model.users import Account
+from core.partition.asks import moves, reservations
 from core.partition.books import ledger
 from core.partition.preemption import governing, pacing
 from core.partition.preemption.changes import Changes
 from core.partition.preemption.consulting import MOST_ROUNDS, Dialogue
-from core.partition.scheduling import failing, placement
-from core.partition.scheduling.waiting import UNSERVED, look_again, offer_attempt
 from core.partition.state import PartitionState
+from core.partition.waiting import failing
+from core.partition.waiting.rooms import UNSERVED, look_again, offer_attempt
 from core.policies.preemption import guarantee
 from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal, Spared
@@ -316,7 +317,7 @@ def judge(state: PartitionState, plan: PreemptionPlan | QuotaPlan) -> Refusal | 
 def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     """Have the victims leave, and hold what the ask needs on the node (B.7)."""
     trigger(state, plan, now_ns)
-    placement.reserve(state, plan.ask, plan.node, now_ns)
+    reservations.reserve_node(state, plan.ask, plan.node, now_ns)
 
 
 def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
@@ -405,7 +406,7 @@ def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *
 
 def evict(state: PartitionState, victims: Sequence[Allocation], preemptor: Allocation | None, message: str) -> None:
     """Mark *victims* and tell the shim to end them, for *preemptor* or, without one, for their queue's sake."""
-    ledger.mark(state, dict.fromkeys(victims, preemptor))
+    moves.mark_victims(state, dict.fromkeys(victims, preemptor))
     state.effects.extend(
         Released(
             state.name,
@@ -449,14 +450,14 @@ def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
     The node that an ask must run on stays reserved for it.
     """
-    ledger.unclaim(state, ask)
+    moves.end_claim(state, ask)
     ask.rearms += 1
     ask.rearm_ns = 0
     if ask.reservation is not None:
         if ask.spec.required_node:
             look_again(state, ask.reservation)
         else:
-            placement.unreserve(state, ask.reservation, requeue=True)
+            reservations.end_reservation(state, ask.reservation, requeue=True)
     if may_ever_preempt(ask):
         _due_at(state, ask, now_ns)
 
@@ -482,12 +483,12 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
         if ask.triggered:
             rearm(state, ask, now_ns)
         if ask.reservation is reservation:
-            placement.unreserve(state, reservation, requeue=True)
+            reservations.end_reservation(state, reservation, requeue=True)
 
 
 def forget(state: PartitionState, ask: Allocation) -> None:
     """*ask* is withdrawn: its claim and reservation go, its victims still leave (B.7)."""
-    ledger.unclaim(state, ask)
+    moves.end_claim(state, ask)
     state.refusals.forget(ask)
     ask.dialogue = None
     ask.attempt_due = False
@@ -495,7 +496,7 @@ def forget(state: PartitionState, ask: Allocation) -> None:
         victim.preemptor = None
     ask.victims = NO_VICTIMS
     if ask.reservation is not None:
-        placement.unreserve(state, ask.reservation)
+        reservations.end_reservation(state, ask.reservation)
 
 
 def record(

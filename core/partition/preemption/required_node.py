@@ -12,9 +12,9 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Reservation
 from core.model.nodes import Node
 from core.partition.preemption import governing, pacing, preempting
-from core.partition.scheduling import failing
-from core.partition.scheduling.waiting import look_again
 from core.partition.state import PartitionState
+from core.partition.waiting import failing
+from core.partition.waiting.rooms import look_again
 from core.policies.preemption import required_node
 from core.policies.preemption.plan import PreemptionPlan, Refusal
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from core.model.allocations import Allocation
+from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
+from core.partition.asks import finding
 from core.partition.preemption import pacing, preempting, quota_preemption
-from core.partition.scheduling import placement, reserved
-from core.partition.scheduling.waiting import UNSERVED
+from core.partition.scheduling import reserved
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED
 from core.policies.application_order import application_key
 from core.policies.preemption.fences import projected
 from core.policies.preemption.registry import run_policies
@@ -54,8 +56,8 @@ class PartitionRound:
         group = ask.group
         if group is None or self._searches >= SEARCHES:
             return False
-        found = placement.find_node(self._state, ask)
-        if not isinstance(found, placement.NotPlaced) or not found.preemption_may_help:
+        found = finding.find_node(self._state, ask)
+        if not isinstance(found, NotPlaced) or not found.preemption_may_help:
             return False
         if pacing.keep_waiting(self._state, group, self._now_ns):
             return False

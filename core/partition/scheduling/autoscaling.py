@@ -16,9 +16,9 @@ from core.model.allocations import Allocation, AskGroup
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import Pairs
-from core.partition.scheduling.failing import TEXTS
-from core.partition.scheduling.waiting import refused_asks
 from core.partition.state import PartitionState
+from core.partition.waiting.failing import TEXTS
+from core.partition.waiting.rooms import refused_asks
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
 

@@ -13,13 +13,16 @@ from typing import Final
 from core.domain.application_states import AppState
 from core.domain.reasons import Unschedulable
 from core.model.allocations import AskGroup
+from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
+from core.partition.asks import finding
 from core.partition.books import ledger
 from core.partition.gangs import approval, replacement, timeouts
 from core.partition.preemption import monitor, pacing, preempting, quota_preemption
-from core.partition.scheduling import backoff, failing, placement, reserved, reserving, vetting
-from core.partition.scheduling.placement import NotPlaced
-from core.partition.scheduling.waiting import (
+from core.partition.scheduling import reserved, reserving, vetting
+from core.partition.state import PartitionState
+from core.partition.waiting import backoff, failing
+from core.partition.waiting.rooms import (
     hold_back,
     may_start_next,
     park_below_limit,
@@ -27,7 +30,6 @@ from core.partition.scheduling.waiting import (
     park_for_node,
     park_without_node,
 )
-from core.partition.state import PartitionState
 
 _ACCEPTED: Final = AppState.ACCEPTED
 """Names a member once: reading it from its class costs as much as a call, and every turn asks."""
@@ -108,7 +110,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         hold_back(application, application.queue)
         return 1
     ask = group.head()
-    found = placement.find_node(state, ask)
+    found = finding.find_node(state, ask)
     if not isinstance(found, NotPlaced):
         vetting.place(state, ask, found, now_ns)
         return 1

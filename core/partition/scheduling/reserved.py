@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from core.domain.reasons import Unschedulable
 from core.model.allocations import Allocation, Reservation
+from core.model.not_placed import NotPlaced
+from core.partition.asks import finding
+from core.partition.asks.reservations import end_reservation, reserve_node
 from core.partition.preemption import preempting, required_node
-from core.partition.scheduling import placement, vetting
-from core.partition.scheduling.placement import NotPlaced
+from core.partition.scheduling import vetting
 from core.partition.scheduling.reserving import Turns
-from core.partition.scheduling.waiting import park_below_limit, park_below_quota, park_without_node
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import park_below_limit, park_below_quota, park_without_node
 
 
 def serve(state: PartitionState, now_ns: int, *, required_only: bool = False) -> int:
@@ -53,7 +55,7 @@ def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     node = state.nodes.get(ask.spec.required_node)
     if node is None or not node.could_hold(ask.shape.pairs):
         return False
-    placement.reserve(state, ask, node, now_ns)
+    reserve_node(state, ask, node, now_ns)
     return True
 
 
@@ -63,7 +65,7 @@ def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) 
         return
     if ask.refused is not None and node.node_id in ask.refused:
         return
-    if placement.kept_back(state, ask) is None:
+    if finding.kept_back(state, ask) is None:
         vetting.place(state, ask, node, now_ns)
 
 
@@ -75,12 +77,12 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     ask = reservation.ask
     if ask.reservation is not reservation or ask.held_on is not None:
         return
-    limited = placement.kept_back(state, ask)
+    limited = finding.kept_back(state, ask)
     if limited is not None and (reservation.by_age or limited.reason is Unschedulable.APPLICATION_LIMIT):
-        placement.unreserve(state, reservation, requeue=True)
+        end_reservation(state, reservation, requeue=True)
         return
     if limited is None and not ask.spec.required_node:
-        other = placement.find_node(state, ask)
+        other = finding.find_node(state, ask)
         if not isinstance(other, NotPlaced):
             vetting.place(state, ask, other, now_ns)
             return

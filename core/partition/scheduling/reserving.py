@@ -18,9 +18,10 @@ from core.model.allocations import Allocation, AskGroup
 from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.shapes import Pairs, Shape
+from core.partition.asks.reservations import reserve_node
 from core.partition.books import ledger
-from core.partition.scheduling import inquiries, placement
 from core.partition.state import PartitionState
+from core.partition.waiting import inquiries
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
 
@@ -110,7 +111,7 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
     """Hold room on *node* for *ask*, at once or when the shim agrees; there is no second candidate (7.3)."""
     callbacks = state.callbacks
     if not callbacks.predicates:
-        placement.reserve(state, ask, node, now_ns, by_age=True)
+        reserve_node(state, ask, node, now_ns, by_age=True)
         return
     ask.reserve_after_ns = now_ns + callbacks.timeout_ns + 1
 
@@ -123,7 +124,7 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
         open_to_it = node in state.node_order and _may_hold(node, ask.shape.pairs)
         sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)
         if open_to_it and sound and _waits_for_room(state, ask.group):
-            placement.reserve(state, ask, node, at_ns, by_age=True)
+            reserve_node(state, ask, node, at_ns, by_age=True)
         else:
             state.reserving.call(at_ns)
 

@@ -13,11 +13,13 @@ from typing import Final
 from core.domain.application_states import AppState
 from core.model.allocations import Allocation
 from core.model.nodes import Node
+from core.partition.asks import finding, moves, questions
+from core.partition.asks.reservations import end_reservation
 from core.partition.books import ledger
-from core.partition.gangs import approval
-from core.partition.scheduling import admission, inquiries, pausing, placement, waiting
-from core.partition.scheduling.failing import note
+from core.partition.scheduling import placement
 from core.partition.state import PartitionState
+from core.partition.waiting import admission, inquiries, pausing, rooms
+from core.partition.waiting.failing import note
 
 FIRST_NODES: Final = 8
 MORE_NODES: Final = 64
@@ -32,7 +34,7 @@ def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> No
         placement.bind(state, ask, node, now_ns)
         return
     node_ids = _offered(state, ask, node)
-    ledger.hold(state, ask, node)
+    moves.hold_ask(state, ask, node)
     admission.allocating(state, ask.application)
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
@@ -41,24 +43,10 @@ def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> No
 
     def drop() -> None:
         if inquiries.is_open(ask, number):
-            cancel(state, ask)
+            questions.cancel_question(state, ask)
 
     ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=True)
     number = ask.inquiry.number
-
-
-def cancel(state: PartitionState, ask: Allocation) -> None:
-    """Whatever was asked about *ask* does not matter any more: it is an ask like any other again."""
-    if ask.inquiry is not None:
-        inquiries.forget(state, ask.inquiry)
-        if ask.courts is not None:
-            approval.withdraw(state, ask)
-        ask.inquiry = None
-    if ask.held_on is not None:
-        ledger.unhold(state, ask)
-        _wait_again(state, ask)
-    elif waiting.leave_refused(state, ask) and ask.reservation is None:
-        waiting.enqueue(state, ask)
 
 
 def forgive_all(state: PartitionState) -> None:
@@ -72,7 +60,7 @@ def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> N
     """No node with room that the shim has not refused: *ask* waits for another one, or for its pause to end."""
     if state.recording:
         state.events.refused_everywhere(ask)
-    waiting.park_refused(state, ask)
+    rooms.park_refused(state, ask)
     pausing.pause(state, ask, now_ns)
 
 
@@ -91,7 +79,7 @@ def _offered(state: PartitionState, ask: Allocation, node: Node) -> tuple[str, .
     if ask.spec.required_node or ask.reservation is not None:
         return (node.node_id,)
     most = MORE_NODES if ask.refused else FIRST_NODES
-    others = (other.node_id for other in placement.acceptable_nodes(state, ask) if other is not node)
+    others = (other.node_id for other in finding.acceptable_nodes(state, ask) if other is not node)
     return (node.node_id, *islice(others, most - 1))
 
 
@@ -111,20 +99,20 @@ def _decide(
     if node.node_id not in refused and _still_sound(state, ask, node):
         _settle(state, ask, now_ns)
         return
-    ledger.unhold(state, ask)
+    moves.end_hold(state, ask)
     if ask.application.state in _SERVED:
         for other in _passed(state, ask, node_ids[1:], refused):
             if ask.reservation is None:
-                waiting.enqueue(state, ask)
+                rooms.enqueue(state, ask)
             placement.bind(state, ask, other, now_ns)
             return
-    _wait_again(state, ask)
+    questions.wait_again(state, ask)
 
 
 def _settle(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     if ask.reservation is not None:
-        placement.unreserve(state, ask.reservation)
-    ledger.unclaim(state, ask)
+        end_reservation(state, ask.reservation)
+    moves.end_claim(state, ask)
     placement.announce(state, ask, ledger.settle(state, ask, now_ns), now_ns)
 
 
@@ -150,7 +138,7 @@ def _passed(
 ) -> list[Node]:
     """Of the other nodes asked about, those that the shim let pass and that still have room."""
     pairs = ask.shape.pairs
-    if placement.kept_back(state, ask) is not None:
+    if finding.kept_back(state, ask) is not None:
         return []
     nodes = (state.nodes.get(node_id) for node_id in node_ids if node_id not in refused)
     return [node for node in nodes if node is not None and node in state.node_order and node.fits(pairs)]
@@ -158,12 +146,3 @@ def _passed(
 
 def _reserved_node(ask: Allocation) -> Node | None:
     return None if ask.reservation is None else ask.reservation.node
-
-
-def _wait_again(state: PartitionState, ask: Allocation) -> None:
-    """Back to where *ask* waited before it was held."""
-    if ask.reservation is not None:
-        waiting.look_again(state, ask.reservation)
-    else:
-        waiting.enqueue(state, ask)
-    admission.allocating_no_more(state, ask.application)

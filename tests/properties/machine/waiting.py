@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from core.domain.effects import Effect, PredicatesAsked
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.partition.scheduling import placement
+from core.partition.asks import finding
 from core.partition.state import PartitionState
 from tests.properties.held_room import has_room
 from tests.properties.machine.quotas import Quotas, counted, quotas
@@ -43,7 +43,7 @@ def _is_kept_back(state: PartitionState, ask: Allocation, limits: Quotas) -> boo
     """By a quota or limit. What is held for asks that the shim has to agree to counts too, and so does what others have
     preempted for, but only the core knows of either."""
     claimed = any(queue.claims for queue in ask.queue.lineage())
-    if (state.held_count or claimed) and placement.kept_back(state, ask) is not None:
+    if (state.held_count or claimed) and finding.kept_back(state, ask) is not None:
         return True
     if state.held_count:
         return False

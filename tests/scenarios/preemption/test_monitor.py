@@ -19,7 +19,7 @@ from core.domain.commands import (
 from core.domain.effects import Effect, PreemptionDecided, PreemptionNotice, PreemptionNoticeWithdrawn, Released
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
-from core.partition.scheduling import placement
+from core.partition.asks import reservations
 from tests.scenarios.preemption.monitor_stage import PARTITION, START_NS, Stage, decided, killed, placed
 
 AT_ONCE: dict[str, Any] = {"per_round": 1, "natural_factor": 1}
@@ -201,7 +201,9 @@ def test_y30_reserved_first_frees_the_node_that_is_reserved() -> None:
             stage.submit("app-a", [f"a{node}-{at:02}" for at in range(45)], ONE, node_id=f"n{node}")
         stage.submit("app-b", ["driver"], ONE, node_id="n1", originator=True)
         stage.submit("app-b", ["big"], {"f": 9})
-        placement.reserve(stage.state, stage.state.requests["big"], stage.state.nodes["n1"], START_NS, by_age=True)
+        reservations.reserve_node(
+            stage.state, stage.state.requests["big"], stage.state.nodes["n1"], START_NS, by_age=True
+        )
         assert decided(stage.run_to(5), Outcome.NOTIFIED).get("a", []) == expected
 
 

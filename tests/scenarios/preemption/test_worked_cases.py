@@ -25,9 +25,9 @@ from core.domain.commands import (
 )
 from core.domain.effects import Effect, PreemptionDecided, Released
 from core.domain.resources import Resources
+from core.partition.asks import moves, reservations
 from core.partition.books import audit, ledger
 from core.partition.engine import Engine
-from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 from tests.preemption_notation import Case, Expected, QueueCase, TaskCase, parse
 
@@ -96,7 +96,7 @@ class Stage:
         for task in case.running:
             self.submit(task)
             if task.leaving:
-                ledger.mark(self.state, {self.state.requests[task.key]: None})
+                moves.mark_victims(self.state, {self.state.requests[task.key]: None})
         for reservation in case.reservations:
             self._hold(reservation.node, reservation.holder, NOW_NS - reservation.minutes * 60 * SECOND_NS)
 
@@ -135,7 +135,7 @@ class Stage:
         self.submit(holder, may_preempt=False)
         ask = self.state.requests[holder.key]
         by_age = not (holder.triggered or holder.required_node)
-        placement.reserve(self.state, ask, self.state.nodes[node], since_ns, by_age=by_age)
+        reservations.reserve_node(self.state, ask, self.state.nodes[node], since_ns, by_age=by_age)
         if holder.triggered:
             ledger.claim(self.state, ask)
         self.state.stirred = False

@@ -10,8 +10,8 @@ from core.domain.application_states import AppState
 from core.model.allocations import identity
 from core.model.users import Account, AccountKind
 from core.partition.books import audit
-from core.partition.scheduling.waiting import hold_back, park_below_limit
 from core.partition.state import PartitionState
+from core.partition.waiting.rooms import hold_back, park_below_limit
 from tests.scenarios.language import Stage
 
 Damage = Callable[[PartitionState], object]

@@ -11,8 +11,8 @@ from core.domain.effects import Released
 from core.laws import Law
 from core.model.allocations import Allocation
 from core.model.nodes import Node
+from core.partition.asks import moves, reservations
 from core.partition.books import ledger
-from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 from core.policies.preemption import guarantee, solve, terms
 from core.policies.preemption.order import Candidate
@@ -179,8 +179,8 @@ def test_rollback_after_victims_were_told(bug: bool, monkeypatch: pytest.MonkeyP
             for victim in ask.victims.values():
                 ledger.unmark(victim)
             ask.victims.clear()
-            ledger.unclaim(state, ask)
+            moves.end_claim(state, ask)
 
-        monkeypatch.setattr(placement, "reserve", fails)
+        monkeypatch.setattr(reservations, "reserve_node", fails)
     effects: list[object] = [*stage.engine.cycle(30 * 10**9, 1).effects]
     assert told_but_forgotten(state, effects) == (["v1"] if bug else [])

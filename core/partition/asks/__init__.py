@@ -1,0 +1,1 @@
+"""Where asks are, and how they move from one place to the next."""

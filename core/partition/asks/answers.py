@@ -1,0 +1,13 @@
+"""Answers that name a request."""
+
+from __future__ import annotations
+
+from core.domain.effects import Released
+from core.model.allocations import Allocation
+from core.partition.state import PartitionState
+
+
+def answer_release(state: PartitionState, allocation: Allocation, termination: int, message: str) -> Released:
+    """Returns the answer that names *allocation* as gone, or as one that is to go."""
+    spec = allocation.spec
+    return Released(state.name, spec.application_id, spec.key, termination, message, spec.instance)

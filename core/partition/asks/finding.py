@@ -1,0 +1,80 @@
+"""One ask, one answer: where it would go now, or why nowhere. The only search for room there is; it changes nothing.
+
+The allocation cycle, the reserved step and the preemption cycle all come through :func:`find_node`
+(preemption.md F3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from core.domain.application_states import AppState
+from core.domain.reasons import Unschedulable
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.model.not_placed import NotPlaced
+from core.model.queues import Queue
+from core.partition.books import ledger
+from core.partition.state import PartitionState
+from core.partition.waiting import admission
+from core.policies import user_limits
+
+_ACCEPTED: Final = AppState.ACCEPTED
+"""Names a member once: reading it from its class costs as much as a call, and every placement asks."""
+
+
+def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
+    """Which limit *ask* would exceed now: applications, then user and group, then queues (scheduling.md 7.1, 7.2)."""
+    application, pairs = ask.application, ask.shape.pairs
+    limited: NotPlaced | None = None
+    if application.state is _ACCEPTED:
+        gate = admission.may_run(state, application)
+        if isinstance(gate, Queue):
+            limited = NotPlaced(Unschedulable.APPLICATION_LIMIT, queue=gate)
+        elif gate is not None:
+            limited = NotPlaced(Unschedulable.APPLICATION_LIMIT, account=gate)
+    if limited is None and application.accounts:
+        account = user_limits.exceeded(application.accounts, pairs)
+        if account is not None:
+            limited = NotPlaced(Unschedulable.USER_QUOTA, account=account)
+    if limited is None:
+        full = ledger.queue_path_admits(application.queue, pairs)
+        if full is not None and ask.triggered:
+            full = ledger.queue_path_admits_swap(ask)
+        if full is not None:
+            limited = NotPlaced(Unschedulable.QUEUE_QUOTA, full)
+    if state.recording:
+        state.events.limits_checked(ask, limited)
+    return limited
+
+
+def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
+    """Where *ask* fits now: limits first, then its required node or the first open node in order."""
+    shape = ask.shape
+    limited = kept_back(state, ask)
+    if limited is not None:
+        return limited
+    if ask.spec.required_node:
+        node = state.nodes.get(ask.spec.required_node)
+        if node is None or not node.fits(shape.pairs):
+            return NotPlaced(Unschedulable.REQUIRED_NODE)
+        if ask.refused is not None and node.node_id in ask.refused:
+            return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
+        return node
+    if not shape.no_room:
+        node = state.node_order.first_fit(shape.pairs)
+        if node is not None and ask.refused is not None and node.node_id in ask.refused:
+            node = next(acceptable_nodes(state, ask), None)
+            return node if node is not None else NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
+        if node is not None:
+            return node
+        shape.no_room = True
+        state.no_room.setdefault(shape, {})
+    return NotPlaced(Unschedulable.NO_FITTING_NODE)
+
+
+def acceptable_nodes(state: PartitionState, ask: Allocation) -> Iterator[Node]:
+    """Open nodes in order that have room for *ask* and that the shim has not refused for it lately."""
+    refused = ask.refused or {}
+    return (node for node in state.node_order.fitting(ask.shape.pairs) if node.node_id not in refused)

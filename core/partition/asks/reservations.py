@@ -1,0 +1,75 @@
+"""Room on a node that is held for an ask: made, given back, and offered to others afterwards (preemption.md B.7)."""
+
+from __future__ import annotations
+
+from core.model.allocations import Allocation, Reservation
+from core.model.nodes import Node
+from core.partition.books import ledger
+from core.partition.state import PartitionState
+from core.partition.waiting import admission
+from core.partition.waiting.rooms import (
+    dequeue,
+    enqueue,
+    forget_reservation,
+    node_gained,
+    park_without_node,
+)
+
+
+def reserve_node(
+    state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, by_age: bool = False, at_once: bool = True
+) -> Reservation:
+    """Hold what *ask* needs on *node*: nothing else is placed on that room (preemption.md A.1 no. 15).
+
+    The next cycle tries it; not *at_once*: only where it is not known that no node has room for it now.
+    """
+    if ask.reservation is not None:
+        end_reservation(state, ask.reservation)
+    dequeue(state, ask)
+    reservation = Reservation(ask, node, now_ns, by_age=by_age)
+    if by_age:
+        ledger.promise(ask)
+        state.kept_by_age += 1
+    ask.reservation = reservation
+    if node.reserve(reservation):
+        state.node_order.room_changed(node)
+    state.reservations[ask.key] = reservation
+    if at_once or not ask.shape.no_room:
+        state.reserved_ready[reservation] = None
+    else:
+        park_without_node(state, reservation, ask.shape)
+    if state.recording:
+        state.events.node_reserved(ask, node)
+    admission.allocating(state, ask.application)
+    return reservation
+
+
+def end_reservation(state: PartitionState, reservation: Reservation, *, requeue: bool = False) -> None:
+    """Give the room back; with *requeue* the ask goes back among its equals, unless it is held somewhere."""
+    unbook_reservation(state, reservation)
+    offer_room(state, reservation.node)
+    if requeue and reservation.ask.held_on is None and reservation.ask.refused_on is None:
+        enqueue(state, reservation.ask)
+
+
+def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
+    """Takes *reservation* off the books; whoever calls tells others of the room, by :func:`offer_room`."""
+    ask = reservation.ask
+    forget_reservation(state, reservation)
+    if reservation.by_age:
+        ledger.unpromise(ask)
+        state.kept_by_age -= 1
+        state.reserving.call()
+    ask.reservation = None
+    if reservation.node.unreserve(reservation):
+        state.node_order.room_changed(reservation.node)
+    state.changes += 1
+    del state.reservations[ask.key]
+    if state.recording:
+        state.events.node_unreserved(ask, reservation.node)
+
+
+def offer_room(state: PartitionState, node: Node) -> None:
+    """Let others know that *node*, unless it is gone, has room that is no longer held."""
+    if state.nodes.get(node.node_id) is node:
+        node_gained(state, node)

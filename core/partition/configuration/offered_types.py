@@ -1,0 +1,125 @@
+"""The one way in for resource types that the partition is to know for good: checked before anything is applied.
+
+Nodes, configurations, limits and what runs offer a type. Asks that waited for it without a name have one then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from core.config.model import PartitionConfig, QueueConfig
+from core.domain.resources import MAX_TYPES
+from core.model.shapes import TooManyTypes
+from core.partition.asks import moves
+from core.partition.preemption import preempting
+from core.partition.state import PartitionState
+
+DEMANDS_KEPT: Final = 10_000
+"""Demands that are remembered although nobody may have them any more."""
+
+
+def offer(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> None:
+    """Know all *names* from here on. Raises :class:`core.model.shapes.TooManyTypes`, and has changed nothing then.
+
+    *leaving*: so many others have to be possible afterwards.
+    """
+    types = state.types
+    named = dict.fromkeys(names)
+    new = types.unoffered(named)
+    if not new:
+        return
+    try:
+        types.check(new, leaving=leaving)
+    except TooManyTypes:
+        if leaving:
+            raise
+        give_back(state)
+        new = types.unoffered(named)  # What nobody has used lately was given back, too.
+        types.check(new)
+    for name in new:
+        types.index(name)
+    renamed = set(types.unnamed(new))
+    if not renamed:
+        return
+    for application in state.applications.values():
+        for ask in [ask for ask in application.asks.values() if ask.shape in renamed]:
+            state.refusals.forget(ask)
+            moves.resize_request(state, ask, types.shape(ask.shape.resources))
+            preempting.watch(state, ask)
+
+
+def give_back(state: PartitionState) -> None:
+    """Forget types that nodes, the configuration and running work named once, and nothing names any more.
+
+    Not while a round of the monitor or the enforcement of a max is under way, which go by index.
+    """
+    if state.notices.steps is None and not state.enforcement.busy:
+        remembered = _remembered(state)
+        root = state.root
+        state.types.give_back(
+            lambda t: bool(t in remembered or root.used[t] or root.pending[t] or root.claimed[t] or t in root.max)
+        )
+
+
+def _remembered(state: PartitionState) -> set[int]:
+    """Types of which something is kept beside what is used, pending, claimed and offered in all."""
+    configured = named_by(state.config) if state.config is not None else ()
+    found = {t for t in map(state.types.known, configured) if t is not None}
+    found.update(t for t, amount in enumerate(state.root.preempted_total) if amount)
+    for node in state.nodes.values():
+        for pairs in node.foreign.values():
+            found.update(t for t, _ in pairs)
+    for queue in state.queues.values():
+        found.update(queue.guaranteed, queue.max)
+        if queue.dynamic_terms is not None:
+            found.update(queue.dynamic_terms.guaranteed, queue.dynamic_terms.max)
+        for account in queue.accounts.values():
+            found.update(account.limit.max)
+    for application in state.applications.values():
+        found.update(t for t, amount in enumerate(application.peak) if amount)
+        for spent in application.spent.values():
+            found.update(spent)
+    for taken in state.notices.taken.values():
+        found.update(taken.held)
+    for amounts in (*state.notices.lacking.values(), *state.notices.held.values()):
+        found.update(amounts)
+    for window in (state.pace.guarantee, state.pace.required_node, state.pace.quota):
+        found.update(t for t, amount in window.totals.amounts.items() if amount)
+    return found
+
+
+def forget_demands(state: PartitionState) -> None:
+    """From time to time: types that are no more, and the demands that nobody has any more once these are the most."""
+    if state.types.offered > MAX_TYPES // 2:
+        give_back(state)
+    if len(state.types.shapes()) <= max(DEMANDS_KEPT, 2 * len(state.requests)):
+        return
+    kept = dict.fromkeys(request.shape for request in state.requests.values())
+    kept |= dict.fromkeys((*state.too_large, *state.no_room, *state.refused))
+    kept |= dict.fromkeys(shape for held in state.holders.values() for shape in held)
+    state.types.keep_only(kept)
+
+
+def named_by(config: PartitionConfig, before: PartitionConfig | None = None) -> Iterator[str]:
+    """The resource types that *config* names, some of them many times.
+
+    Queues that it shares with *before*, with all below them, are left out: what they name is known.
+    """
+    yield from config.node_sort.weights
+    governor = config.preemption.governor
+    for budget in (governor.cluster, governor.queue, governor.application):
+        yield from budget.lost
+    queues: list[tuple[QueueConfig, QueueConfig | None]] = [(config.root, before.root if before is not None else None)]
+    for queue, old in queues:
+        if queue is old:
+            continue
+        known = {child.name: child for child in old.children} if old is not None else {}
+        queues += [(child, known.get(child.name)) for child in queue.children]
+        template = queue.child_template
+        amounts = [queue.guaranteed, queue.max, *(limit.max_resources for limit in queue.limits)]
+        if template is not None:
+            amounts += [template.guaranteed, template.max]
+        for named in amounts:
+            if named:
+                yield from named

@@ -1,0 +1,35 @@
+"""A replacement under way: from the announcement until the shim confirms, or anything comes between.
+
+Rules: scheduling.md 10.4; protocol.md 7.2 (nodes), 10.3, 10.4 and DB-10 (confirmation, release of either half).
+"""
+
+from __future__ import annotations
+
+from core.domain.effects import Allocated
+from core.model.allocations import Allocation
+from core.partition import lifecycle
+from core.partition.asks import instances, moves
+from core.partition.books import spent
+from core.partition.gangs import pools
+from core.partition.state import PartitionState
+
+
+def confirm_replacement(state: PartitionState, placeholder: Allocation, now_ns: int) -> None:
+    """*placeholder* ended: the ask that was waiting for that has its place, and the shim is told."""
+    announce_swap(state, swap_in(state, placeholder, now_ns), now_ns)
+
+
+def swap_in(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allocation:
+    """Book the end of *placeholder* and the start of its replacement, which is returned."""
+    spent.note_end(placeholder, now_ns)
+    real = moves.confirm_replacement(state, placeholder)
+    instances.forget(state, placeholder)
+    pools.placeholder_replaced(state, placeholder)
+    return real
+
+
+def announce_swap(state: PartitionState, real: Allocation, now_ns: int) -> None:
+    """Let the application feel a :func:`swap_in`, and tell the shim where *real* runs."""
+    assert real.node is not None, "a swapped allocation has a node"
+    lifecycle.placeholder_replaced(state, real.application, now_ns)
+    state.effects.append(Allocated(real.spec, real.node.node_id, real.shape.resources))

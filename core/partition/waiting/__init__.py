@@ -1,0 +1,1 @@
+"""Where asks and applications wait, and who wakes them."""

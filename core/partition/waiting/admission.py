@@ -1,0 +1,107 @@
+"""How many applications may run: who counts at which queue, and whether one more may start (scheduling.md 12).
+
+Only Accepted applications are held back. Whoever holds something by recovery or by the shim's own placement counts,
+but is never refused. Counters are exact, above a lowered limit too (S-22); limits are compared when admitting.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.domain.application_states import AppState
+from core.model.applications import Application
+from core.model.queues import Queue
+from core.partition.state import PartitionState
+from core.partition.waiting.rooms import Gate, let_in, review_newcomer, slot_freed
+
+_NOT_RUNNING_YET: Final = frozenset({AppState.ACCEPTED, AppState.RESUMING})
+
+
+def may_run(_state: PartitionState, application: Application) -> Gate | None:
+    """The queue, user or group whose limit keeps *application* from starting, the root first; ``None``: it may run."""
+    if application.state is not AppState.ACCEPTED:
+        return None
+    if not application.allocating:
+        for queue in reversed(application.queue.lineage()):
+            if not queue.open():
+                return queue
+    for account in application.accounts:
+        if not account.open() and application not in account.holders:
+            return account
+    return None
+
+
+def allocating(_state: PartitionState, application: Application) -> None:
+    """*application* was given an allocation or a reservation: while Accepted, it counts as if it ran."""
+    if application.state is AppState.ACCEPTED and not application.allocating:
+        application.allocating = True
+        for queue in application.queue.lineage():
+            queue.allocating[application] = None
+    if application.held_at is not None:
+        let_in(application)
+
+
+def allocating_no_more(_state: PartitionState, application: Application) -> None:
+    """*application* may have lost the only thing it was given, a place that the shim did not agree to."""
+    if not application.allocating or application.state is not AppState.ACCEPTED:
+        return
+    if application.allocations or application.held_count:
+        return
+    if any(ask.reservation is not None for ask in application.asks.values()):
+        return
+    _stop_allocating(application)
+    _free_slots(application)
+
+
+def state_changed(application: Application, before: AppState) -> None:
+    """*application*, whose state was *before*, entered another one: count it where it counts now."""
+    now = application.state
+    freed = before is AppState.RUNNING
+    if freed:
+        _count(application, -1)
+    if now is AppState.RUNNING:
+        _count(application, 1)
+    if application.allocating and now not in _NOT_RUNNING_YET:
+        _stop_allocating(application)
+        freed = now is not AppState.RUNNING
+    if freed:
+        _free_slots(application)
+    if application.held_at is not None and now is not AppState.ACCEPTED:
+        let_in(application)
+    review_newcomer(application)
+
+
+def forget(application: Application) -> None:
+    """*application* leaves its queue in whatever state: it counts nowhere any more (S-10)."""
+    runs = application.state is AppState.RUNNING
+    if runs:
+        _count(application, -1)
+    if application.allocating:
+        _stop_allocating(application)
+    elif not runs:
+        return
+    _free_slots(application)
+
+
+def set_max_applications(queue: Queue, most: int) -> None:
+    """*queue* now admits *most* applications (0: any number); whoever it held back is looked at again."""
+    queue.max_applications = most
+    for waiting in list(queue.held_back.values()):
+        for application in list(waiting):
+            let_in(application)
+
+
+def _count(application: Application, change: int) -> None:
+    for queue in application.queue.lineage():
+        queue.running += change
+
+
+def _stop_allocating(application: Application) -> None:
+    application.allocating = False
+    for queue in application.queue.lineage():
+        del queue.allocating[application]
+
+
+def _free_slots(application: Application) -> None:
+    for queue in application.queue.lineage():
+        slot_freed(queue)

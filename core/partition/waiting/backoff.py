@@ -1,0 +1,34 @@
+"""Applications whose asks fit nowhere are left alone for a while, where their queue says so (scheduling.md 7.2, S-17).
+
+The threshold counts asks that found no node. Once it is reached, nothing of the application is tried until the delay
+is over, whatever becomes free meanwhile; then it begins anew.
+"""
+
+from __future__ import annotations
+
+from core.model.allocations import AskGroup
+from core.partition.state import PartitionState
+from core.partition.waiting import rooms
+
+
+def count(state: PartitionState, group: AskGroup, now_ns: int) -> None:
+    """No node has room for the asks of *group*, which has just been set aside."""
+    application = group.application
+    properties = application.queue.properties
+    threshold = properties.unschedulable_backoff
+    if not threshold or application.backoff_until_ns:
+        return
+    application.unschedulable += group.size
+    if application.unschedulable < threshold:
+        return
+    application.backoff_until_ns = until_ns = now_ns + properties.unschedulable_backoff_delay_ns
+    rooms.back_off(application)
+
+    def begin_anew(_: int) -> None:
+        if application.backoff_until_ns == until_ns:
+            application.backoff_until_ns = 0
+            application.unschedulable = 0
+            rooms.end_back_off(application)
+            state.reserving.call()
+
+    state.at(until_ns, begin_anew)

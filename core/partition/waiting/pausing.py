@@ -1,0 +1,117 @@
+"""Nodes that are left out for one ask for a while: the shim refused them, or could not start it there.
+
+Refused wherever there is room, an ask pauses before the same nodes are tried again. The pause doubles with every
+refusal in a row. Wherever the ask waits when it ends, it is looked at again; another node with room ends it early.
+
+A node on which the shim could not start an ask (``SCHEDULING_FAILED_ON_RM``) is left out for this ask alone, so that
+others are tried first. That pause doubles with every failure there, and is forgiven when the node changes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.model.allocations import NEVER_FAILED, Allocation, StartFailure
+from core.model.nodes import Node
+from core.partition.state import PartitionState
+from core.partition.waiting.failing import note
+from core.partition.waiting.rooms import enqueue, leave_refused, look_again
+
+PAUSE_NS: Final = 10**9
+LONGEST_PAUSE_NS: Final = 15 * 10**9
+LONGEST_START_PAUSE_NS: Final = 600 * 10**9
+
+COULD_NOT_START: Final[str] = "could not be started there"
+"""Stands among what the shim refused, instead of a reason of its own."""
+
+
+def pause(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    """See that what was refused for *ask* is forgotten after a while; a pause under way goes on."""
+    refused = ask.refused or {}
+    if ask.pause_until_ns or all(reason is COULD_NOT_START for reason in refused.values()):
+        return  # A node that failed is tried again when its own pause ends.
+    ask.refusals += 1
+    _end_at(state, ask, now_ns + min(PAUSE_NS << min(ask.refusals - 1, 10), LONGEST_PAUSE_NS))
+
+
+def forgive(state: PartitionState, ask: Allocation) -> None:
+    """Nothing is refused for *ask* any more but where it lately failed: it is tried again, wherever it waits."""
+    failed = {node_id: reason for node_id, reason in (ask.refused or {}).items() if reason is COULD_NOT_START}
+    ask.refused = failed or None
+    ask.pause_until_ns = 0
+    _try_again(state, ask)
+
+
+def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+    """The shim could not start *ask*, an ask again, on *node*: for a while only other nodes will do."""
+    before = ask.failed_on.get(node.node_id)
+    times = 1 if before is None else before.times + 1
+    until_ns = now_ns + min(PAUSE_NS << min(times - 1, 20), LONGEST_START_PAUSE_NS)
+    if not ask.failed_on:
+        ask.failed_on = {}
+    ask.failed_on[node.node_id] = StartFailure(times, until_ns)
+    state.failed_starts.setdefault(node.node_id, {})[ask] = None
+    # Being placed in between cleared what was refused; the other failures may still count.
+    failed = [node_id for node_id, failure in ask.failed_on.items() if failure.until_ns > now_ns]
+    ask.refused = {**(ask.refused or {}), **dict.fromkeys(failed, COULD_NOT_START)}
+    note(ask, f"{node.node_id}: {COULD_NOT_START}", now_ns)
+
+    def end(_: int) -> None:
+        failure = ask.failed_on.get(node.node_id)
+        if failure is not None and failure.until_ns == until_ns:
+            _allow(state, ask, node.node_id)
+
+    state.at(until_ns, end)
+
+
+def node_changed(state: PartitionState, node_id: str) -> None:
+    """The node grew, shrank, opened, closed or left: what could not be started there may be now."""
+    for ask in state.failed_starts.pop(node_id, {}):
+        failures = {other: failure for other, failure in ask.failed_on.items() if other != node_id}
+        ask.failed_on = failures or NEVER_FAILED
+        _allow(state, ask, node_id)
+
+
+def forget_failures(state: PartitionState, ask: Allocation) -> None:
+    """*ask* is gone, as an ask or an allocation."""
+    for node_id in ask.failed_on:
+        known = state.failed_starts[node_id]
+        del known[ask]
+        if not known:
+            del state.failed_starts[node_id]
+    ask.failed_on = NEVER_FAILED
+
+
+def _allow(state: PartitionState, ask: Allocation, node_id: str) -> None:
+    """The node is no longer left out for *ask* because of a failed start."""
+    refused = ask.refused
+    if not ask.pending or refused is None or refused.get(node_id) is not COULD_NOT_START:
+        return
+    del refused[node_id]
+    ask.refused = refused or None
+    if ask.inquiry is None:
+        _try_again(state, ask)
+
+
+def _try_again(state: PartitionState, ask: Allocation) -> None:
+    waited = leave_refused(state, ask)
+    if ask.reservation is not None:
+        look_again(state, ask.reservation)
+    elif ask.pool is not None:
+        state.note_pairs(ask.application, ask.pool)
+    elif waited:
+        enqueue(state, ask)
+
+
+def _end_at(state: PartitionState, ask: Allocation, until_ns: int) -> None:
+    ask.pause_until_ns = until_ns
+
+    def end(now_ns: int) -> None:
+        if ask.pause_until_ns != until_ns or not ask.pending or state.requests.get(ask.key) is not ask:
+            return
+        if ask.inquiry is not None:  # What the shim says now may need the refusals once more.
+            _end_at(state, ask, now_ns + PAUSE_NS)
+        else:
+            forgive(state, ask)
+
+    state.at(until_ns, end)

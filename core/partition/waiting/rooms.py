@@ -1,0 +1,561 @@
+"""Asks that cannot be placed wait aside, and come back only when something that could make them fit has changed.
+
+A group of equal asks is *active* (its application, leaf and every parent offer it to the next cycle) or *parked* in
+the one waiting room that names what it lacks: room under one queue's max or under a limit of its user or group, room on
+any node, or room on the node it requires. A reserved ask waits in the same rooms, by its reservation. A full cluster
+therefore costs nothing, and a release wakes only what it can help.
+
+An application that may not start yet is *held back* whole, at the queue, user or group whose limit of applications is
+reached. A slot that frees there is offered to the first application of each leaf; one that does not take it passes the
+offer on to the next. In a leaf sorted ``stateaware`` one application at a time may start: the others are held back at
+the leaf itself, and which of them is next is looked up among :attr:`Queue.newcomers`.
+
+An ask lends its priority to its application and queue while it waits among those that the next cycle tries, or for
+nothing but room on a node that could hold it. One that a quota of its own keeps back, that no node could hold or that
+the shim refuses everywhere lends nothing: otherwise what it leaves behind would pass better asks of other queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from core.domain.application_states import AppState
+from core.domain.priorities import NOTHING_WAITS
+from core.domain.settings import SortPolicy
+from core.model.allocations import Allocation, AskGroup, Reservation, Room
+from core.model.applications import Application
+from core.model.keyed_heap import KeyedHeap
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.model.shapes import Shape
+from core.model.users import Account
+from core.partition.state import PartitionState
+from core.policies.application_order import application_key
+
+Gate = Queue | Account
+"""What may limit how many applications run or hold something."""
+
+UNSERVED: Final = frozenset(
+    {AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED}
+)
+"""Applications in these states get nothing any more (scheduling.md S-26)."""
+
+
+def enqueue(state: PartitionState, ask: Allocation) -> None:
+    """Put a pending, unreserved *ask* with its equals, or with those that wait for a placeholder."""
+    application = ask.application
+    task_group = application.task_groups.get(ask.spec.task_group)
+    if task_group is not None and task_group.open and not ask.spec.placeholder:
+        ask.pool = task_group
+        task_group.asks.add(ask)
+        _lend_instead(application, NOTHING_WAITS, ask.spec.priority)
+        state.note_pairs(application, task_group)
+        return
+    key = (ask.shape, ask.spec.required_node)
+    group = application.groups.get(key)
+    if group is None:
+        number = application.next_group_number()
+        group = application.groups[key] = AskGroup(application, ask.shape, ask.spec.required_node, number)
+    lent = group.lent
+    comes_first = group.add(ask)
+    # Behind another ask of an active group nothing changes: that one is offered already.
+    if comes_first if group.parked_at is None else ask in group.due:
+        activate(group)
+    if comes_first and lent != NOTHING_WAITS:
+        _lend(group)
+    gate = application.held_at
+    if gate is None:
+        return
+    if gate.open():
+        # The slot is offered to another one already, but this ask may bring its own application before it.
+        let_in(application)
+    else:
+        gate.held_back[application.queue].mark(application)
+
+
+def dequeue(state: PartitionState, ask: Allocation) -> None:
+    """Take *ask* out from among its equals: placed, reserved or withdrawn."""
+    group = ask.group
+    if group is None:
+        leave_refused(state, ask)
+        if ask.pool is not None:
+            ask.pool.asks.discard(ask)
+            ask.pool = None
+            _lend_instead(ask.application, ask.spec.priority, NOTHING_WAITS)
+        return
+    application = group.application
+    if application.held_at is not None:
+        application.held_at.held_back[application.queue].mark(application)
+    elif application.offered_by is not None:
+        # Without this ask, one that is held back may come before it.
+        _offer_slot(application.offered_by, application.queue)
+    group.remove(ask)
+    if group.size:
+        if ask.spec.priority == group.lent:
+            _lend(group)
+        return
+    _lend_nothing(group)
+    del application.groups[(group.shape, group.required_node)]
+    room = _leave_waiting_room(group)
+    if room is not None and not room and state.no_room.get(group.shape) is room:
+        del state.no_room[group.shape]
+        group.shape.no_room = False
+    _deactivate(group)
+
+
+def activate(group: AskGroup) -> None:
+    """Offer *group* to the next cycle."""
+    application = group.application
+    if group in application.order:
+        application.order.offer(group)
+        application.queue.order.mark(application)
+        return
+    _leave_waiting_room(group)
+    if application.state in UNSERVED:
+        return
+    if group.lent == NOTHING_WAITS:
+        _lend(group)
+    if application.backoff_until_ns:
+        _park(group, application.backoff_room)
+        return
+    application.order.offer(group)
+    queue: Queue = application.queue
+    queue.order.add(application)
+    parent = queue.parent
+    while parent is not None:
+        parent.order.add(queue)
+        queue, parent = parent, parent.parent
+
+
+def _deactivate(group: AskGroup) -> None:
+    application = group.application
+    application.order.discard(group)
+    queue: Queue | None = application.queue
+    if application.order:
+        application.queue.order.mark(application)
+        return
+    application.queue.order.discard(application)
+    gate = application.offered_by
+    if gate is not None:
+        application.offered_by = None
+        _offer_slot(gate, application.queue)
+    while queue is not None and not queue.order and queue.parent is not None:
+        queue.parent.order.discard(queue)
+        queue = queue.parent
+
+
+def stop_offering(application: Application) -> None:
+    """The application may not be served any more: none of its groups is offered, their asks stay known."""
+    _stop_waiting(application)
+    application.step_back()
+    for group in list(application.groups.values()):
+        _leave_waiting_room(group)
+        _deactivate(group)
+
+
+def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
+    """*waiter* waits until *queue* has room for *shape* under its max."""
+    _park(waiter, queue.parked.setdefault(shape, {}))
+    if isinstance(waiter, AskGroup):
+        _lend_nothing(waiter)
+
+
+def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Account) -> None:
+    """*waiter* waits until the user or group of *account* may hold *shape*."""
+    _park(waiter, account.parked.setdefault(shape, {}))
+    if isinstance(waiter, AskGroup):
+        waiter.kept_back = True
+        _lend_nothing(waiter)
+
+
+def hold_back(application: Application, gate: Gate) -> None:
+    """None of its groups is offered until *gate* lets another application start."""
+    if application.held_at is not gate:
+        _stop_waiting(application)
+        application.held_at = gate
+        gate.held_back.setdefault(application.queue, KeyedHeap(application_key)).add(application)
+        application.step_back()
+        if gate is not application.queue:
+            review_newcomer(application)
+    for group in list(application.order):
+        _park(group, application.held_groups)
+        group.kept_back = True
+
+
+def let_in(application: Application) -> None:
+    """*application* is no longer held back: it started after all, or has to be looked at again."""
+    _stop_waiting(application)
+    for group in list(application.held_groups):
+        if isinstance(group, AskGroup):
+            activate(group)
+
+
+def _stop_waiting(application: Application) -> None:
+    gate = application.held_at
+    if gate is None:
+        return
+    application.held_at = None
+    waiting = gate.held_back[application.queue]
+    waiting.discard(application)
+    if not waiting:
+        del gate.held_back[application.queue]
+    if not application.backoff_until_ns and application.state not in UNSERVED:
+        application.come_forward()
+    if gate is not application.queue:
+        review_newcomer(application)
+
+
+def slot_freed(gate: Gate) -> None:
+    """One application less runs (or holds something) at *gate*: the first that waits in each leaf is offered again."""
+    for leaf in list(gate.held_back):
+        _offer_slot(gate, leaf)
+
+
+def _offer_slot(gate: Gate, leaf: Queue) -> None:
+    waiting = gate.held_back.get(leaf)
+    if waiting is None or not gate.open():
+        return
+    while (application := waiting.first()) is not None:
+        if gate is leaf and not may_start_next(application):
+            return  # Nor may any of those behind it: of all that could start, the first is not among them.
+        let_in(application)
+        if application.order:
+            application.offered_by = gate
+            return
+
+
+def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
+    """*waiter* waits until a node that can hold *shape* gains room."""
+    shape.no_room = True
+    _park(waiter, state.no_room.setdefault(shape, {}))
+    if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
+        _lend_nothing(waiter)
+
+
+def park_for_node(state: PartitionState, group: AskGroup) -> None:
+    """*group* waits for the node it requires, which is unknown or too small: else it would have reserved it."""
+    _park(group, state.waiting_for_node.setdefault(group.required_node, {}))
+    _lend_nothing(group)
+
+
+def back_off(application: Application) -> None:
+    """Nothing of *application* is offered until :func:`end_back_off`; what wakes meanwhile waits for that as well."""
+    application.step_back()
+    review_newcomer(application)
+    for group in list(application.groups.values()):
+        if group.parked_at is None:
+            _park(group, application.backoff_room)
+
+
+def end_back_off(application: Application) -> None:
+    """Has all that woke in *application* while it was backing off offered to the next cycle."""
+    if application.held_at is None and application.state not in UNSERVED:
+        application.come_forward()
+    review_newcomer(application)
+    for waiter in list(application.backoff_room):
+        if isinstance(waiter, AskGroup):
+            activate(waiter)
+
+
+def _park(waiter: AskGroup | Reservation, room: Room) -> None:
+    if isinstance(waiter, AskGroup):
+        _deactivate(waiter)
+    room[waiter] = None
+    waiter.parked_at = room
+
+
+def _leave_waiting_room(waiter: AskGroup | Reservation) -> Room | None:
+    room = waiter.parked_at
+    if room is not None:
+        room.pop(waiter, None)
+        waiter.parked_at = None
+        if isinstance(waiter, AskGroup):
+            waiter.kept_back = False
+    return room
+
+
+def _lend(group: AskGroup) -> None:
+    """*group* lends its application the priority of its first ask."""
+    priority = group.head().spec.priority
+    lent = group.lent
+    if priority != lent:
+        group.lent = priority
+        application = group.application
+        application.lends(lent, priority)
+        if application.queue.newcomers is not None:
+            review_newcomer(application)
+
+
+def _lend_nothing(group: AskGroup) -> None:
+    """No ask of *group* can be placed now, whatever is free and whoever is first."""
+    lent = group.lent
+    if lent != NOTHING_WAITS:
+        group.lent = NOTHING_WAITS
+        application = group.application
+        application.lends(lent, NOTHING_WAITS)
+        if application.queue.newcomers is not None:
+            review_newcomer(application)
+
+
+def _lend_instead(application: Application, before: int, now: int) -> None:
+    application.lends(before, now)
+    if application.queue.newcomers is not None:
+        review_newcomer(application)
+
+
+def _some_node_holds(state: PartitionState, shape: Shape) -> bool:
+    """Whether an open node could hold *shape* if it were empty; kept reserved, a node counts as open."""
+    if shape in state.too_large:
+        return False
+    if shape.has_holder:
+        return True
+    pairs = shape.pairs
+    node = next((node for node in state.nodes.values() if node.schedulable and node.could_hold(pairs)), None)
+    if node is None:
+        state.too_large[shape] = None
+        return False
+    _relies_on(state, shape, node)
+    return True
+
+
+def _relies_on(state: PartitionState, shape: Shape, node: Node) -> None:
+    shape.has_holder = True
+    state.holders.setdefault(node, {})[shape] = None
+
+
+def capacity_came(state: PartitionState, node: Node) -> None:
+    """*node* appeared, opened or grew: asks that no node could hold until now wait for room like any other."""
+    if not node.schedulable:
+        return
+    for shape in [shape for shape in state.too_large if node.could_hold(shape.pairs)]:
+        del state.too_large[shape]
+        _relies_on(state, shape, node)
+        for group in _groups_without_room(state, shape):
+            _lend(group)
+
+
+def capacity_went(state: PartitionState, node: Node) -> None:
+    """*node* left, closed or shrank: asks that no other one could hold lend no priority any more."""
+    for shape in state.holders.pop(node, {}):
+        shape.has_holder = False
+        groups = _groups_without_room(state, shape)
+        if groups and not _some_node_holds(state, shape):
+            for group in groups:
+                _lend_nothing(group)
+
+
+def _groups_without_room(state: PartitionState, shape: Shape) -> list[AskGroup]:
+    rooms = (state.no_room.get(shape, {}), state.root.parked.get(shape, {}))
+    return [waiter for room in rooms for waiter in room if isinstance(waiter, AskGroup)]
+
+
+def filter_newcomers(leaf: Queue) -> None:
+    """*leaf* begins or ceases to let one application start at a time, as its policy says."""
+    filters = leaf.leaf and leaf.properties.sort_policy is SortPolicy.STATE_AWARE
+    if filters and leaf.newcomers is not None:
+        leaf.newcomers.rekey()
+    elif filters:
+        leaf.newcomers = KeyedHeap(application_key)
+        for application in leaf.applications.values():
+            review_newcomer(application)
+    elif leaf.newcomers is not None:
+        leaf.newcomers = None
+        for application in list(leaf.held_back.get(leaf, ())):
+            let_in(application)
+
+
+def review_newcomer(application: Application) -> None:
+    """Something changed that decides whether *application* is among those one of which may start in its leaf.
+
+    A new application whose asks cannot be placed now takes nobody's turn; nor does one that a limit of its own user
+    or group, or its back-off, keeps from starting.
+    """
+    leaf = application.queue
+    newcomers = leaf.newcomers
+    if newcomers is None:
+        return
+    held_alone = isinstance(application.held_at, Account)
+    if (
+        application.state is AppState.ACCEPTED
+        and application.priority != NOTHING_WAITS
+        and not application.backoff_until_ns
+        and not held_alone
+    ):
+        newcomers.add(application)
+    else:
+        newcomers.discard(application)
+    if leaf.open() and not leaf.allocating:
+        first = newcomers.first()
+        if first is not None and first.held_at is leaf:
+            let_in(first)
+
+
+def may_start_next(application: Application) -> bool:
+    """Whether *application*, not running yet, is the one of its leaf that may start now (``stateaware``).
+
+    What has begun to start, a gang some of whose placeholders run, goes on before another one begins.
+    """
+    leaf = application.queue
+    if leaf.newcomers is None:
+        return True
+    if leaf.allocating:
+        return application in leaf.allocating
+    return leaf.newcomers.first() is application
+
+
+def look_again(state: PartitionState, reservation: Reservation) -> None:
+    """Something changed for the ask behind *reservation*: the next cycle tries it."""
+    forget_reservation(state, reservation)
+    state.reserved_ready[reservation] = None
+
+
+def offer_attempt(state: PartitionState, ask: Allocation) -> None:
+    """*ask* may try to preempt in the next cycle, once placement has had its turn."""
+    if ask.group is not None:
+        ask.group.attempt_is_due(ask)
+        activate(ask.group)
+        return
+    # While the shim is being asked about it, or has just refused it, that is noted until it is back.
+    ask.attempt_due = True
+    if ask.reservation is not None:
+        look_again(state, ask.reservation)
+
+
+def forget_reservation(state: PartitionState, reservation: Reservation) -> None:
+    """*reservation* waits nowhere any more."""
+    state.reserved_ready.pop(reservation, None)
+    room = _leave_waiting_room(reservation)
+    shape = reservation.ask.shape
+    if room is not None and not room and state.no_room.get(shape) is room:
+        del state.no_room[shape]
+        shape.no_room = False
+
+
+def wake_waiting(state: PartitionState) -> None:
+    """Wakes those whom something that the ledger noted as gained can help, in the order of the notes.
+
+    To be called after each event that was booked: until then nobody who waits knows of it.
+    """
+    gained = state.gained
+    if not gained:
+        return
+    for what in gained:
+        if isinstance(what, Node):
+            node_gained(state, what)
+        elif isinstance(what, Queue):
+            queue_gained(state, what)
+        elif isinstance(what, Account):
+            account_gained(state, what)
+        else:
+            slot_freed(what.account)
+    gained.clear()
+
+
+def reconsider_limited(state: PartitionState) -> None:
+    """Other limits of users and groups apply now: whoever one of them may have kept back is looked at again."""
+    for application in state.applications.values():
+        let_in(application)
+        for group in application.groups.values():
+            if group.kept_back:
+                activate(group)
+    for reservation in list(state.reservations.values()):
+        look_again(state, reservation)
+
+
+def _wake(state: PartitionState, room: Room) -> None:
+    for waiter in list(room):
+        if isinstance(waiter, AskGroup):
+            activate(waiter)
+        else:
+            waiter.parked_at = None
+            state.reserved_ready[waiter] = None
+
+
+def node_gained(state: PartitionState, node: Node) -> None:
+    """*node* appeared, was freed, grew or opened: wake what it can hold now."""
+    if node.claims is not None:
+        for reservation in node.claims.to_wake(node.free):
+            look_again(state, reservation)
+    waiting = state.waiting_for_node.pop(node.node_id, None)
+    if waiting:
+        _wake(state, waiting)
+    if node not in state.node_order:
+        return
+    if state.refused:
+        _offer_to_refused(state, node)
+    if state.gangs_without_room:
+        state.gangs.update(state.gangs_without_room)
+        state.gangs_without_room.clear()
+    if state.no_room and state.reservation_delay_ns is not None:
+        state.reserving.call()
+    for shape in [shape for shape in state.no_room if node.fits(shape.pairs)]:
+        shape.no_room = False
+        _wake(state, state.no_room.pop(shape))
+
+
+def park_refused(state: PartitionState, ask: Allocation) -> None:
+    """The shim refused *ask* on every node with room: it waits for one on which it was not.
+
+    Asks that were refused on the same nodes wait together, since the same nodes can help them.
+    """
+    leave_refused(state, ask)
+    dequeue(state, ask)
+    ask.refused_on = frozenset(ask.refused or ())
+    state.refused.setdefault(ask.shape, {}).setdefault(ask.refused_on, {})[ask] = None
+
+
+def leave_refused(state: PartitionState, ask: Allocation) -> bool:
+    """Take *ask* out of those that were refused everywhere. Whether it was among them."""
+    refused_on = ask.refused_on
+    if refused_on is None:
+        return False
+    ask.refused_on = None
+    rooms = state.refused[ask.shape]
+    del rooms[refused_on][ask]
+    if not rooms[refused_on]:
+        del rooms[refused_on]
+        if not rooms:
+            del state.refused[ask.shape]
+    return True
+
+
+def refused_asks(state: PartitionState) -> Iterator[Allocation]:
+    """All asks that were refused everywhere."""
+    for rooms in state.refused.values():
+        for room in rooms.values():
+            yield from room
+
+
+def _offer_to_refused(state: PartitionState, node: Node) -> None:
+    """A node with room again: those that were not refused on it may try."""
+    for shape in [shape for shape in state.refused if node.fits(shape.pairs)]:
+        rooms = state.refused[shape]
+        for refused_on in [nodes for nodes in rooms if node.node_id not in nodes]:
+            for ask in list(rooms[refused_on]):
+                leave_refused(state, ask)
+                if ask.reservation is not None:
+                    look_again(state, ask.reservation)
+                else:
+                    enqueue(state, ask)
+
+
+def queue_gained(state: PartitionState, queue: Queue) -> None:
+    """*queue* has more room under its max than before: wake what it kept back and no longer must."""
+    if not queue.parked:
+        return
+    for shape in [shape for shape, room in queue.parked.items() if not room or queue.admits(shape.pairs)]:
+        _wake(state, queue.parked.pop(shape))
+    if queue.claims:
+        for shape in [shape for shape in queue.parked if queue.has_room(shape.pairs)]:
+            for waiter in list(queue.parked[shape]):
+                if isinstance(waiter, Reservation) and waiter.ask.triggered:
+                    look_again(state, waiter)  # What keeps others back beside its claim is that claim.
+
+
+def account_gained(state: PartitionState, account: Account) -> None:
+    """The user or group of *account* holds less than before: wake what its limit kept back and no longer must."""
+    if not account.parked:
+        return
+    for shape in [shape for shape, room in account.parked.items() if not room or account.admits(shape.pairs)]:
+        _wake(state, account.parked.pop(shape))

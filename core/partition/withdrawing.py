@@ -1,0 +1,28 @@
+"""How an ask leaves before it is placed, with all that was done for it. One place forgets it."""
+
+from __future__ import annotations
+
+from core.model.allocations import Allocation
+from core.partition.asks import instances, moves, questions
+from core.partition.gangs import pools, replacement
+from core.partition.preemption import preempting
+from core.partition.state import PartitionState
+from core.partition.waiting import pausing
+
+
+def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = False) -> None:
+    """Forget a pending *ask*, its reservation and its claim; victims it caused still leave.
+
+    So does the placeholder that it was to replace (protocol.md DB-10).
+    """
+    questions.cancel_question(state, ask)
+    pausing.forget_failures(state, ask)
+    if ask.replaces is not None:
+        replacement.undo_replacement(state, ask)
+    preempting.forget(state, ask)
+    moves.drop_ask(state, ask)
+    instances.forget(state, ask)
+    if ask.spec.placeholder:
+        pools.placeholder_gone(state, ask)
+    if state.recording:
+        state.events.ask_removed(ask, timed_out=timed_out)

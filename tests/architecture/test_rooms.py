@@ -1,0 +1,139 @@
+"""The structure inside core/partition as a test: which room may import which, and that nothing imports in a circle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.test_imports import imports, modules, within
+
+PARTITION = "core.partition"
+
+MODULES = {
+    "records": (
+        "defaults", "history", "preemption.changes", "preemption.enforcement", "preemption.governor_state",
+        "preemption.pace", "preemption.refusals", "scheduling.reserving_round",
+    ),
+    "state": ("state",),
+    "books": ("books",),
+    "waiting": ("waiting",),
+    "asks": ("asks",),
+    "preemption": ("preemption",),
+    "gangs": ("gangs",),
+    "lifecycle": ("lifecycle", "withdrawing"),
+    "configuration": ("configuration",),
+    "scheduling": ("scheduling", "gangs.timeouts", "preemption.rounds"),
+    "intake": ("intake",),
+    "audit": ("books.audit", "books.findings", "gangs.audit"),
+    "engine": ("dissolving", "engine"),
+}  # fmt: skip
+"""The rooms and what belongs to each: the longest beginning of a module's name decides."""
+
+_BOOKED = {"records", "state", "books"}
+_MOVED = _BOOKED | {"waiting", "asks"}
+_DECIDED = _MOVED | {"preemption", "gangs"}
+
+ROOMS: dict[str, set[str]] = {
+    "records": set(),
+    "state": {"records"},
+    "books": {"records", "state"},
+    "waiting": {"state"},
+    "asks": _BOOKED | {"waiting"},
+    "preemption": _MOVED,
+    "gangs": _MOVED | {"preemption"},
+    "lifecycle": _DECIDED,
+    "configuration": _MOVED | {"preemption"},
+    "scheduling": _DECIDED | {"lifecycle"},
+    "intake": _DECIDED | {"lifecycle", "configuration", "scheduling"},
+    "audit": {"state", "waiting"},
+    "engine": set(MODULES),
+}
+"""Which rooms each one may import besides itself, from the lowest to the highest."""
+
+ALL = dict(modules("core/partition"))
+
+
+def room_of(module: str) -> str | None:
+    """The room that *module* belongs to; the package itself belongs to none."""
+    name = module.removeprefix(f"{PARTITION}.")
+    found = [(len(known), room) for room, named in MODULES.items() for known in named if within(name, known)]
+    return max(found)[1] if found else None
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of the partition that *path* imports, at run time or for types."""
+    return {module for name in imports(path) if (module := _module(name)) is not None}
+
+
+def _module(name: str) -> str | None:
+    """The module that *name*, a module or something in one, belongs to; ``None``: it is not of the partition."""
+    if name in ALL:
+        return name
+    parent = name.rpartition(".")[0]
+    return parent if parent in ALL else None
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """One circle in *graph*, beginning and ending with the same name; empty: there is none."""
+    done: set[str] = set()
+
+    def follow(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return []
+        for after in sorted(graph[name]):
+            if found := follow(after, [*path, name]):
+                return found
+        done.add(name)
+        return []
+
+    return next((found for name in sorted(graph) if (found := follow(name, []))), [])
+
+
+def packages() -> Iterator[str]:
+    return (module for module, path in ALL.items() if path.name == "__init__.py")
+
+
+@pytest.mark.parametrize(("module", "path"), list(ALL.items()), ids=str)
+def test_rooms_import_what_is_below_them(module: str, path: Path) -> None:
+    """Each module imports its own room and those that the table names, at run time and for types."""
+    if module == PARTITION:
+        return
+    room = room_of(module)
+    assert room is not None, f"{module} belongs to no room; add it to MODULES on purpose"
+    allowed = ROOMS[room] | {room}
+    stray = {name: room_of(name) for name in imported(path) if name not in packages() and room_of(name) not in allowed}
+    assert not stray, f"{module}, of room {room!r}, must not import {stray}"
+
+
+def test_nothing_imports_in_a_circle() -> None:
+    """Neither at run time nor for types only."""
+    assert not circle({module: imported(path) - {module} for module, path in ALL.items()})
+
+
+def test_rooms_are_in_order() -> None:
+    """Each room is allowed only rooms that stand above it in the table, except the one that may import all."""
+    order = list(ROOMS)
+    assert order == list(MODULES)
+    for number, room in enumerate(order[:-1]):
+        later = ROOMS[room] & set(order[number:])
+        assert later <= {"past"}, f"{room} may import {later}"
+
+
+def test_a_circle_is_found() -> None:
+    """The search above sees one of any length, and what hangs on it is no part of it."""
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert not circle({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+
+
+def test_no_import_hides_in_a_function() -> None:
+    """What a function imports when it is called is an arrow too, and a sign that there was a circle."""
+    for module, path in ALL.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                hidden = [at.lineno for at in ast.walk(node) if isinstance(at, ast.Import | ast.ImportFrom)]
+                assert not hidden, f"{module} imports within a function, at lines {hidden}"

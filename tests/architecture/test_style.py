@@ -1,0 +1,283 @@
+"""Docstrings and names read as ``docs/style.md`` asks: the figures of each package stay below its bounds.
+
+``python -m tests.architecture.test_style`` prints the figures, and with a package (``core/cli``) what counts
+against it. A bound is the worst that a package may be; it is lowered when the package gets better, never raised.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+NEVER_FIRST = words(
+    "whether what who whom whose which where why how those that they them it its he she him others also such"
+)
+"""Words with which no sentence begins that states something: its subject or its verb would stand in the line above."""
+
+CLAUSE_FIRST = words(
+    "of as by for from in on at to with without until since after before because if then when while once unless instead"
+    " except under beyond behind between among through into and or but so than though"
+)
+"""Words with which a sentence may begin if the main clause follows behind a comma: "After a break it ..." has none."""
+
+NOUN_FIRST = words(
+    "the a an all every each no one two three some several most many any another both nothing everything something"
+    " nobody everybody somebody"
+)
+"""Words with which the docstring of a function does not begin: a function's begins with its verb."""
+
+TERMS = words(
+    # Verbs that the language, its library or a protocol gives to everybody who opens, fills or runs something.
+    "open close start stop run main wait read write append pop push get set put add remove discard clear copy items"
+    " keys values update flush connect register unregister send receive encode decode parse render dump load handle"
+    # The field's.
+    " admits allocate bind claim reserve unreserve release preempt schedule audit drain resize explain validate commit"
+    " rollback apply cycle submit withdraw"
+    # Subcommands, which are named after what is typed.
+    " serve status queues nodes applications asks users top events watch config history preemptions reservations bench"
+    " version scenarios trace demo generate"
+)
+"""Functions of one word that say enough."""
+
+METAPHORS = re.compile(
+    r"\b(court(s|ed|ing)?|doom(s|ed)?|told|let(s|ting)? in|voices?|orphan(s|ed)?|graveyard|heirs?)\b", re.IGNORECASE
+)
+"""Pictures for mechanisms that have a term (docs/glossary.md)."""
+
+
+@dataclass
+class Figures:
+    """What was counted in one package, and what counts against it."""
+
+    docstrings: int = 0
+    functions: int = 0
+    public: int = 0
+    dangling: list[str] = field(default_factory=list)
+    nouns: list[str] = field(default_factory=list)
+    undocumented: list[str] = field(default_factory=list)
+    one_word: list[str] = field(default_factory=list)
+    metaphors: list[str] = field(default_factory=list)
+
+    def shares(self) -> dict[str, float]:
+        """Returns each figure in percent of what it was counted among; metaphors as a number."""
+        return {
+            "dangling": 100 * len(self.dangling) / max(self.docstrings, 1),
+            "nouns": 100 * len(self.nouns) / max(self.functions, 1),
+            "undocumented": 100 * len(self.undocumented) / max(self.public, 1),
+            "one_word": 100 * len(self.one_word) / max(self.functions, 1),
+            "metaphors": len(self.metaphors),
+        }
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The most that a package may have: shares in percent, metaphors as a number."""
+
+    dangling: float
+    nouns: float
+    undocumented: float
+    one_word: float
+    metaphors: int
+
+
+BOUNDS = {
+    "core": Bounds(0, 0, 0, 0, 0),
+    "core/archive": Bounds(21, 11, 5, 55, 9),
+    "core/cli": Bounds(10, 23, 0, 54, 3),
+    "core/client": Bounds(29, 34, 19, 36, 1),
+    "core/config": Bounds(22, 24, 15, 50, 2),
+    "core/domain": Bounds(30, 30, 2, 28, 16),
+    "core/laws": Bounds(20, 44, 6, 59, 4),
+    "core/load": Bounds(9, 27, 0, 27, 0),
+    "core/metrics": Bounds(20, 28, 19, 58, 0),
+    "core/model": Bounds(33, 27, 11, 46, 10),
+    "core/partition": Bounds(26, 35, 6, 46, 47),
+    "core/policies": Bounds(35, 27, 5, 57, 5),
+    "core/process": Bounds(30, 10, 4, 10, 2),
+    "core/rest": Bounds(22, 35, 0, 57, 3),
+    "core/security": Bounds(27, 13, 9, 47, 9),
+    "core/service": Bounds(23, 23, 4, 46, 26),
+    "core/telling": Bounds(26, 19, 4, 52, 12),
+    "core/tracing": Bounds(19, 25, 0, 82, 1),
+    "core/web": Bounds(15, 0, 0, 67, 0),
+    "shim_client": Bounds(22, 14, 10, 29, 2),
+    "shim_mock": Bounds(19, 26, 0, 59, 1),
+    "conformance": Bounds(17, 16, 45, 31, 9),
+}
+ELSEWHERE = Bounds(30, 60, 30, 80, 60)
+"""For folders of core that have no bounds of their own yet."""
+
+
+def is_dangling(text: str) -> bool:
+    """Tells whether *text* begins as if something stood before it."""
+    sentence = re.split(r"(?<=[.:;])\s", " ".join(text.split()), maxsplit=1)[0]
+    found = re.match(r"[A-Za-z]+", sentence)
+    word = found[0].lower() if found else ""
+    if word in NEVER_FIRST:
+        return True
+    _, comma, rest = sentence.partition(", ")
+    return word in CLAUSE_FIRST and not (comma and len(rest.split()) >= 3)
+
+
+def begins_with_noun(text: str) -> bool:
+    """Tells whether *text*, of a function, begins with an article or a parameter instead of a verb."""
+    found = re.match(r"[A-Za-z]+|[*(`]", text.strip())
+    word = found[0].lower() if found else ""
+    return word in NOUN_FIRST or word in {"*", "(", "`"}
+
+
+def is_one_word(name: str) -> bool:
+    """Tells whether a function is called by one word that is no term; a leading underscore does not count."""
+    bare = name.strip("_")
+    return "_" not in bare and bare.lower() not in TERMS
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def decorators_of(node: Function) -> set[str]:
+    """Returns the last names of what decorates *node*."""
+    decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
+    return {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in decorators}
+
+
+def is_given(node: Function) -> bool:
+    """Tells whether a protocol chose the name: a dunder, an override, a visitor, or what a framework calls."""
+    return node.name.startswith("__") or "override" in decorators_of(node) or bool(re.match(r"visit_|do_", node.name))
+
+
+def is_property(node: Function) -> bool:
+    """Tells whether *node* is read like a field, so that it is named like one."""
+    return bool(decorators_of(node) & {"property", "cached_property", "setter"})
+
+
+def documented(body: list[ast.stmt], owner: str = "", public: bool = True) -> Iterator[tuple[str, ast.stmt, bool, str]]:
+    """Yields each class and function below *body*: its name, its node, whether it is public, its docstring or ""."""
+    for node in body:
+        if isinstance(node, ast.ClassDef | Function):
+            shown = public and not node.name.startswith("_")
+            yield owner + node.name, node, shown, ast.get_docstring(node) or ""
+            yield from documented(node.body, f"{owner}{node.name}.", shown and isinstance(node, ast.ClassDef))
+
+
+def attributes(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields the docstrings that stand below a constant or a field, with their lines."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for before, after in pairwise(body) if isinstance(body, list) else ():
+            if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(after, ast.Expr):
+                value = after.value
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    yield after.lineno, value.value
+
+
+def count(path: Path, figures: Figures) -> None:
+    """Adds what *path* holds to *figures*."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    where = path.relative_to(ROOT)
+    texts = [(1, ast.get_docstring(tree) or ""), *attributes(tree)]
+    for name, node, public, text in documented(tree.body):
+        place = f"{where}:{node.lineno}: {name}"
+        texts.append((node.lineno, text))
+        figures.public += public
+        if public and not text and not (isinstance(node, Function) and is_given(node)):
+            figures.undocumented.append(place)
+        if METAPHORS.search(name.rpartition(".")[2].replace("_", " ")):
+            figures.metaphors.append(place)
+        if isinstance(node, Function) and not is_given(node):
+            figures.functions += 1
+            if is_one_word(node.name) and not is_property(node):
+                figures.one_word.append(place)
+            if text and not is_property(node) and begins_with_noun(text):
+                figures.nouns.append(f"{place}: {text.splitlines()[0]}")
+    for line, text in texts:
+        if text:
+            figures.docstrings += 1
+            if is_dangling(text):
+                figures.dangling.append(f"{where}:{line}: {text.strip().splitlines()[0]}")
+            figures.metaphors += [f"{where}:{line}: {found[0]}" for found in METAPHORS.finditer(text)]
+
+
+def measure() -> dict[str, Figures]:
+    """Returns the figures of each package, folders of core by themselves."""
+    packages: dict[str, Figures] = defaultdict(Figures)
+    for package in ("core", "shim_client", "shim_mock", "conformance"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).parts
+            count(path, packages["/".join(parts[:2]) if package == "core" and len(parts) > 2 else package])
+    return dict(packages)
+
+
+MEASURED = measure()
+
+
+@pytest.mark.parametrize("package", MEASURED)
+def test_a_package_gets_no_worse(package: str) -> None:
+    """No share is above its bound; what counts against the package is printed."""
+    figures, bounds = MEASURED[package], BOUNDS.get(package, ELSEWHERE)
+    for name, share in figures.shares().items():
+        assert share <= getattr(bounds, name), f"{name}: {share:.1f}\n" + "\n".join(getattr(figures, name))
+
+
+def test_bounds_belong_to_packages() -> None:
+    """A package that is gone takes its bounds along."""
+    assert set(BOUNDS) <= set(MEASURED)
+
+
+@pytest.mark.parametrize(
+    ("text", "dangling"),
+    [
+        ("Whether it is closed.", True),
+        ("Those that wait.", True),
+        ("Of two nodes the one with more room.", True),
+        ("As :meth:`updates`, one at a time.", False),
+        ("By node, what is claimed there.", False),
+        ("When the core restarts, the stream is opened again.", False),
+        ("When the core restarts.", True),
+        ("Returns whether it is closed.", False),
+        ("The room of a node.", False),
+        ("*leaf* is removed.", False),
+    ],
+)
+def test_dangling_words_are_found(text: str, dangling: bool) -> None:
+    assert is_dangling(text) is dangling
+
+
+def test_terms_of_one_word_are_allowed() -> None:
+    assert not is_one_word("close")
+    assert not is_one_word("_close")
+    assert not is_one_word("park_group")
+    assert is_one_word("forget")
+
+
+def main() -> None:
+    """Prints the figures of all packages, or all that counts against those named on the command line."""
+    for package, figures in MEASURED.items():
+        if package in sys.argv[1:]:
+            for name in figures.shares():
+                print(f"{package}: {name}", *getattr(figures, name), sep="\n  ")
+        else:
+            print(f"{package:18}", *(f"{name} {share:5.1f}" for name, share in figures.shares().items()))
+    functions = sum(each.functions for each in MEASURED.values())
+    docstrings = sum(each.docstrings for each in MEASURED.values())
+    print(f"one-word names: {100 * sum(len(each.one_word) for each in MEASURED.values()) / functions:.1f} %")
+    print(f"docstrings that dangle: {100 * sum(len(each.dangling) for each in MEASURED.values()) / docstrings:.1f} %")
+
+
+if __name__ == "__main__":
+    main()

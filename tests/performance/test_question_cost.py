@@ -1,0 +1,17 @@
+"""Questions are answered between two slices, so they must not take long."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.questions import cluster, measured
+
+MOST_MS = 500
+"""Five times the target, for machines that are busy with other things."""
+
+
+@pytest.mark.alone
+def test_a_large_cluster_answers_at_once() -> None:
+    """5,000 nodes, 100,000 allocations: every question, the first one included."""
+    slow = {name: times for name, times in measured(cluster(), runs=3).items() if max(times) > MOST_MS}
+    assert not slow
