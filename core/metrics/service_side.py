@@ -18,7 +18,7 @@ def families(sources: Sources) -> Iterable[Metric]:
     """All of them. Those of the history only if there is one."""
     yield gauges("kornel_build_info", "Always 1.", ["version"], {sources.version: 1})
     yield from _streams(sources)
-    yield from _callers(sources)
+    yield from _families_of_callers(sources)
     yield from _callbacks(sources)
     yield from _events(sources)
     yield from _configuration(sources)
@@ -98,7 +98,7 @@ def _streams(sources: Sources) -> Iterable[Metric]:
     )
 
 
-def _callers(sources: Sources) -> Iterable[Metric]:
+def _families_of_callers(sources: Sources) -> Iterable[Metric]:
     connections, admission = sources.connections, sources.admission
     yield gauge("kornel_connections_open", "Open connections of gRPC.", connections.open)
     yield counters(

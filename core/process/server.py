@@ -412,7 +412,7 @@ class KornelServer:
             self.rest_address = self._http.address
         tls = security.tls if security is not None else None
         try:
-            self.address = _listen(server, self._settings.address, tls.grpc_credentials() if tls is not None else None)
+            self.address = _listen_at(server, self._settings.address, tls.grpc_credentials() if tls is not None else None)
         except AddressUnavailable:
             self._lock.release()
             if self._http is not None:
@@ -642,7 +642,7 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text:
         loop.call_soon_threadsafe(call, text)
 
 
-def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
+def _listen_at(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
     """Open *address*. Returns it with the port that was really opened."""
     try:
         if credentials is None:

@@ -62,7 +62,7 @@ class Refusal(StrEnum):
     """Why a call is refused: the label of the metric."""
 
     HEADERS = "headers"
-    """Its headers are longer than its client was told they may be."""
+    """Its headers are longer than the settings of the server allow."""
     CALLS = "calls"
     """Too many are open."""
     SILENT = "silent"
@@ -169,7 +169,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         return grpc.stream_stream_rpc_method_handler(handle)
 
     async def _turn_away(self, size: int, requests: Requests, context: Context) -> None:
-        """End a call with more headers than gRPC was told to let through.
+        """End a call with more headers than the settings of the server allow.
 
         It lets them through while a client has not confirmed the server's settings, which every client does at once.
         """

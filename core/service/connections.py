@@ -65,7 +65,7 @@ class Cause(StrEnum):
     """Why a connection is cut: the words of the log, and the label of the metric."""
 
     HEADERS = "headers"
-    """Its headers are longer than it was told they may be, or take far more memory than bytes."""
+    """Its headers are longer than the settings of the server allow, or take far more memory than bytes."""
     AHEAD = "ahead"
     """It has sent too much that the core has not dealt with."""
     MANY = "many"
