@@ -12,7 +12,7 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
     """Whatever was asked about *ask* does not matter any more: it is an ask like any other again."""
     if ask.inquiry is not None:
         inquiries.forget(state, ask.inquiry)
-        if ask.courts is not None:
+        if ask.proposed_placeholder is not None:
             withdraw_pair(state, ask)
         ask.inquiry = None
     if ask.held_on is not None:
@@ -41,9 +41,9 @@ def withdraw_pair(state: PartitionState, ask: Allocation) -> None:
 
 def part_pair(ask: Allocation) -> Allocation:
     """Ends the question about *ask* and the placeholder that it was to replace, which is returned."""
-    placeholder = ask.courts
+    placeholder = ask.proposed_placeholder
     assert placeholder is not None, "a question about a pair is open only while it is one"
-    ask.courts = ask.inquiry = placeholder.courted_by = None
+    ask.proposed_placeholder = ask.inquiry = placeholder.proposed_by = None
     return placeholder
 
 

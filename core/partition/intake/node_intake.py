@@ -27,7 +27,7 @@ from core.partition.scheduling import vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import pausing
 from core.partition.waiting.rooms import capacity_came, capacity_went, node_gained, wake_waiting
-from core.preemption import preempting
+from core.preemption import attempts, eviction
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
 
@@ -198,7 +198,7 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
     if spec.capacity is not None:
         capacity_came(state, node)
         capacity_went(state, node)
-        preempting.leave_too_small(state, node, now_ns)
+        eviction.leave_too_small(state, node, now_ns)
     node_gained(state, node)
 
 
@@ -219,7 +219,7 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
         end_reservation(state, reservation, requeue=True)
         if ask.triggered:
             moves.end_claim(state, ask)
-            preempting.watch(state, ask)
+            attempts.watch(state, ask)
     arriving = [a for a in node.allocations.values() if a.replaces is not None]
     gone = [a for a in node.allocations.values() if a.replaces is None]
     del state.nodes[node.node_id]
