@@ -195,8 +195,9 @@ class Allocation:
         """Nodes the shim refused for it lately, with the reason."""
         self.scale_up = False
         """The shim was told that no node has room for it."""
-        self.version = 0
-        """Grows when something changes that is shown of an allocation, and when it is none any more."""
+        self.version = arrival
+        """A number of the partition that stands for what is shown of it as an allocation. It gets another one when that
+        changes, or when it is none any more; nothing else ever has the same."""
         self.missed = 0
         """How often in a row it was a candidate and was not placed (preemption.md F8)."""
 

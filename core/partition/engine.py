@@ -1,7 +1,7 @@
 """The door to the engine: commands and time in, effects out. Deterministic, synchronous, no I/O, no clock.
 
 The same calls with the same arguments give the same effects, byte for byte, in any process and under any hash seed.
-Replay, what-if, recovery and a standby rest on that.
+Replay, recovery and a standby rest on that.
 """
 
 from __future__ import annotations
@@ -168,9 +168,13 @@ class Engine:
 
     @property
     def preemption_interval_ns(self) -> int | None:
-        """How often :meth:`preempt` wants to be called; ``None``: never."""
+        """How often :meth:`preempt` wants to be called now; ``None``: not while nothing waits."""
         return min(
-            (s.preemption.cycle_interval_ns for s in self._partitions.values() if s.has_rounds),
+            (
+                state.preemption.cycle_interval_ns
+                for state in self._partitions.values()
+                if state.has_rounds and (state.root.waiting or state.enforcement.busy or state.enforcement.deferred)
+            ),
             default=None,
         )
 

@@ -204,7 +204,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     node = allocation.node
     assert node is not None, "only a placed allocation can be refunded"
     allocation.node = None
-    allocation.version += 1
+    allocation.version = state.next_number()
     del node.allocations[allocation.key]
     if allocation.preempted:
         node.expect_no_exit(allocation)
@@ -236,7 +236,7 @@ def mark(state: PartitionState, leaving: Mapping[Allocation, Allocation | None])
         node, application, shape = victim.node, victim.application, victim.shape
         assert node is not None, "only a placed allocation can be a victim"
         victim.preempted = True
-        victim.version += 1
+        victim.version = state.next_number()
         victim.preemptor = preemptor
         if victim.spec.placeholder:
             keep_placeholder_from_use(victim)
@@ -280,7 +280,6 @@ def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
 def unmark(victim: Allocation) -> None:
     """*victim* left, however it did."""
     victim.preempted = False
-    victim.version += 1
     for queue in victim.queue.lineage():
         unbook(queue.preempting, victim.shape.pairs)
 
@@ -383,7 +382,7 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
     application, node = request.application, request.node
     assert node is not None, "whatever is no ask has a node"
     request.shape = shape
-    request.version += 1
+    request.version = state.next_number()
     if request.replaces is not None:
         if request.replaces.node is not node:
             _exchange_on(state, node, before, shape)
@@ -458,7 +457,7 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     assert placeholder is not None, "only a replacement under way can be undone"
     assert node is not None, "a replacement under way has a node"
     ask.replaces = placeholder.replaced_by = ask.node = None
-    ask.version += 1
+    ask.version = state.next_number()
     state.changes += 1
     if node is not placeholder.node:
         del node.allocations[ask.key]
@@ -485,7 +484,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     state.node_order.refresh(old_node)
     placeholder.replaced_by = ask.replaces = placeholder.node = None
     ask.placeholder_ns = placeholder.created_ns
-    ask.version += 1
+    ask.version = state.next_number()
     del application.asks[ask.key]
     del application.allocations[placeholder.key]
     application.allocations[ask.key] = ask

@@ -334,7 +334,7 @@ def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec) 
         return False
     allocation.spec = after
     allocation.standing = standing_of(after)
-    allocation.version += 1
+    allocation.version = state.next_number()
     state.rules_changed()
     if allocation.node is not None:
         allocation.node.version += 1
