@@ -295,7 +295,7 @@ def _explanation_routes(to: Handlers) -> list[Route]:
                 "preemptionKinds",
                 "Explanations",
                 "Extension: the kinds of preemption in the order in which they run, then the governor.",
-                listed("PreemptionKind"),
+                ref("PreemptionKinds"),
             ),
         ),
         Route(

@@ -67,6 +67,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         explanations.DECISION,
         preemption_kinds.PREEMPTION_KIND,
         preemption_kinds.PREEMPTION_ENDING,
+        preemption_kinds.PREEMPTION_KINDS,
         explanations.DECISION_BATCH,
         applications.RESOURCE_HISTORY,
         applications.APPLICATION,

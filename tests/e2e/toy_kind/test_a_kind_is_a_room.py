@@ -41,7 +41,7 @@ async def test_everything_tells_of_it(core: ToyCore, evicted: str) -> None:
         (decision,) = (await http.get("/ws/v1/partition/default/preemptions")).json()["preemptions"]
         assert (decision["kind"], decision["outcome"], decision["law"]) == ("lease", "TRIGGERED", LAW)
         assert [victim["allocationKey"] for victim in decision["victims"]] == ["k"]
-        kinds = {kind["name"]: kind for kind in (await http.get("/ws/v1/preemption-kinds")).json()}
+        kinds = {kind["name"]: kind for kind in (await http.get("/ws/v1/preemption-kinds")).json()["kinds"]}
         assert list(kinds) == ["required-node", "quota", "guarantee", "monitor", "lease", "governor"]
         assert (kinds["lease"]["laws"], kinds["lease"]["law"]) == ([2], LAW)
 

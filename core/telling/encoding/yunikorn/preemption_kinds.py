@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from core.domain.reasons import Outcome
 from core.preemption import kind as kinds
 from core.preemption.registry import SOURCES
-from core.telling.encoding.documents import Document, Kind, always
+from core.telling.encoding.documents import Document, Kind, always, listed
 from core.telling.encoding.values import COUNT, FLAG, TEXT, write_with
 
 _WORD: Final = write_with(TEXT, str)
@@ -56,9 +56,23 @@ PREEMPTION_KIND: Final = Document(
 )
 
 
-def write_preemption_kinds() -> list[dict[str, Any]]:
+class _Sources(NamedTuple):
+    """Everybody who decides about preemption, in the order in which they run."""
+
+    kinds: Sequence[_Source]
+
+
+PREEMPTION_KINDS: Final = Document(
+    "PreemptionKinds",
+    _Sources,
+    {"kinds": always(listed(PREEMPTION_KIND), "kinds")},
+    description="The governor is last.",
+)
+
+
+def write_preemption_kinds() -> dict[str, Any]:
     """Returns everybody who decides about preemption: the kinds in the order in which they run, then the governor."""
-    return [PREEMPTION_KIND.write(_source_of(source)) for source in SOURCES.values()]
+    return PREEMPTION_KINDS.write(_Sources([_source_of(source) for source in SOURCES.values()]))
 
 
 def _source_of(source: kinds.DecisionSource) -> _Source:

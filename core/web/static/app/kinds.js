@@ -12,7 +12,7 @@ class Kinds extends EventTarget {
   /** Asks the core once. Whatever shows a decision waits for this first. */
   async load(signal) {
     if (this.list.length) return;
-    this.list = await api.get("preemption-kinds", signal);
+    this.list = (await api.get("preemption-kinds", signal)).kinds;
     this.#byName = new Map(this.list.map((kind) => [kind.name, kind]));
     this.dispatchEvent(new Event("change"));
   }
