@@ -26,7 +26,7 @@ from core.partition.gangs import pools
 from core.partition.intake import allocation_intake, node_intake
 from core.partition.preemption import preempting
 from core.partition.scheduling import vetting
-from core.partition.waiting import admission, inquiries, rooms
+from core.partition.waiting import admission, inquiries, places, waking
 from tests.properties.machine import driver, journal
 from tests.properties.machine.cluster import VARIANTS, configuration
 from tests.properties.machine.dice import Dice
@@ -148,7 +148,7 @@ def _twice(original: Callable[..., None]) -> Callable[..., None]:
 PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "a full queue admits": (Queue, "admits", lambda _: lambda *_: True),
     "a victim that left stays booked": (ledger, "unmark", lambda _: _nothing),
-    "a freed node wakes nobody": (rooms, "node_gained", lambda _: _nothing),
+    "a freed node wakes nobody": (waking, "node_gained", lambda _: _nothing),
     "what was gained is told to nobody": (moves, "wake_waiting", lambda _: _nothing),
     "a node does not drain": (node_intake, "handle", _deaf_to_draining),
     "an operator's drain is forgotten": (node_intake, "_takes_work", lambda _: lambda node: not node.drained_by_shim),
@@ -157,7 +157,7 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "a release is not confirmed": (allocation_intake, "_is_echoed", lambda _: lambda _: False),
     "a full node takes more": (Node, "fits", lambda _: Node.could_hold),
     "a timeout withdraws an ask": (allocation_intake, "_ends_ask", lambda _: lambda *_: True),
-    "a reserved ask still waits": (rooms, "_deactivate", lambda _: _nothing),
+    "a reserved ask still waits": (places, "deactivate", lambda _: _nothing),
     "nobody is asked": (inquiries, "ask_predicates", lambda _: _nothing),
     "a refused node will do": (vetting, "_decide", _deaf_to_refusals),
     "an answer that fits is lost": (questions, "wait_again", lambda _: _nothing),

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+from core.domain.ask_places import AskMove, AskPlace
 from core.model.allocations import Allocation
 from core.partition.asks import moves
 from core.partition.state import PartitionState
-from core.partition.waiting import admission, inquiries, rooms
+from core.partition.waiting import admission, inquiries
+from core.partition.waiting.places import move_ask, resume_waiting, wait_in_line
 
 
 def cancel_question(state: PartitionState, ask: Allocation) -> None:
     """Whatever was asked about *ask* does not matter any more: it is an ask like any other again."""
     if ask.inquiry is not None:
         inquiries.forget(state, ask.inquiry)
-        if ask.courts is not None:
+        if ask.wanted is not None:
             withdraw_pair(state, ask)
         ask.inquiry = None
-    if ask.held_on is not None:
+    if ask.place is AskPlace.HELD:
         moves.end_hold(state, ask)
         wait_again(state, ask)
-    elif rooms.leave_refused(state, ask) and ask.reservation is None:
-        rooms.enqueue(state, ask)
+    elif ask.place is AskPlace.REFUSED:
+        move_ask(state, ask, AskMove.FORGIVE)
+        if ask.reservation is None:
+            wait_in_line(state, ask)
+        else:
+            move_ask(state, ask, AskMove.RESERVE)
 
 
 def wait_again(state: PartitionState, ask: Allocation) -> None:
     """Back to where *ask* waited before it was held."""
-    if ask.reservation is not None:
-        rooms.look_again(state, ask.reservation)
-    else:
-        rooms.enqueue(state, ask)
+    resume_waiting(state, ask)
     admission.allocating_no_more(state, ask.application)
 
 
@@ -41,9 +44,9 @@ def withdraw_pair(state: PartitionState, ask: Allocation) -> None:
 
 def part_pair(ask: Allocation) -> Allocation:
     """Ends the question about *ask* and the placeholder that it was to replace, which is returned."""
-    placeholder = ask.courts
+    placeholder = ask.wanted
     assert placeholder is not None, "a question about a pair is open only while it is one"
-    ask.courts = ask.inquiry = placeholder.courted_by = None
+    ask.wanted = ask.inquiry = placeholder.wanted_by = None
     return placeholder
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from core.domain.ask_places import AskMove, AskPlace
 from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
 from core.partition.books import ledger
 from core.partition.state import PartitionState
 from core.partition.waiting import admission
-from core.partition.waiting.rooms import (
-    dequeue,
-    enqueue,
-    forget_reservation,
-    node_gained,
-    park_without_node,
-)
+from core.partition.waiting.places import move_ask, wait_in_line
+from core.partition.waiting.rooms import forget_reservation, park_without_node
+from core.partition.waiting.waking import node_gained
 
 
 def reserve_node(
@@ -25,7 +22,7 @@ def reserve_node(
     """
     if ask.reservation is not None:
         end_reservation(state, ask.reservation)
-    dequeue(state, ask)
+    move_ask(state, ask, AskMove.RESERVE)
     reservation = Reservation(ask, node, now_ns, by_age=by_age)
     if by_age:
         ledger.promise(ask)
@@ -48,8 +45,8 @@ def end_reservation(state: PartitionState, reservation: Reservation, *, requeue:
     """Give the room back; with *requeue* the ask goes back among its equals, unless it is held somewhere."""
     unbook_reservation(state, reservation)
     offer_room(state, reservation.node)
-    if requeue and reservation.ask.held_on is None and reservation.ask.refused_on is None:
-        enqueue(state, reservation.ask)
+    if requeue and reservation.ask.place is AskPlace.NOWHERE:
+        wait_in_line(state, reservation.ask)
 
 
 def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
@@ -61,6 +58,8 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
         state.kept_by_age -= 1
         state.reserving.call()
     ask.reservation = None
+    if ask.place is AskPlace.RESERVED:
+        move_ask(state, ask, AskMove.GIVE_BACK)
     if reservation.node.unreserve(reservation):
         state.node_order.room_changed(reservation.node)
     state.changes += 1

@@ -21,9 +21,20 @@ from core.policies.queue_order import fair_terms
 
 
 def ask_appears(ask: Allocation) -> None:
-    """A new ask, or one returned to pending, is booked as pending."""
-    ask.application.asks[ask.key] = ask
-    _wait(ask)
+    """A new ask, or one that is held or placed no more, is booked as pending."""
+    application = ask.application
+    application.asks[ask.key] = ask
+    pairs = ask.shape.pairs
+    pending = application.pending
+    for t, amount in pairs:
+        pending[t] += amount
+    for queue in application.queue.lineage():
+        pending = queue.pending
+        for t, amount in pairs:
+            pending[t] += amount
+        queue.waiting += 1
+        if queue.parent is not None:
+            queue.parent.order.mark(queue)
 
 
 def ask_leaves(ask: Allocation) -> None:
@@ -39,21 +50,6 @@ def ask_placed(state: PartitionState, ask: Allocation, node: Node, now_ns: int) 
     _use_instead_of_waiting(ask)
 
 
-def _wait(ask: Allocation) -> None:
-    application = ask.application
-    pairs = ask.shape.pairs
-    pending = application.pending
-    for t, amount in pairs:
-        pending[t] += amount
-    for queue in application.queue.lineage():
-        pending = queue.pending
-        for t, amount in pairs:
-            pending[t] += amount
-        queue.waiting += 1
-        if queue.parent is not None:
-            queue.parent.order.mark(queue)
-
-
 def _wait_no_more(ask: Allocation) -> None:
     application = ask.application
     pairs = ask.shape.pairs
@@ -66,11 +62,11 @@ def _wait_no_more(ask: Allocation) -> None:
 
 
 def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
-    """Charge *ask* as if it ran on *node*, so that nobody else gets the room while the shim is asked about it.
+    """Charge *ask*, which is HELD, as if it ran on *node*: nobody else gets the room while the shim is asked about it.
 
     To the shim it is still pending; to orders and quotas it counts as placed, so that asking changes no decision.
     """
-    ask.held_on = node
+    ask.where = node
     node.held[ask.key] = ask
     if ask.reservation is not None and ask.reservation.node is node:
         node.resize_claim(ask.reservation, ())  # It is charged instead.
@@ -84,7 +80,7 @@ def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
 
 
 def unhold(state: PartitionState, ask: Allocation) -> None:
-    """*ask* does not run there after all: it is pending again, but waits nowhere yet."""
+    """*ask* is HELD no more, and does not run there after all: it is pending again."""
     node = _end_hold(state, ask)
     node.refund(ask.shape.pairs)
     if ask.reservation is not None and ask.reservation.node is node:
@@ -93,14 +89,14 @@ def unhold(state: PartitionState, ask: Allocation) -> None:
     if not ask.spec.placeholder:
         unbook(ask.application.real, ask.shape.pairs)
     _use_no_more(state, ask)
-    _wait(ask)
+    ask_appears(ask)
     state.changes += 1
     state.moved[ask.queue] = None
     state.gained.append(node)
 
 
 def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
-    """*ask* runs where it was held. Returns the node."""
+    """*ask* is HELD no more: it runs where it was. Returns the node."""
     node = _end_hold(state, ask)
     state.changes += 1
     application = ask.application
@@ -118,9 +114,8 @@ def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
 
 
 def _end_hold(state: PartitionState, ask: Allocation) -> Node:
-    node = ask.held_on
-    assert node is not None, "only a held ask has a hold to end"
-    ask.held_on = None
+    node: Node = ask.where
+    ask.where = None
     del node.held[ask.key]
     state.held_count -= 1
     ask.application.held_count -= 1
@@ -139,7 +134,7 @@ def _use(allocation: Allocation) -> None:
 
 
 def _use_instead_of_waiting(ask: Allocation) -> None:
-    """:func:`_wait_no_more` and :func:`_use` in one walk up the queues: every placement takes it."""
+    """Unbooks what is pending and :func:`_use` in one walk up the queues: every placement takes it."""
     application = ask.application
     pairs = ask.shape.pairs
     pending = application.pending

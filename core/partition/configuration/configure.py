@@ -22,7 +22,8 @@ from core.partition.history.queue_events import settings_of
 from core.partition.preemption import preempting, quota_timers
 from core.partition.state import PartitionState
 from core.partition.waiting import admission
-from core.partition.waiting.rooms import activate, filter_newcomers, queue_gained, reconsider_limited
+from core.partition.waiting.rooms import activate, filter_newcomers
+from core.partition.waiting.waking import queue_gained, reconsider_limited
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import compile_rules
 from core.policies.preemption.quota_timer import Terms, terms_of

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from core.model.allocations import Allocation
 from core.model.task_groups import TaskGroup
-from core.partition.asks import questions
+from core.partition.asks import moves, questions
 from core.partition.preemption import preempting
 from core.partition.state import PartitionState
-from core.partition.waiting.rooms import dequeue, enqueue
 
 
 def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
@@ -33,8 +32,7 @@ def _wait_for_placeholder(state: PartitionState, ask: Allocation) -> None:
     """A node it was to get, a node kept for it and victims on their way out for it are not for it any more."""
     questions.cancel_question(state, ask)
     preempting.forget(state, ask)
-    dequeue(state, ask)
-    enqueue(state, ask)
+    moves.regroup_ask(state, ask)
 
 
 def placeholder_replaced(state: PartitionState, placeholder: Allocation) -> None:
@@ -55,8 +53,7 @@ def _settle(state: PartitionState, task_group: TaskGroup) -> None:
     if task_group.open:
         return
     for ask in task_group.asks.ordered():
-        if ask.courts is not None:
+        if ask.wanted is not None:
             questions.withdraw_pair(state, ask)
-        dequeue(state, ask)
-        enqueue(state, ask)
+        moves.regroup_ask(state, ask)
         preempting.watch(state, ask)

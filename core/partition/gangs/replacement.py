@@ -124,7 +124,7 @@ def choose(
             continue
         matching: Allocation | None = None
         for placeholder in _in_order(ask.pool.free):
-            if placeholder in too_small or placeholder.courted_by is not None:
+            if placeholder in too_small or placeholder.wanted_by is not None:
                 continue
             if is_larger(ask, placeholder):
                 too_small[placeholder] = ask

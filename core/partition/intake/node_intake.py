@@ -27,7 +27,8 @@ from core.partition.preemption import preempting
 from core.partition.scheduling import vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import pausing
-from core.partition.waiting.rooms import capacity_came, capacity_went, node_gained, wake_waiting
+from core.partition.waiting.rooms import capacity_came, capacity_went
+from core.partition.waiting.waking import node_gained, wake_waiting
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
 

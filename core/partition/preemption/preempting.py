@@ -28,7 +28,8 @@ from core.partition.preemption.changes import Changes
 from core.partition.preemption.consulting import MOST_ROUNDS, Dialogue
 from core.partition.state import PartitionState
 from core.partition.waiting import failing
-from core.partition.waiting.rooms import UNSERVED, look_again, offer_attempt
+from core.partition.waiting.places import offer_attempt
+from core.partition.waiting.rooms import UNSERVED, look_again
 from core.policies.preemption import guarantee
 from core.policies.preemption.entitlement import entitlement
 from core.policies.preemption.plan import AnswerPending, PreemptionPlan, QuotaPlan, Refusal, Spared
