@@ -12,6 +12,8 @@ JSON   ?=
 RECORD ?=
 KEEP   ?=
 TESTS  ?=
+WORKERS ?= 4
+OPTIONS ?=
 FUZZ   ?= 50000
 STEPS  ?= 1000000
 TREES  ?= 20000
@@ -22,7 +24,7 @@ PACKAGES := core shim_client shim_mock conformance
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo docs test hostile siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
+.PHONY: help venv demo docs test long hostile siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,11 +44,18 @@ demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir, KIND=quota; KE
 docs: $(STAMP) ## build the documentation as a site, in build/site
 	$(BIN)/python -m mkdocs build --strict
 
-test: $(STAMP) ## run the test suite (TESTS=path for a part of it)
-	$(BIN)/python -m pytest $(TESTS)
+# Half of the tests wait for processes and timers most of the time, so there are more workers than cores.
+SPREAD := -n $(WORKERS) --dist loadscope
+
+test: $(STAMP) ## run the test suite: about five minutes (TESTS=path for a part of it, on one worker)
+	$(BIN)/python -m pytest $(OPTIONS) $(if $(TESTS),$(TESTS),$(SPREAD))
+
+long: $(STAMP) ## run what takes long (all examples of properties, kills, the wheel), then what measures the machine
+	$(BIN)/python -m pytest $(OPTIONS) -m "(long or hypothesis) and not alone" --hypothesis-profile=long --timeout=900 $(SPREAD)
+	$(BIN)/python -m pytest $(OPTIONS) -m alone tests/performance
 
 hostile: $(STAMP) ## attack served cores, and judge what that costs them: about ten minutes
-	$(BIN)/python -m pytest tests/hostile
+	$(BIN)/python -m pytest $(OPTIONS) tests/hostile
 
 siege: $(STAMP) ## a core under load with hostile neighbours (MINUTES=): memory, rate and health, minute by minute
 	$(BIN)/python -m tests.hostile.siege --minutes $(MINUTES)

@@ -1,4 +1,4 @@
-"""How Hypothesis works here, and where cores that tests start keep their history.
+"""How Hypothesis works here, which tests run, and where cores that tests start keep their history.
 
 A failure is reported as it was found, and shrunk only on demand.
 
@@ -9,32 +9,33 @@ Shrinking a failure of a long history takes minutes, which a test does not have.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-import pytest
 from hypothesis import Phase, settings
 
+from tests.distribution import pytest_xdist_make_scheduler
+from tests.examples import BRIEF, LONG, SHRINK
 from tests.history_databases import database, postgres, postgres_server
+from tests.missing_programs import pytest_terminal_summary
+from tests.selection import pytest_collection_modifyitems, pytest_ignore_collect
 
-__all__ = ["database", "postgres", "postgres_server"]
-
-LONG = Path(__file__).parent / "hostile"
-"""Tests that run for minutes: collected only where somebody names them."""
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    named = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
-    if collection_path == LONG and not any(path.is_relative_to(LONG) for path in named):
-        return True
-    return None
-
+__all__ = [
+    "database",
+    "postgres",
+    "postgres_server",
+    "pytest_collection_modifyitems",
+    "pytest_ignore_collect",
+    "pytest_terminal_summary",
+    "pytest_xdist_make_scheduler",
+]
 
 # Cores that tests start as processes serve HTTP only where they are told to: many run at once.
 os.environ["KORNEL_REST_ADDRESS"] = "off"
 
-settings.register_profile("brief", phases=(Phase.explicit, Phase.reuse, Phase.generate))
-settings.register_profile("shrink", phases=tuple(Phase))
-settings.load_profile("brief")
+AS_FOUND = (Phase.explicit, Phase.reuse, Phase.generate)
+settings.register_profile(BRIEF, phases=AS_FOUND, max_examples=50)
+settings.register_profile(LONG, phases=AS_FOUND, max_examples=200)
+settings.register_profile(SHRINK, phases=tuple(Phase))
+settings.load_profile(BRIEF)
 
 # Tests share a machine with each other and with whoever develops on it; those that are about the history say where.
 os.environ["KORNEL_HISTORY"] = "off"

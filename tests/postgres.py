@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 _USER = "kornel"
 
 

@@ -37,6 +37,7 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in taken]
 
 
+@pytest.mark.long
 def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
     """A newcomer gets a secured core, a cluster and a Prometheus that scrapes the core."""
     if shutil.which("curl") is None:

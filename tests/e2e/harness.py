@@ -26,7 +26,7 @@ from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.metrics import ServiceMetrics
 from core.service.resolvers.sources import Sources
 
-PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 60.0
 QUIET_TURNS: Final = 60
 """Turns of the event loop after which, with the clock standing still, nothing more is going to come."""
 

@@ -202,6 +202,7 @@ def kept(database: str, promises: Promises) -> None:
         )
 
 
+@pytest.mark.long
 async def test_nothing_stored_is_lost_when_the_core_is_killed(database: str, tmp_path: Path) -> None:
     """At random moments, several times, the one right after the start included."""
     random = Random(SEED)
@@ -219,6 +220,7 @@ async def test_nothing_stored_is_lost_when_the_core_is_killed(database: str, tmp
     kept(database, promises)
 
 
+@pytest.mark.long
 async def test_nor_when_the_committing_process_is(database: str, tmp_path: Path) -> None:
     """The core does not notice but for its health, has a new one, and takes its process along when it dies itself."""
     random = Random(SEED)
@@ -237,6 +239,7 @@ async def test_nor_when_the_committing_process_is(database: str, tmp_path: Path)
     kept(database, promises)
 
 
+@pytest.mark.long
 async def test_nor_when_the_database_is_dead_meanwhile(postgres: Postgres, tmp_path: Path) -> None:
     """The server goes away, the core is killed twice, and all comes from the spool once both are back."""
     promises = Promises()
@@ -254,6 +257,7 @@ async def test_nor_when_the_database_is_dead_meanwhile(postgres: Postgres, tmp_p
     kept(postgres.url, promises)
 
 
+@pytest.mark.long
 async def test_sqlite_file_is_whole_after_sigterm(tmp_path: Path) -> None:
     """A copy of the one file has all that was stored, although somebody else had it open all the time."""
     file = tmp_path / "history.db"

@@ -148,6 +148,7 @@ async def test_garbage_on_every_stream_at_once(shim: Bystander) -> None:
             assert set(codes) == {grpc.StatusCode.INVALID_ARGUMENT}
 
 
+@pytest.mark.long
 async def test_a_hundred_thousand_tiny_messages(shim: Bystander) -> None:
     """All of them are taken, while the bystander is served; those that mean nothing are counted, one by one."""
     count = 100_000

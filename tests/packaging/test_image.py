@@ -61,6 +61,7 @@ def container(engine: str, image: str) -> Iterator[str]:
     call(engine, "rm", "--force", name)
 
 
+@pytest.mark.long
 def test_image_does_not_run_as_root(engine: str, image: str) -> None:
     """The user is numeric and not 0, so that a cluster's policy can check it."""
     config = json.loads(succeed(engine, "image", "inspect", image))[0]["Config"]
@@ -69,6 +70,7 @@ def test_image_does_not_run_as_root(engine: str, image: str) -> None:
     assert int(user) > 0
 
 
+@pytest.mark.long
 def test_container_becomes_healthy(engine: str, container: str) -> None:
     """The core starts on a read-only file system and its own health check says that it serves."""
     deadline = time.monotonic() + 60

@@ -63,12 +63,14 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environm
     return environment
 
 
+@pytest.mark.long
 def test_wheel_holds_all_packages_and_nothing_else(wheel: Path) -> None:
     """The six packages and the metadata are all that the wheel puts into an environment."""
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
 
 
+@pytest.mark.long
 def test_wheel_holds_the_contract_and_the_licence(wheel: Path) -> None:
     """The .proto files travel with the stubs made from them, type information and the licence too."""
     names = zipfile.ZipFile(wheel).namelist()
@@ -78,6 +80,7 @@ def test_wheel_holds_the_contract_and_the_licence(wheel: Path) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
+@pytest.mark.long
 def test_wheel_holds_the_rules(wheel: Path) -> None:
     """The pages that the conformance kit cites, as they are in the sources."""
     pages = {f"conformance/spec/{path.name}": path.read_bytes() for path in (ROOT / "docs" / "spec").iterdir()}
@@ -87,6 +90,7 @@ def test_wheel_holds_the_rules(wheel: Path) -> None:
     assert len(held) == 5
 
 
+@pytest.mark.long
 def test_cited_rules_can_be_read_from_the_wheel(installed: Environment) -> None:
     """Whoever has only the wheel reads what a report cites."""
     assert installed.run("kornel-conformance", "rule", "protocol.md", "8.2").startswith(
@@ -95,6 +99,7 @@ def test_cited_rules_can_be_read_from_the_wheel(installed: Environment) -> None:
     assert installed.run("kornel-conformance", "rule", "--case", "83").startswith("83. ")
 
 
+@pytest.mark.long
 def test_history_database_is_made_from_the_wheel(installed: Environment) -> None:
     """The migrations are in the wheel, and Alembic finds them there."""
     lines = [
@@ -108,6 +113,7 @@ def test_history_database_is_made_from_the_wheel(installed: Environment) -> None
     assert installed.run("python", "-W", "error::DeprecationWarning", "-c", "\n".join(lines)).strip() == "('0003',)"
 
 
+@pytest.mark.long
 def test_wheel_holds_the_web_page(wheel: Path) -> None:
     """Every file that the page is made of is there, and no other kind of file."""
     names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("core/web/static/")}
@@ -116,17 +122,20 @@ def test_wheel_holds_the_web_page(wheel: Path) -> None:
     assert {"core/web/static/index.html", "core/web/static/app/main.js"} <= names
 
 
+@pytest.mark.long
 def test_locked_versions_satisfy_the_declared_ones(installed: Environment) -> None:
     """The lock file names every dependency the wheel declares, in a version it allows."""
     installed.run("python", "-m", "pip", "check")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["kornel", "kornel-shim-mock", "kornel-conformance"])
 def test_commands_explain_themselves(installed: Environment, command: str) -> None:
     """Each console script runs and prints its usage."""
     assert "usage" in installed.run(command, "--help").lower()
 
 
+@pytest.mark.long
 def test_nothing_comes_from_the_checkout(installed: Environment) -> None:
     """Every package, stubs included, is imported from the environment, with warnings as errors."""
     lines = [
@@ -140,6 +149,7 @@ def test_nothing_comes_from_the_checkout(installed: Environment) -> None:
     assert any(path.endswith("si/v1/si_pb2_grpc.py") for path in paths)
 
 
+@pytest.mark.long
 def test_installed_version_is_the_declared_one(installed: Environment) -> None:
     """Metadata of the installed wheel and of the checkout agree."""
     code = "from importlib.metadata import version; print(version('kornel'))"

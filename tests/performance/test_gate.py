@@ -40,6 +40,7 @@ def test_counting_twice_gives_the_same(counted: dict[str, dict[str, float]]) -> 
     assert opcodes.per_ask(opcodes.SMALL["P1"]) == pytest.approx(counted["P1"], rel=0.001)
 
 
+@pytest.mark.alone
 def test_the_core_reaches_its_part_of_a_bare_echo() -> None:
     """Whatever the machine: a part of what a server gives that decides nothing, all features on."""
     workload = replace(placing.P1, nodes=500, asks=5_000)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from core.model.allocations import Allocation
+from tests.examples import scale_examples
 from tests.properties.held_room import holders, lacking
 from tests.properties.shim import WIDTH, Operation, Shim, check_books, check_nothing_left, random_history
 
@@ -98,13 +100,14 @@ def _play(variant: int, history: list[Operation], *, gangs: bool = False) -> Non
         check_nothing_left(shim)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale_examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(VARIANTS, HISTORIES)
 def test_any_history(variant: int, history: list[Operation]) -> None:
     """After every operation the books are sound, and after every cycle nothing that fits is left waiting."""
     _play(variant, history)
 
 
+@pytest.mark.long
 def test_long_histories() -> None:
     """The same holds over long histories, in which everything has happened to everything."""
     for seed in range(24):
@@ -121,7 +124,7 @@ REPLACED_ON_A_NODE_THEN_KEPT: Final = [
 """An ask has its room on n0 and waits for its placeholder on n1 to go when n0 becomes kept for another."""
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale_examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @example(18, REPLACED_ON_A_NODE_THEN_KEPT)
 @given(VARIANTS, HISTORIES)
 def test_any_history_of_gangs(variant: int, history: list[Operation]) -> None:
@@ -129,6 +132,7 @@ def test_any_history_of_gangs(variant: int, history: list[Operation]) -> None:
     _play(variant, history, gangs=True)
 
 
+@pytest.mark.long
 def test_long_histories_of_gangs() -> None:
     """Long histories of gangs, in which all of that really happens."""
     seen: Counter[str] = Counter()

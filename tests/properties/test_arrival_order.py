@@ -21,6 +21,7 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.resources import Resources
+from tests.examples import scale_examples
 from tests.properties.machine.cluster import DEFAULT, LEAVES, configuration, size
 from tests.properties.machine.dice import Dice
 from tests.properties.machine.world import RM, World
@@ -96,7 +97,7 @@ def _totals(world: World) -> Totals:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(60), deadline=None)
 @given(st.integers(0, 95), st.lists(st.integers(0, 999), max_size=40), st.integers(0, 2**32))
 def test_totals_do_not_depend_on_the_order_of_arrival(variant: int, numbers: list[int], seed: int) -> None:
     """One batch in two orders: the same totals before anything is decided, whether there is room or not."""
@@ -112,7 +113,7 @@ def test_totals_do_not_depend_on_the_order_of_arrival(variant: int, numbers: lis
     assert totals[0] == totals[1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scale_examples(40), deadline=None)
 @given(st.lists(st.integers(0, 999), max_size=40), st.integers(0, 2**32))
 def test_with_room_for_all_the_outcome_is_the_same_too(numbers: list[int], seed: int) -> None:
     """Where nobody has to wait for anybody, all orders end with the same things running."""

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.domain.commands import NodeAction, NodeSpec
 from core.partition.engine import Engine
+from tests.examples import scale_examples
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.machine import driver, journal
 from tests.properties.machine.world import World
@@ -79,6 +81,7 @@ def test_two_processes_decide_alike() -> None:
     assert first == second
 
 
+@pytest.mark.long
 def test_a_recorded_run_is_answered_alike_everywhere(tmp_path: Path) -> None:
     """Whatever the machine's rules can do: two processes with different hash seeds answer it with the same bytes."""
     paths: list[str] = []
@@ -95,7 +98,7 @@ def test_a_recorded_run_is_answered_alike_everywhere(tmp_path: Path) -> None:
     assert first == second
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scale_examples(30), deadline=None)
 @given(st.integers(0, 23), st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), min_size=15, max_size=60))
 def test_one_process_decides_alike(variant: int, history: list[Operation]) -> None:
     """A second core that gets the same calls answers the same."""

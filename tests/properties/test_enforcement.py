@@ -16,6 +16,7 @@ from core.model.queues import Queue
 from core.policies.preemption import quota, required_node
 from core.policies.preemption.plan import PreemptionPlan, QuotaPlan, Refusal
 from core.policies.preemption.quota_shares import attainable, excess, leaf_shares
+from tests.examples import scale_examples
 from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import World
 
@@ -73,7 +74,7 @@ def reluctance(allocation: Allocation) -> int:
     return (3 if allocation.spec.originator else 1) + (0 if allocation.spec.allow_preempt_self else 1)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=scale_examples(400), deadline=None)
 @given(SEEDS)
 def test_required_node_takes_a_minimal_set_of_the_mildest_kind(seed: int) -> None:
     """There is a plan exactly when some victims would do; none of its victims is too many, none too unwilling."""
@@ -105,7 +106,7 @@ def test_required_node_takes_a_minimal_set_of_the_mildest_kind(seed: int) -> Non
     assert max(map(reluctance, result.victims)) == mildest
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(SEEDS)
 def test_required_node_does_not_depend_on_the_order_of_maps(seed: int) -> None:
     """The same tasks reported in another order: the same victims."""
@@ -150,7 +151,7 @@ def net(queue: Queue, t: int) -> int:
     return queue.used[t] - queue.preempting[t]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=scale_examples(600), deadline=None)
 @given(SEEDS, st.sampled_from([0, 0, 10, 50, 100]))
 def test_enforcement_is_lawful_and_goes_as_far_as_it_may(seed: int, miss: int) -> None:
     """Every plan obeys the laws; outcome and numbers agree; what is left could not be had without breaking law 2."""
@@ -179,7 +180,7 @@ def test_enforcement_is_lawful_and_goes_as_far_as_it_may(seed: int, miss: int) -
             assert laws.Law.GUARANTEE_KEPT in {violation.law for violation in laws.check(world, more)}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scale_examples(300), deadline=None)
 @given(SEEDS)
 def test_a_leaf_gives_its_least_important_tasks(seed: int) -> None:
     """Without guarantees, of one leaf and one type: somebody goes only if all who matter less would not do."""
@@ -197,7 +198,7 @@ def test_a_leaf_gives_its_least_important_tasks(seed: int) -> None:
         assert sum(v.shape.pairs[0][1] for v in lesser) < plan.target[0]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scale_examples(300), deadline=None)
 @given(SEEDS)
 def test_parts_add_up_and_stay_within_what_each_leaf_can_release(seed: int) -> None:
     """D.8: nothing is lost in rounding, no leaf bears more than it holds above its guarantee."""
@@ -222,7 +223,7 @@ def releasable(queue: Queue, t: int) -> int:
     return min(own, sum(releasable(child, t) for child in queue.children.values()))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(SEEDS)
 def test_enforcement_does_not_depend_on_the_order_of_maps(seed: int) -> None:
     """The same tasks reported in another order: the same victims, told in the same order."""
@@ -235,7 +236,7 @@ def test_enforcement_does_not_depend_on_the_order_of_maps(seed: int) -> None:
     assert found[0] == found[1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(SEEDS)
 def test_what_is_confirmed_late_is_lawful_whatever_happened(seed: int) -> None:
     """Tasks that ended or were told to leave while the plan was made: what is still carried out obeys the laws."""
@@ -254,7 +255,7 @@ def test_what_is_confirmed_late_is_lawful_whatever_happened(seed: int) -> None:
     assert set(part.victims) <= set(plan.victims)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(st.integers(2, 5), st.integers(2, 6), st.integers(1, 9), st.integers(0, 200), st.booleans())
 def test_equal_leaves_lose_alike(leaves: int, each: int, size: int, most: int, aged: bool) -> None:
     """Tasks of one size and rank, as many in each leaf: none loses two more than another, whatever the ages."""

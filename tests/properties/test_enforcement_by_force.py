@@ -17,6 +17,7 @@ from core import laws
 from core.domain.priorities import PRIORITY_MIN
 from core.policies.preemption import quota
 from core.policies.preemption.plan import QuotaPlan
+from tests.examples import scale_examples
 from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import World
 
@@ -181,7 +182,7 @@ def faults(tree: Tree, judged: Judged, world: World, plan: QuotaPlan, miss: int)
     return found
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=scale_examples(500), deadline=None)
 @given(SEEDS, st.sampled_from([0, 0, 0, 10, 30, 100]))
 def test_no_lawful_set_of_victims_does_better(seed: int, miss: int) -> None:
     """No law broken, nobody without need, never FULL above the max, and no lawful set brings the queue nearer."""

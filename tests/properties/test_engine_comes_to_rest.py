@@ -33,6 +33,7 @@ from core.domain.effects import PreemptionDecided
 from core.domain.resources import Resources
 from core.partition.books import audit
 from core.partition.engine import Engine
+from tests.examples import scale_examples
 
 RM: Final = "rm"
 PARTITION: Final = "[rm]default"
@@ -172,13 +173,14 @@ class Storm:
         assert all(len(turns) < 3 for turns in between.values()), between
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scale_examples(40), deadline=None)
 @given(st.integers(0, 2**32))
 def test_comes_to_rest(seed: int) -> None:
     """After finitely many evictions nobody leaves any more, no law was broken, and no two tasks took turns."""
     Storm(seed).play()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [0, 1])
 def test_there_is_something_to_come_to_rest_from(first: int) -> None:
     """The demand really makes victims, some of which take the room of others when they come back."""

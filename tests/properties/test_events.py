@@ -13,6 +13,7 @@ from core.domain.commands import AllocationSpec, AttachCallbacks, Command, Regis
 from core.domain.effects import Effect, EventRecorded
 from core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType
 from core.partition.state import PartitionState
+from tests.examples import scale_examples
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import RM, WIDTH, Operation, random_history
 
@@ -152,7 +153,7 @@ def play(shim: Listening, history: Sequence[Operation]) -> None:
         shim.settle()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scale_examples(40), deadline=None)
 @given(
     st.integers(0, 500),
     st.booleans(),

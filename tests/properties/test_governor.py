@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from core.domain.effects import PreemptionDecided
 from core.domain.reasons import Outcome
 from core.partition.preemption.governor_state import GovernorBooks
 from core.policies.preemption.governor import Allowance, Limits, Loss, judge
+from tests.examples import scale_examples
 from tests.scenarios.language import Stage
 
 WINDOW = 10
@@ -41,7 +43,7 @@ wishes = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(wishes, st.integers(1, 6), st.integers(0, 12), st.integers(0, 5), st.integers(0, 2))
 def test_victims_of_an_application_put_together_are_judged_as_one_by_one(
     asked: list[Wish], victims: int, lost: int, cooldown: int, returns: int
@@ -69,7 +71,7 @@ def test_victims_of_an_application_put_together_are_judged_as_one_by_one(
             sum_books.charge(bounds, sums, wish.preemptor, now)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(wishes, st.integers(1, 6), st.integers(0, 12), st.integers(0, 5), st.integers(0, 2))
 def test_no_window_holds_more_than_its_budget(
     asked: list[Wish], victims: int, lost: int, cooldown: int, returns: int
@@ -162,7 +164,7 @@ def worst(decisions: list[Decision]) -> tuple[int, int]:
     return most, turns
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=scale_examples(15), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_storm_stays_within_its_bounds(seed: int) -> None:
     """A -> B -> A happens at most as often as allowed, and no queue loses more than its budget in any window."""
@@ -171,6 +173,7 @@ def test_a_storm_stays_within_its_bounds(seed: int) -> None:
     assert turns <= 1
 
 
+@pytest.mark.long
 def test_the_storm_is_one() -> None:
     """Without bounds the same demand swings to and fro, so the property says something."""
     for seed in range(3):

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.model.allocations import Allocation
 from core.policies import user_limits
+from tests.examples import scale_examples
 from tests.oracles import plain_limits
 from tests.properties.held_room import has_room
 from tests.properties.limited_shim import LimitedShim
@@ -116,13 +118,14 @@ def play(variant: int, history: list[Operation]) -> LimitedShim:
     return shim
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale_examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(VARIANTS, HISTORIES)
 def test_any_limits_and_any_history(variant: int, history: list[Operation]) -> None:
     """After every operation the books are sound, and every cycle keeps to the limits and uses them up."""
     play(variant, history)
 
 
+@pytest.mark.long
 def test_long_histories() -> None:
     """The same over long histories; in them limits do keep asks and applications back."""
     shims = [play(seed, list(random_history(seed, 150))) for seed in range(16)]

@@ -27,6 +27,7 @@ from core.partition.intake import allocation_intake, node_intake
 from core.partition.preemption import preempting
 from core.partition.scheduling import vetting
 from core.partition.waiting import admission, inquiries, places, waking
+from tests.examples import mark_rest_long, scale_examples
 from tests.properties.machine import driver, journal
 from tests.properties.machine.cluster import VARIANTS, configuration
 from tests.properties.machine.dice import Dice
@@ -63,10 +64,11 @@ def _method(chosen: Rule) -> object:
 Machine = type("Machine", (_Machine,), {chosen.name: _method(chosen) for chosen in RULES})
 TestAnySequence = Machine.TestCase  # type: ignore[attr-defined]
 TestAnySequence.settings = settings(
-    max_examples=80, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=scale_examples(80), stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
+@pytest.mark.long
 def test_ten_thousand_steps() -> None:
     """Long random sequences break nothing, and nearly everything that can happen does."""
     tally = driver.run(10_000, seed=24, longest=1_000)
@@ -176,7 +178,7 @@ def planted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
-@pytest.mark.parametrize("planted", PLANTED, indirect=True)
+@pytest.mark.parametrize("planted", mark_rest_long(PLANTED), indirect=True)
 def test_a_planted_bug_is_found_and_kept(planted: str, tmp_path: Path) -> None:
     """The machine notices, leaves out most of the calls, and what is left fails in the same way from the file."""
     with pytest.raises(driver.StepFailed) as caught:

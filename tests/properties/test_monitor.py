@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
 from core.domain.effects import Effect, PreemptionNotice, PreemptionNoticeWithdrawn, Released
 from core.partition.books import audit
+from tests.examples import scale_examples
 from tests.scenarios.preemption.monitor_stage import START_NS, Stage
 
 LEAVES: Final = ("p.a", "p.b", "p.x.c", "p.x.d", "q.e", "q.f", "r")
@@ -87,7 +88,7 @@ class Watcher:
         return sum(self.sizes[key] for key in self.notified)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(60), deadline=None)
 @given(st.integers(0, 2**32))
 def test_nobody_goes_unheard_and_no_round_takes_too_much(seed: int) -> None:
     """Whatever happens between the slices of a round, kills follow notices and the limit of the round."""
@@ -174,7 +175,7 @@ def test_nobody_goes_unheard_and_no_round_takes_too_much(seed: int) -> None:
         assert stage.state.law_violations == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(60), deadline=None)
 @given(st.integers(0, 2**32))
 def test_no_round_selects_more_than_its_part(seed: int) -> None:
     """Undisturbed, those at risk after a round and those it took are within the limit together."""
@@ -209,8 +210,9 @@ def test_no_round_selects_more_than_its_part(seed: int) -> None:
         stage.confirm(effects)
 
 
-@pytest.mark.timeout(180)
-@settings(max_examples=8, deadline=None)
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@settings(max_examples=scale_examples(8), deadline=None)
 @given(st.integers(0, 2**32))
 def test_comes_to_rest(seed: int) -> None:
     """Victims that come back at once, in a tree whose order of queues may hand the room back to them: no storm.

@@ -19,6 +19,7 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.policies.preemption.priorities import adjustment
+from tests.examples import scale_examples
 from tests.properties.test_monitor import LEAVES, PARENTS
 from tests.scenarios.preemption.monitor_stage import Stage
 
@@ -161,7 +162,7 @@ def protected_above(leaf: Queue, stage: Stage) -> bool:
     return any(not queue.guaranteed for queue in leaf.lineage()[:-1])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=scale_examples(120), deadline=None)
 @given(st.integers(0, 2**32))
 def test_it_goes_quiet_and_nobody_who_is_owed_a_place_is_left_waiting(seed: int) -> None:
     rng = random.Random(seed)
@@ -184,7 +185,7 @@ def test_it_goes_quiet_and_nobody_who_is_owed_a_place_is_left_waiting(seed: int)
                 assert not gone or derived, (ask, node, gone)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=scale_examples(80), deadline=None)
 @given(st.integers(0, 2**32))
 def test_every_victim_of_several_types_lets_its_ask_run(seed: int) -> None:
     rng = random.Random(seed)

@@ -21,6 +21,7 @@ from core.model.nodes import Node
 from core.policies.preemption import guarantee
 from core.policies.preemption.plan import PreemptionPlan
 from core.policies.preemption.prospects import KnownProspects, Unprepared
+from tests.examples import mark_rest_long
 from tests.preemption_notation import TaskCase
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.machine import driver
@@ -68,7 +69,7 @@ def test_searches_leave_no_garbage() -> None:
     assert found["refusal"] > SEARCHES // 20
 
 
-@pytest.mark.parametrize("number", range(EPISODES))
+@pytest.mark.parametrize("number", mark_rest_long(range(EPISODES)))
 def test_whatever_a_shim_does_leaves_no_garbage(number: int) -> None:
     """Asks, predicates, gangs, preemption, nodes and queues that go, registrations: all is freed when it is dropped."""
     with _leaving_nothing():

@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.domain.commands import AnswerCallbacks, PredicatesAnswer, PreemptionPredicatesAnswer, TerminationType
 from core.domain.effects import Effect, PredicatesAsked, PreemptionDecided, PreemptionPredicatesAsked, Released
 from core.domain.reasons import Outcome
+from tests.examples import scale_examples
 from tests.scenarios.language import RM, Stage
 
 KINDS = ("required-node", "quota", "guarantee", "monitor")
@@ -219,7 +221,7 @@ def played(seed: int) -> Shim:
     return shim
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(60), deadline=None)
 @given(st.integers(0, 2**32))
 def test_no_window_takes_more_than_it_may(seed: int) -> None:
     """Judged decision by decision; and nobody leaves without one."""
@@ -227,7 +229,7 @@ def test_no_window_takes_more_than_it_may(seed: int) -> None:
     assert shim.told == sum(decision.victims for decision in shim.decisions)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scale_examples(30), deadline=None)
 @given(st.integers(0, 2**32))
 def test_nobody_held_back_is_forgotten(seed: int) -> None:
     """The window moves on, so at rest the limit stands against nobody, unless it lets nobody preempt at all."""
@@ -242,6 +244,7 @@ def test_nobody_held_back_is_forgotten(seed: int) -> None:
     assert not state.pace.waiting_reservations
 
 
+@pytest.mark.long
 def test_the_runs_reach_what_they_are_about() -> None:
     """Every kind decides something, every bound stands against somebody, and each path is taken."""
     kinds: set[str] = set()

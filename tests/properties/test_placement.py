@@ -22,6 +22,7 @@ from core.model.queues import Queue
 from core.partition.books import audit
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
+from tests.examples import scale_examples
 
 PARTITION = "[rm]default"
 SECOND = 10**9
@@ -98,7 +99,7 @@ def _check_tree(state: PartitionState) -> None:
 STEPS = st.lists(st.one_of(SPECS, st.integers(0, 30), configurations()), min_size=5, max_size=30)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale_examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(configurations(), STEPS)
 def test_any_history(first: str, steps: list[Any]) -> None:
     """Submissions (tuples), removals and the passing of time (numbers), reloads (texts)."""
@@ -144,7 +145,7 @@ def _submit(engine: Engine, state: PartitionState, name: str, step: tuple[Any, .
         assert state.queues == before, "a refusal makes no queue"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scale_examples(300), deadline=None)
 @given(st.text(max_size=90), st.text(max_size=40), st.booleans())
 def test_any_text(queue: str, namespace: str, create: bool) -> None:
     """No text, however odd, makes a queue that could not have been configured."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from core.domain.commands import (
 )
 from core.domain.effects import Allocated, Effect, PredicatesAsked, PreemptionPredicatesAsked
 from core.partition.engine import Engine
+from tests.examples import scale_examples
 from tests.properties.shim import RM, SECOND, WIDTH, Operation, Shim, check_books, check_nothing_left, random_history
 
 HISTORY = st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), min_size=15, max_size=80)
@@ -97,7 +99,7 @@ class MoodyShim(AgreeingShim):
                     self._send(AnswerCallbacks(RM, preemption_predicates=(answer,)))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale_examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 23), HISTORY)
 def test_a_shim_that_agrees_changes_no_decision(variant: int, history: list[Operation]) -> None:
     """Without preemption the same asks are placed on the same nodes in the same order as when nobody is asked."""
@@ -110,6 +112,7 @@ def test_a_shim_that_agrees_changes_no_decision(variant: int, history: list[Oper
         assert asked.placed == alone.placed
 
 
+@pytest.mark.long
 def test_nothing_is_lost_whatever_the_shim_says() -> None:
     """Books stay sound; once everybody agrees again, nothing waits that has room."""
     for seed in range(30):

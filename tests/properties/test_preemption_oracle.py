@@ -20,6 +20,7 @@ from core.policies.preemption import guarantee, required_node
 from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.preemption.prospects import KnownProspects
 from core.policies.preemption.solve import Solver
+from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import Case, TaskCase, parse
 from tests.properties.test_preemption_plan import amounts, random_case, random_tasks
@@ -70,7 +71,7 @@ def smallest(world: World, ask: Allocation) -> int | None:
     return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scale_examples(300), deadline=None)
 @given(small_clusters())
 def test_a_plan_is_found_whenever_there_is_one(case: Case) -> None:
     world, known = World.of(case), KnownProspects()
@@ -106,7 +107,7 @@ def test_where_first_come_fails_an_exact_search_follows(monkeypatch: pytest.Monk
     assert without.outcome is Outcome.NO_NODE
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(st.integers(0, 2**32))
 def test_required_node_finds_a_plan_whenever_there_is_one(seed: int) -> None:
     """Priority and the node alone bind it: whoever may go makes room together, or nobody goes; nobody in vain."""

@@ -17,6 +17,7 @@ from core.policies.preemption import guarantee
 from core.policies.preemption.index import VictimIndex
 from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.preemption.prospects import KnownProspects
+from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle, TooLarge
 from tests.preemption_notation import Amounts, Case, Expected, QueueCase, ReservationCase, Step, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World
@@ -117,7 +118,7 @@ def shown(result: PreemptionPlan | Refusal) -> tuple[str, list[str]] | str:
     return (result.node.node_id, [victim.key for victim in result.victims])
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=scale_examples(600), deadline=None)
 @given(clusters())
 def test_same_as_obvious_version(case: Case) -> None:
     """Node, victims and their order, or the outcome, are those of the version without short cuts.
@@ -140,7 +141,7 @@ def test_same_as_obvious_version(case: Case) -> None:
                 world.start(ask)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(clusters())
 def test_lawful_and_minimal(case: Case) -> None:
     """Every plan passes every law, the exhaustive ones included, and looking changes nothing."""
@@ -168,7 +169,7 @@ def fingerprint(world: World) -> list[object]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scale_examples(300), deadline=None)
 @given(clusters(), st.integers())
 def test_arrival_order_does_not_matter(case: Case, seed: int) -> None:
     """The same cluster, entered in another order, gives the same decisions."""
@@ -193,7 +194,7 @@ def test_arrival_order_does_not_matter(case: Case, seed: int) -> None:
         assert results[0] == results[1]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scale_examples(300), deadline=None)
 @given(clusters(), st.sets(st.integers(0, 8), max_size=3))
 def test_predicate_is_content_and_nobody_goes_for_nothing(case: Case, wanted: set[int]) -> None:
     """The final victims satisfy the predicate, are lawful, and none of an extended set could have stayed."""

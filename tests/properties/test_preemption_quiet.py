@@ -17,6 +17,7 @@ from core.model.allocations import Allocation
 from core.policies.preemption import guarantee
 from core.policies.preemption.plan import PreemptionPlan
 from core.policies.preemption.prospects import KnownProspects
+from tests.examples import scale_examples
 from tests.preemption_notation import Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World
 
@@ -64,7 +65,7 @@ def place(world: World, ask: Allocation) -> bool:
     return False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(st.integers(0, 2**32))
 def test_goes_quiet(seed: int) -> None:
     """However victims come back, after finitely many evictions no attempt succeeds any more."""

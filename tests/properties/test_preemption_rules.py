@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import mark_rest_long
 from tests.oracles.rules import guarantee, lowered_max, monitor, required_node
 from tests.oracles.rules.arithmetic import admits, fits
 from tests.oracles.rules.world import Books, Node, Queue, Task, ancestors
@@ -25,7 +26,7 @@ TREES = 500
 BATCH = 100
 
 
-@pytest.mark.parametrize("first", range(SEED, SEED + TREES, BATCH))
+@pytest.mark.parametrize("first", mark_rest_long(range(SEED, SEED + TREES, BATCH)))
 def test_no_rule_is_broken_in_random_clusters(first: int) -> None:
     """No law broken, nobody needless, no lawful plan missed, nobody starved, and it goes quiet."""
     figures = Figures()
@@ -34,7 +35,7 @@ def test_no_rule_is_broken_in_random_clusters(first: int) -> None:
     assert not figures.broken, f"\n{figures}\nsee python -m tests.properties.preemption_rules --world SEED"
 
 
-@pytest.mark.parametrize("first", range(1, 401, 100))
+@pytest.mark.parametrize("first", mark_rest_long(range(1, 401, 100)))
 def test_the_rules_themselves_come_to_rest(first: int) -> None:
     """Whoever plans by the rules alone comes to an end, though every victim comes back and may preempt.
 

@@ -12,6 +12,7 @@ from core.domain.reasons import Outcome
 from core.model.queues import Queue
 from core.partition.state import PartitionState
 from core.policies.preemption import quota
+from tests.examples import scale_examples
 from tests.scenarios.language import Stage
 
 SEEDS = st.integers(0, 2**32)
@@ -173,7 +174,7 @@ def history(seed: int) -> Cluster:
     return cluster
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=scale_examples(80), deadline=None)
 @given(SEEDS)
 def test_maxima_through_a_history(seed: int) -> None:
     """FULL is true, what is not configured loses nobody, the sign stands for exactly the queues above their max, and

@@ -15,6 +15,7 @@ from core.config.loader import load
 from core.config.model import Configuration
 from core.config.problems import ConfigError, Problem
 from core.config.rereading import ConfigurationReader
+from tests.examples import scale_examples
 
 EXAMPLES: Final = int(os.environ.get("KORNEL_REREADING_EXAMPLES", "150"))
 
@@ -162,7 +163,7 @@ def test_reading_again_is_reading(parser: str, monkeypatch: pytest.MonkeyPatch) 
         pytest.skip("built without libyaml")
     monkeypatch.setattr(yaml_reader, "_LOADER", getattr(yaml, parser))
 
-    @settings(max_examples=EXAMPLES if parser == "CSafeLoader" else EXAMPLES // 3, deadline=None)
+    @settings(max_examples=scale_examples(EXAMPLES if parser == "CSafeLoader" else EXAMPLES // 3), deadline=None)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         text = data.draw(_texts(), "text")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from core.partition.state import PartitionState
 from core.partition.views.door import PartitionViews
 from core.rest.documents import applications, nodes, users
+from tests.examples import scale_examples
 from tests.properties.machine import driver
 from tests.properties.machine.journal import Call
 from tests.properties.machine.world import World
@@ -71,7 +72,7 @@ def _play(variant: int, history: list[Operation], *, gangs: bool) -> None:
         check_kept(shim.state, shim.now_ns)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale_examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(VARIANTS, HISTORIES, st.booleans())
 def test_any_history(variant: int, history: list[Operation], gangs: bool) -> None:
     """After every operation and every cycle."""

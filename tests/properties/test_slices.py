@@ -23,6 +23,7 @@ from core.domain.commands import (
 from core.domain.effects import Allocated
 from core.domain.resources import Resources
 from core.partition.engine import Engine
+from tests.examples import scale_examples
 from tests.oracles.plain_scheduler import PlainApplication, PlainAsk, PlainNode, PlainQueue, PlainScheduler
 from tests.properties.shim import PARTITION, RM, SECOND, WIDTH, Operation, Shim, random_history
 
@@ -40,7 +41,7 @@ def _compare_slices(variant: int, history: list[Operation], *, gangs: bool) -> N
     assert _effects(whole) == _effects(sliced)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale_examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.integers(0, 23), st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), min_size=15, max_size=100), st.booleans()
 )
@@ -193,7 +194,7 @@ def _cluster(seed: int) -> _Pair:
     return pair
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_engine_places_like_the_plain_rules(seed: int) -> None:
     """The same asks go to the same nodes in the same order as when everything is sorted for every allocation."""

@@ -34,6 +34,7 @@ from core.domain.supposition import (
     Supposition,
 )
 from core.partition.engine import Engine
+from tests.examples import scale_examples
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import LEAVES, PARTITION, RM, SECOND, Shim, random_history, size
 from tests.unit.partition.graph import digest
@@ -68,7 +69,7 @@ def questions(shim: Shim, dice: random.Random) -> Iterator[Supposition]:
         yield SupposePriority(key, dice.randint(-2, 3))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scale_examples(40), deadline=None)
 @given(seed=st.integers(0, 2**32), kind=st.sampled_from(["plain", "gangs", "limits"]), length=st.integers(5, 80))
 def test_no_question_leaves_a_trace(seed: int, kind: str, length: int) -> None:
     """Everything reachable from the engine is the same before and after, whatever is asked and however it ends."""
@@ -165,7 +166,7 @@ def amounts(vcore: int, memory: int) -> Resources:
     return Resources({"vcore": vcore * 1000, "memory": memory})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(seed=st.integers(0, 2**32))
 # Each has more asks than nodes that age may keep free.
 @example(2766229848)
@@ -206,7 +207,7 @@ def test_what_is_foretold_of_a_gang_comes_true(seed: int) -> None:
     assert sum(found.asks for found in forecast.waits) == waiting
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_foretold_of_a_lost_node_comes_true(seed: int) -> None:
     """What ran there is lost; asked for again in the order of the forecast's queues, it goes where that says."""
@@ -224,7 +225,7 @@ def test_what_is_foretold_of_a_lost_node_comes_true(seed: int) -> None:
     assert [(found.key, found.node_id) for found in forecast.placed] == placed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_foretold_of_a_priority_comes_true(seed: int) -> None:
     """An ask with another priority finds the victims that the same ask finds when it comes with that priority."""

@@ -171,6 +171,7 @@ async def test_page_needs_nobody_else(fresh: Cluster) -> None:
         assert name in answer.text
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_schemathesis_finds_nothing(busy: Cluster) -> None:
     """Generated requests, good and bad ones: no server errors, no undocumented answers."""

@@ -48,7 +48,7 @@ from core.service.configuration_history import Origin, Version
 from core.service.logs import LogFormat, LogLevel, build_logger
 from tests.postgres import Postgres
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 NOW_NS = 1_700_000_000 * 10**9
 PARTITION = "[rm]default"
 

@@ -33,6 +33,7 @@ from core.domain.effects import ApplicationAccepted, EventRecorded, PreemptionDe
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
 from core.service.configuration_history import Origin, Version
+from tests.examples import scale_examples
 from tests.unit.archive.test_archive import (
     NOW_NS,
     PARTITION,
@@ -115,7 +116,7 @@ def tried(database: str, tmp_path: Path) -> Iterator[tuple[Database, Archive]]:
 RUNS = iter(range(1, 10**9))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=scale_examples(150), deadline=None)
 @given(st.lists(RECORD, min_size=1, max_size=6))
 @example([ApplicationAccepted(LONG[:6_000], PARTITION, "root.a", "ann")])
 @example([event(1, at_ns=2**63)])

@@ -13,6 +13,7 @@ from core.model.node_order import NodeOrder
 from core.model.nodes import Node
 from core.policies.node_score import NodeScore
 from tests.bench.opcodes import counted
+from tests.examples import scale_examples
 
 OPERATIONS = st.lists(
     st.tuples(
@@ -25,7 +26,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=scale_examples(200))
 @given(OPERATIONS, st.sampled_from(list(NodeSortPolicy)))
 def test_first_fit_equals_the_plain_search(history: list[tuple[str, int, int, int]], policy: NodeSortPolicy) -> None:
     """The first node found is the first in (score, ID) order whose free room holds the demand."""

@@ -28,7 +28,7 @@ from core.service.clock import SECOND_NS, ManualClock
 from core.service.logs import LogFormat, LogLevel, build_logger
 from tests.e2e.security.site import Authority
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class Issuer:

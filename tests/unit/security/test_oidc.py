@@ -21,6 +21,7 @@ from core.security.oidc import MOST_PROVED, OidcSettings, OidcVerifier
 from core.service.clock import SECOND_NS, ManualClock
 from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.status_codes import NotAuthenticated, TooMany
+from tests.examples import scale_examples
 
 NOW_S = 1_700_000_000
 NOW_NS = NOW_S * SECOND_NS
@@ -189,7 +190,7 @@ NAMES = st.sampled_from(["exp", "nbf", "iat", "iss", "aud", "sub", "groups", "cn
 HEADERS = st.sampled_from(["alg", "kid", "typ", "crit", "zip", "b64", "jwk", "jku", "x5c"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=scale_examples(300), deadline=None)
 @given(st.dictionaries(HEADERS, JSON, max_size=3), st.dictionaries(NAMES, JSON, max_size=4), st.booleans())
 @example({}, {"exp": 1e300}, True)
 @example({}, {"exp": 10**400}, True)
@@ -202,7 +203,7 @@ async def test_any_json_is_refused_or_sound(headers: dict[str, Any], claims: dic
     sound(await outcome(signed(header, said), certificate=CERTIFICATE))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scale_examples(300), deadline=None)
 @given(st.text(st.characters(codec="ascii"), max_size=60), st.binary(max_size=60), st.binary(max_size=60))
 async def test_any_bytes_are_refused(token: str, header: bytes, claims: bytes) -> None:
     assert await outcome(token) is None

@@ -13,7 +13,7 @@ import grpc.aio
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)

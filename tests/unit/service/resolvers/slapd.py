@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ldap3 import Connection, Server
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 BASE = "dc=example,dc=com"
 READER = f"cn=reader,{BASE}"
 PASSWORD = "a word only the directory knows"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.bench.questions import cluster, measured
 
 MOST_MS = 500
 """Five times the target, for machines that are busy with other things."""
 
 
+@pytest.mark.alone
 def test_a_large_cluster_answers_at_once() -> None:
     """5,000 nodes, 100,000 allocations: every question, the first one included."""
     slow = {name: times for name, times in measured(cluster(), runs=3).items() if max(times) > MOST_MS}

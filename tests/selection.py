@@ -1,0 +1,40 @@
+"""Which tests run when nobody names them: neither those marked ``long`` or ``alone`` nor the folder of the attacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+HOSTILE: Final = Path(__file__).parent / "hostile"
+LEFT_OUT: Final = ("long", "alone")
+LONG_TIMEOUT_S: Final = 900
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out the attacks unless their folder or a part of it is named."""
+    if collection_path == HOSTILE and not any(path.is_relative_to(HOSTILE) for path in _named_paths(config)):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is marked, unless its file is named or ``-m`` chooses; gives long tests time."""
+    for item in items:
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
+    if config.option.markexpr:
+        return
+    files = {path for path in _named_paths(config) if path.is_file()}
+    left_out = [
+        item for item in items if item.path not in files and any(item.get_closest_marker(marker) for marker in LEFT_OUT)
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        skipped = set(left_out)
+        items[:] = [item for item in items if item not in skipped]
+
+
+def _named_paths(config: pytest.Config) -> list[Path]:
+    return [Path(argument.partition("::")[0]).resolve() for argument in config.args]

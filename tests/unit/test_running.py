@@ -1,0 +1,117 @@
+"""How this suite itself is run: what is left out, what is dealt out, what is said at the end and tried again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.distribution import FileScheduling
+from tests.examples import PART, scale_examples
+from tests.missing_programs import PROGRAMS, describe_missing
+
+ROOT = Path(__file__).parents[2]
+
+FAILS_BESIDE_OTHERS = """
+import os
+def test_it(): assert "PYTEST_XDIST_WORKER" not in os.environ
+"""
+CRASHES_BESIDE_OTHERS = """
+import os
+def test_it():
+    if "PYTEST_XDIST_WORKER" in os.environ: os._exit(3)
+"""
+FAILS = "def test_it(): assert False"
+FAILS_OFTEN = "import pytest\n@pytest.mark.parametrize('n', range(11))\ndef test_it(n): assert False"
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs pytest in *folder*, which has no configuration of its own."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "xdist.plugin",
+            "-p",
+            "tests.second_try",
+            "--rootdir",
+            str(folder),
+            *arguments,
+        ],
+        cwd=folder,
+        env=environment | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    ("test", "status", "told"),
+    [
+        (FAILS_BESIDE_OTHERS, 0, "failed beside others, passed alone: test_made.py::test_it"),
+        (CRASHES_BESIDE_OTHERS, 0, "failed beside others, passed alone: test_made.py::test_it"),
+        (FAILS, 1, "not all of them passed alone"),
+        (FAILS_OFTEN, 1, "11 tests failed: too many"),
+    ],
+    ids=["beside", "crash", "failure", "many"],
+)
+def test_what_fails_gets_a_second_try(tmp_path: Path, test: str, status: int, told: str) -> None:
+    (tmp_path / "test_made.py").write_text(test, encoding="utf-8")
+    done = run(tmp_path, "-n", "1", "--max-worker-restart", "0")
+    assert done.returncode == status, done.stdout
+    assert told in done.stdout
+
+
+def test_a_file_that_cannot_be_collected_gets_none(tmp_path: Path) -> None:
+    (tmp_path / "test_made.py").write_text("import no_such_module", encoding="utf-8")
+    done = run(tmp_path)
+    assert done.returncode == pytest.ExitCode.INTERRUPTED
+    assert "alone" not in done.stdout
+
+
+def test_programs_that_are_missing_are_told_in_one_line() -> None:
+    reasons = ["no browser at /usr/bin/chromium: install it"] * 2
+    reasons += ["helm is not installed", "curl is not installed", "no token is revoked here"]
+    assert describe_missing(reasons) == (
+        "4 tests skipped, because these are missing: a browser (2), helm (1), curl (1)."
+        " To get them: apt-get install chromium curl, https://helm.sh/docs/intro/install"
+    )
+    assert describe_missing(["no token is revoked here"]) == ""
+
+
+def test_what_tells_a_missing_program_is_what_tests_say() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")]
+    here = (
+        Path(__file__).read_text(encoding="utf-8"),
+        (ROOT / "tests/missing_programs.py").read_text(encoding="utf-8"),
+    )
+    unsaid = [known for known in PROGRAMS if not any(known in text for text in texts if text not in here)]
+    assert not unsaid
+
+
+@pytest.mark.parametrize(
+    ("test", "unit"),
+    [
+        ("tests/unit/test_a.py::test_b[c::d]", "tests/unit/test_a.py"),
+        ("tests/e2e/test_a.py::test_b[c::d]", "tests/e2e/test_a.py::test_b[c::d]"),
+        ("tests/e2e/web/test_page.py::test_b", "tests/e2e/web/test_page.py"),
+    ],
+)
+def test_files_that_share_something_stay_together(test: str, unit: str) -> None:
+    scheduling: Any = object.__new__(FileScheduling)
+    assert scheduling._split_scope(test) == unit
+
+
+def test_examples_are_scaled_by_the_profile(request: pytest.FixtureRequest) -> None:
+    whole = request.config.getoption("--hypothesis-profile") not in (None, "brief")
+    assert scale_examples(500) == (500 if whole else 500 // PART)
+    assert scale_examples(3) == (3 if whole else 2)
