@@ -12,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
+
+
+class StateEntry(NamedTuple):
+    """An application entered ``state``."""
+
+    at_ns: int
+    state: AppState
 
 
 class AppState(StrEnum):

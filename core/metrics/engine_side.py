@@ -8,12 +8,12 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from core.domain.gauges import PartitionGauges
 from core.domain.laws import LAWS_OF
 from core.domain.partition_names import bare_partition_name
 from core.metrics.families import counters, gauge, gauges, histogram
 from core.metrics.queue_series import TYPES_SHOWN
 from core.metrics.sources import Scrape, Sources
+from core.telling.partitions.partition_gauges import PartitionGauges
 
 ABOVE_MAX_SHOWN: Final = 200
 """Queues above their max that have series of their own."""

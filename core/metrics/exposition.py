@@ -21,11 +21,11 @@ from prometheus_client import (
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from core.domain.gauges import PartitionGauges
 from core.metrics import engine_side, service_side, upstream
 from core.metrics.families import gauge
 from core.metrics.queue_series import QUEUES_SHOWN, QueueSeries
 from core.metrics.sources import Scrape, Sources
+from core.telling.partitions.partition_gauges import PartitionGauges
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -79,7 +79,7 @@ class Exposition(Collector):
         waits: dict[str, Callable[[str], bool]] = {}
         partitions: list[PartitionGauges] = []
         self._unreadable = 0
-        for views in sources.runner.all_views():
+        for views in sources.runner.reader.partitions():
             try:
                 for found in views.gauges(QUEUES_SHOWN):
                     if found is not None:

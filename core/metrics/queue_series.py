@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from core.domain.application_states import AppState
-from core.domain.gauges import PartitionGauges, QueueGauges
 from core.metrics.decisions import LAST_STATES, QueueCounts
+from core.telling.partitions.partition_gauges import PartitionGauges, QueueGauges
 
 QUEUES_SHOWN: Final = 2_000
 TYPES_SHOWN: Final = 32

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from core.domain.gauges import PartitionGauges
 from core.metrics.measures import Measures
 from core.service.callback_board import CallbackBoard
 from core.service.clock import Clock
@@ -15,6 +14,7 @@ from core.service.event_journal import EventJournal
 from core.service.health import HealthKeeper
 from core.service.metrics import ServiceMetrics
 from core.service.runner import PartitionRunner
+from core.telling.partitions.partition_gauges import PartitionGauges
 
 
 class HistoryGauges(Protocol):

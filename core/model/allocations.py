@@ -11,7 +11,6 @@ from core.domain.priorities import NOTHING_WAITS
 from core.domain.reasons import Outcome
 
 if TYPE_CHECKING:
-    from core.domain.views import AllocationView
     from core.model.applications import Application
     from core.model.callbacks import Inquiry
     from core.model.failures import FailureLog
@@ -122,7 +121,7 @@ class Allocation:
     __slots__ = (
         "application", "arrival", "bound_ns", "created_ns", "extras", "key", "missed", "node", "place", "preempted",
         "refused", "released", "replaced_by", "replaces", "reservation", "scale_up", "shape", "spec", "standing",
-        "triggered", "view", "where",
+        "triggered", "version", "where",
     )  # fmt: skip
 
     preemptor: _Extra[Allocation | None] = _Extra(None)
@@ -196,8 +195,8 @@ class Allocation:
         """Nodes the shim refused for it lately, with the reason."""
         self.scale_up = False
         """The shim was told that no node has room for it."""
-        self.view: AllocationView | None = None
-        """What was last shown of it, to be shown again while that is still so."""
+        self.version = 0
+        """Grows when something changes that is shown of an allocation, and when it is none any more."""
         self.missed = 0
         """How often in a row it was a candidate and was not placed (preemption.md F8)."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from core.domain.application_states import AppState
+from core.domain.application_states import AppState, StateEntry
 from core.domain.commands import ApplicationSpec
 from core.domain.priorities import NOTHING_WAITS
-from core.domain.views import StateEntry
 from core.model.group_order import GroupOrder
 from core.model.shapes import Shape, Vector, widen
 
@@ -38,7 +37,7 @@ class Application:
         "_group_numbers", "_priorities", "accounts", "allocating", "allocations", "application_id", "asks",
         "backoff_room", "backoff_until_ns", "entered", "groups", "held_at", "held_count", "held_groups", "limit_group",
         "offered_by", "order", "peak", "pending", "placeholder", "placeholder_count", "placeholder_deadline_ns",
-        "preempted_count", "priority", "queue", "real", "set_back", "shown",
+        "preempted_count", "priority", "queue", "real", "set_back",
         "spec", "spent", "started_ns", "state", "submitted_ns",
         "task_groups", "timer_ns",
         "told_held_by_queue", "told_held_by_quota", "unschedulable", "user",
@@ -101,8 +100,6 @@ class Application:
         """The same of a limit of its user or group."""
         self.entered: list[StateEntry] = []
         """When it entered which state, the last :data:`STATES_KEPT`."""
-        self.shown: tuple[object, bytes] | None = None
-        """What was last made of it for readers, and of what: to be told again while that is the same."""
         self.started_ns = 0
         """When it first was Running; 0: never."""
         self.spent: dict[tuple[SpentKind, str], dict[int, int]] = {}

@@ -7,7 +7,7 @@ Replay, what-if, recovery and a standby rest on that.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -34,30 +34,20 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.drains import MOST_DRAINS, OperatorDrain
-from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
-from core.domain.explanation import Report
+from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected, PreemptionDecided
+from core.domain.manager import RegisteredManager
 from core.domain.names import shown
 from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Rejection
-from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
-from core.domain.supposition import Forecast, Supposition
-from core.domain.views import ManagerView
 from core.model.callbacks import Callbacks
-from core.partition import dissolving, lifecycle, status
+from core.partition import dissolving, lifecycle
 from core.partition.configuration import configure
-from core.partition.configuration.moment import moment_of
-from core.partition.configuration.what_if import WhatIf
 from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
-from core.partition.explain import history, quota, standing, work
-from core.partition.explain.outlook import ReadingIndex
 from core.partition.intake import allocation_intake, application_intake, node_intake
 from core.partition.preemption import monitor, noticing, preempting, rounds
 from core.partition.scheduling import autoscaling, cycle, vetting
 from core.partition.state import PartitionState
-from core.partition.supposing import questions
-from core.partition.views.door import PartitionViews
 from core.partition.waiting import inquiries
-from core.policies.access import may_administer
 
 RECORDS_PER_DECISION: Final = 4
 """Records of a partition that is no more which are freed in the time of one decision."""
@@ -88,7 +78,7 @@ class Engine:
         self._reservation_percent = reservation_percent
         self.rm_id: str = ""
         """The registered manager; empty: nobody."""
-        self.manager: ManagerView | None = None
+        self.manager: RegisteredManager | None = None
         """How the registered manager described itself; ``None``: nobody."""
         self.checksum: str = ""
         """Of the configuration in force; empty while nobody is registered."""
@@ -100,10 +90,6 @@ class Engine:
         self._outbox: list[Effect] = []
         """Answers not yet handed over, shared by all partitions so that they keep their order."""
         self._partitions: dict[str, PartitionState] = {}
-        self._histories: dict[str, history.PreemptionHistory] = {}
-        """Who was told to leave lately, by partition."""
-        self._rankings: dict[str, ReadingIndex] = {}
-        """Victims in order, by partition, as questions found them: saves time, decides nothing."""
         self._operator_drains: dict[str, dict[str, OperatorDrain]] = {}
         """Nodes that operators keep out, by partition. No registration ends that, but one of another manager."""
         self._remains: deque[Iterator[None]] = deque()
@@ -143,36 +129,14 @@ class Engine:
         return self._take_effects()
 
     def prepare(self, text: str, configuration: Configuration) -> None:
-        """*configuration* is what *text* says: the next command with that text need not read it again.
+        """Remembers that *configuration* is what *text* says: the next command with that text need not read it again.
 
         A hint, and no command: without it the same happens, only later.
         """
         self._prepared = (text, configuration)
 
-    def what_if(self) -> WhatIf:
-        """A copy of what configurations shape, to try one on. Cost: linear in queues and applications."""
-        moments = {name: moment_of(state) for name, state in self._partitions.items()}
-        return WhatIf(self.rm_id, self.configuration, moments)
-
-    def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
-        """What bounds the queue at *path* in *partition* (full name), level by level; ``None``: there is none."""
-        state = self._partitions.get(partition)
-        queue = state.queues.get(path.lower()) if state is not None else None
-        return quota.explain(state, queue) if state is not None and queue is not None else None
-
-    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
-        """Whether *user* administers the queue at *path* in *partition* (full name); nobody one that does not exist."""
-        state = self._partitions.get(partition)
-        queue = state.queues.get(path.lower()) if state is not None else None
-        return queue is not None and may_administer(queue, user, groups)
-
-    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
-        """What *user* holds in *partition* (full name), and what limits it; ``None``: it is not known there."""
-        state = self._partitions.get(partition)
-        return quota.explain_user(state, user) if state is not None else None
-
     def record_events(self) -> None:
-        """Somebody wants the event history from now on, whether a shim does or not."""
+        """Records the event history from now on, whether a shim wants it or not."""
         self._keeps_events = True
         self._follow_listeners()
 
@@ -181,7 +145,7 @@ class Engine:
         self._observer = observer
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
-        """One slice of the allocation cycle: at most about *budget* decisions per partition."""
+        """Runs one slice of the allocation cycle: at most about *budget* decisions per partition."""
         self._callbacks.now_ns = now_ns
         inquiries.expire(self._callbacks, now_ns)
         more = False
@@ -191,7 +155,7 @@ class Engine:
         return CycleResult(self._take_effects(), more)
 
     def preempt(self, now_ns: int) -> list[Effect]:
-        """One round of the periodic preemption cycle in every partition that has it enabled (preemption.md F2)."""
+        """Runs one round of the periodic preemption cycle in every partition that has it enabled (preemption.md F2)."""
         self._callbacks.now_ns = now_ns
         for state in self._partitions.values():
             if state.has_rounds:
@@ -219,64 +183,26 @@ class Engine:
             heads.append(deadline_ns)
         return min(heads, default=None)
 
-    def status(self, *, audited: bool = False, now_ns: int = 0) -> EngineStatus:
-        """The whole core in plain values. *audited*: check the books too, which takes time in a large cluster.
-
-        *now_ns*: what has left the governor's windows by then is not told of.
-        """
-        described = tuple(status.describe(state, audited=audited, now_ns=now_ns) for state in self._partitions.values())
-        return EngineStatus(self.rm_id, self.checksum, described, self.unrouted)
-
-    def explain(self, partition: str, key: str) -> AskExplanation | None:
-        """Where the ask or allocation *key* of *partition* (full name) stands; ``None``: unknown."""
-        state = self._partitions.get(partition)
-        return standing.explain(state, key) if state is not None else None
-
-    def explain_work(self, partition: str, name: str, now_ns: int) -> Report | None:
-        """Why the ask or application *name* of *partition* (full name) waits, or who took its room; ``None``: unknown.
-
-        Changes nothing. Cost: linear in nodes, and in allocations if preemption finds nobody.
-        """
-        state = self._partitions.get(partition)
-        if state is None:
-            return None
-        known = self._histories.get(partition) or history.PreemptionHistory()
-        return work.explain_work(state, known, self._reading(partition), name, now_ns)
-
-    def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
-        """What would come of *question* in *partition* (full name); ``None``: there is no such partition.
-
-        Nothing is changed. Raises :class:`CommandRefused` for a question that makes no sense.
-        """
-        state = self._partitions.get(partition)
-        return questions.suppose(state, self._reading(partition), question, now_ns) if state is not None else None
-
-    def _reading(self, partition: str) -> ReadingIndex:
-        return self._rankings.setdefault(partition, ReadingIndex())
-
-    def resolver_of(self, partition: str) -> str:
-        """Who is to be asked for the groups of users of *partition* (full name); empty: nobody, or no such one."""
-        state = self._partitions.get(partition)
-        return state.resolver if state is not None else ""
-
-    def views(self, partition: str, now_ns: int) -> PartitionViews | None:
-        """What *partition* (full name) shows of itself; ``None``: there is no such partition."""
-        state = self._partitions.get(partition)
-        return PartitionViews(state, self.rm_id, now_ns) if state is not None else None
-
     def partition_names(self) -> list[str]:
-        """The full names of all partitions, sorted."""
+        """Lists the full names of all partitions, sorted."""
         return sorted(self._partitions)
 
     def partition(self, name: str) -> PartitionState | None:
-        """The state of partition *name* (full form), to look at."""
+        """Returns the state of partition *name* (full form), for readers; ``None``: there is no such partition."""
         return self._partitions.get(name)
 
     def _take_effects(self) -> list[Effect]:
         effects = list(self._outbox)
         self._outbox.clear()
-        history.note_all(self._histories, effects)
+        self._note_victims(effects)
         return effects
+
+    def _note_victims(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, PreemptionDecided) and effect.victims:
+                state = self._partitions.get(effect.partition)
+                if state is not None:
+                    state.recent_victims.note(effect)
 
     def _require(self, rm_id: str, what: str) -> None:
         if not self.rm_id or rm_id != self.rm_id:
@@ -302,7 +228,9 @@ class Engine:
             self._build(name, partition, now_ns)
         self._in_force(configuration)
         self.rm_id = command.rm_id
-        self.manager = ManagerView(command.rm_id, command.version, command.policy_group, command.build_info, now_ns)
+        self.manager = RegisteredManager(
+            command.rm_id, command.version, command.policy_group, command.build_info, now_ns
+        )
 
     def _read(self, text: str) -> Configuration:
         prepared, self._prepared = self._prepared, None
@@ -345,8 +273,6 @@ class Engine:
         self.extra_config = {}
         self._remains.extend(map(dissolving.take_apart, self._partitions.values()))
         self._partitions = {}
-        self._histories = {}
-        self._rankings = {}
         self.unrouted = 0
         self._outbox.clear()
         self._callbacks.open.clear()
@@ -375,8 +301,6 @@ class Engine:
                 for application in list(state.applications.values()):
                     lifecycle.fire(state, application, AppEvent.FAIL, now_ns, "PartitionRemoved")
                 self._remains.append(dissolving.take_apart(self._partitions.pop(name)))
-                self._histories.pop(name, None)
-                self._rankings.pop(name, None)
                 inquiries.forget_partition(self._callbacks, name)
         for name, partition in listed.items():
             running = self._partitions.get(name)

@@ -13,7 +13,6 @@ from core.model.applications import Application
 from core.partition.books import user_accounting
 from core.partition.gangs import placeholders
 from core.partition.state import PartitionState
-from core.partition.views import applications
 from core.partition.waiting import admission
 from core.partition.waiting.rooms import stop_offering
 from core.partition.withdrawing import withdraw_ask
@@ -63,7 +62,7 @@ def fire(state: PartitionState, application: Application, event: AppEvent, now_n
 def reject(state: PartitionState, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
     """Remember a rejected application of *user* long enough to report its expiry (protocol.md 6.2)."""
     application_id = spec.application_id
-    state.past.rejected(applications.rejected(state, spec, user, reason, now_ns))
+    state.past.remember_rejected(spec, user, reason, now_ns)
     if state.recording:
         state.events.state_entered(application_id, AppState.REJECTED, reason)
 
@@ -192,11 +191,11 @@ def _drop_asks(state: PartitionState, application: Application) -> None:
 
 
 def leave(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Free the ID and the place in the queue; the record lives on only in its expiry timer, and as it was shown."""
+    """Free the ID and the place in the queue; the record lives on only in its expiry timer."""
     placeholders.stop_timer(application)
     if state.applications.get(application.application_id) is application:
         if application.state is not AppState.NEW:
-            state.past.finished(applications.finished(state, application, now_ns))
+            state.past.remember_finished(application, state.types, now_ns)
         del state.applications[application.application_id]
         admission.forget(application)
         user_accounting.close_accounts(application)

@@ -24,6 +24,7 @@ from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.history.event_log import EventLog
 from core.partition.history.events import Recorder
 from core.partition.history.past import Past
+from core.partition.history.recent_victims import RecentVictims
 from core.partition.preemption.changes import ChangeWatch
 from core.partition.preemption.enforcement import Enforcement
 from core.partition.preemption.governor_state import GovernorBooks
@@ -74,6 +75,8 @@ class PartitionState:
         self.applications: Final[dict[str, Application]] = {}
         self.past: Final = Past()
         """Applications that are no more, as they last were."""
+        self.recent_victims: Final = RecentVictims()
+        """Who was told to leave lately."""
         self.requests: Final[dict[str, Allocation]] = {}
         """Every ask and allocation of the partition by its key, or the name that stands for it (:func:`identity`)."""
         self.instances: Final[dict[str, dict[int, Allocation]]] = {}

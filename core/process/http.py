@@ -101,4 +101,4 @@ class HttpFront:
 
 def running_applications(runner: PartitionRunner) -> int:
     """How many run now, in all partitions."""
-    return sum(views.partition().applications.get(AppState.RUNNING, 0) for views in runner.all_views())
+    return sum(views.partition().applications.get(AppState.RUNNING, 0) for views in runner.reader.partitions())

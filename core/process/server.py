@@ -242,7 +242,7 @@ class KornelServer:
         self.events = events = EventJournal(str(uuid4()), logger=logger)
         """What has happened lately."""
         self.health = HealthKeeper(
-            lambda: self._runner.all_views(),  # noqa: PLW0108 - the runner is made with this observer
+            lambda: self._runner.reader.partitions(),  # noqa: PLW0108 - the runner is made with this observer
             lambda: self._runner.extra_config(),  # noqa: PLW0108
             clock=clock,
             logger=logger,
@@ -251,7 +251,7 @@ class KornelServer:
         """Whether the books agree and requests make sense."""
         self.usage = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.usage_samples)
         """How much ran, minute by minute."""
-        self.measures = Measures(lambda name: self._runner.queue_of(name), clock=clock)  # noqa: PLW0108
+        self.measures = Measures(lambda name: self._runner.reader.queue_of(name), clock=clock)  # noqa: PLW0108
         """What metrics count."""
         self.history = History(
             settings.history, clock=clock, logger=logger, keeps_events=lambda: events.settings.tracking
@@ -284,12 +284,12 @@ class KornelServer:
         self._clock_watch = ClockWatch(clock, logger)
         self._garbage_rounds = GarbageRounds(
             garbage,
-            records=lambda: sum(views.size for views in self._runner.all_views()),
+            records=lambda: sum(views.size for views in self._runner.reader.partitions()),
             idle=lambda: self._runner.asleep and not self._runner.questions.waiting,
             logger=logger,
         )
         self._lookups = GroupLookups(
-            sources.working, self._runner.resolver_of, clock=clock, metrics=metrics, logger=logger
+            sources.working, self._runner.reader.resolver_of, clock=clock, metrics=metrics, logger=logger
         )
         self._configurator = Configurator(
             self._runner,
@@ -344,7 +344,9 @@ class KornelServer:
                     guarded=bool(security and security.guard),
                     certificate=bool(security and security.tls and security.tls.demands_certificate),
                 ),
-                door=GuardDoor(security.guard, self._runner.administers) if security and security.guard else OPEN_DOOR,
+                door=GuardDoor(security.guard, self._runner.reader.administers)
+                if security and security.guard
+                else OPEN_DOOR,
                 rules=BrowserRules(
                     # Whoever proves who they are does so to a name that a certificate holds, or with a token that no
                     # page of another name has.
@@ -539,7 +541,7 @@ class KornelServer:
                 clock=self._clock,
                 version=self._settings.version,
             ).handlers(),
-            _EXPLAIN: ExplainService(self._runner, clock=self._clock, logger=self._logger).handlers(),
+            _EXPLAIN: ExplainService(self._runner, logger=self._logger).handlers(),
             _HISTORY: self.history.service.handlers(),
             _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
             _MANAGER: ManagerService(self._runner, logger=self._logger, on_unregistered=self._tell_of_root).handlers(),
@@ -611,7 +613,7 @@ class KornelServer:
 
     def _log_summary(self) -> None:
         try:
-            partitions = self._runner.status(audited=True).partitions
+            partitions = self._runner.reader.status(audited=True).partitions
         except Exception as error:  # A damaged engine must not keep the process from ending.
             self._logger.error("stopped, without a summary of the engine", exc_info=error, **self._metrics.as_dict())
             return

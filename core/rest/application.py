@@ -70,25 +70,26 @@ class RestApplication:
         page: ASGIApp | None = None,
     ) -> None:
         runner = services.runner
+        reader = runner.reader
         self._streams = EventStreams(services.events, clock=clock, logger=logger)
-        cluster = ClusterHandlers(runner, clock.now_ns())
+        cluster = ClusterHandlers(reader, clock.now_ns())
         configuration = ConfigurationHandlers(services.configurator, runner)
         history = HistoryHandlers(services.history)
         documentation = DocumentationHandlers(version, proofs)
         routes = all_routes(
             Handlers(
                 cluster=cluster,
-                queues=QueueHandlers(runner),
-                nodes=NodeHandlers(runner),
-                applications=ApplicationHandlers(runner),
-                users=UserHandlers(runner),
+                queues=QueueHandlers(reader),
+                nodes=NodeHandlers(reader),
+                applications=ApplicationHandlers(reader),
+                users=UserHandlers(reader),
                 events=EventHandlers(services.events, self._streams),
-                explanations=ExplanationHandlers(runner, services.events, clock=clock),
+                explanations=ExplanationHandlers(runner, services.events),
                 configuration=configuration,
                 history=history,
                 health=HealthHandlers(services.health, services.ready),
                 dump=DumpHandlers(
-                    runner,
+                    reader,
                     services.callbacks,
                     services.events.places,
                     cluster,

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.domain.effects import Allocated, Effect, Released
-from core.domain.views import UsageSample
 from core.service.clock import SECOND_NS, Clock, Timer
+
+
+class UsageSample(NamedTuple):
+    """Says how much was going on at one time: running applications, allocations announced less releases announced."""
+
+    at_ns: int
+    applications: int
+    allocations: int
+
 
 INTERVAL_NS: Final = 60 * SECOND_NS
 SAMPLES_KEPT: Final = 1_440

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from core.partition.views.door import PartitionViews
 from core.rest.documents.applications import head
 from core.rest.documents.work import encoded
 from core.rest.turns import Turns
 from core.service.runner import PartitionRunner
 from core.service.sharing import Sharing
+from core.telling.reader import PartitionReader
 
 PAUSE_S: Final = 2.0
 """Between two looks whether the engine has nothing to do."""
@@ -69,14 +69,14 @@ class Warmer:
 
     def _round(self) -> Iterator[int]:
         """How many each step has encoded, those already encoded included; never 0."""
-        steps = chain.from_iterable(_steps(views) for views in self._runner.all_views())
+        steps = chain.from_iterable(_steps(views) for views in self._runner.reader.partitions())
         count = 0
         while count < MOST and (size := next(steps, 0)):
             count += size
             yield size
 
 
-def _steps(views: PartitionViews) -> Iterator[int]:
+def _steps(views: PartitionReader) -> Iterator[int]:
     for allocations in views.allocations():
         yield 1 + len(encoded(allocations))
     for _ in views.keep_applications(head):

@@ -7,12 +7,12 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.commands import SetOperatorDrain
 from core.domain.partition_names import full_partition_name
-from core.domain.views import NodeView
-from core.partition.views.door import PartitionViews
 from core.service.callers import principal
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
 from core.service.status_codes import NothingRegistered, UnknownNode, UnknownPartition
+from core.telling.nodes.node_views import NodeView
+from core.telling.reader import PartitionReader
 
 
 class AdminService:
@@ -60,10 +60,10 @@ class AdminService:
         said = "node drained by an operator" if drained else "node undrained by an operator"
         self._logger.info(said, partition=name, node_id=node_id, by=by)
 
-    def _partition(self, partition: str) -> PartitionViews:
+    def _partition(self, partition: str) -> PartitionReader:
         if not self._runner.rm_id:
             raise NothingRegistered("no resource manager is registered, so there are no nodes")
-        views = self._runner.views(partition)
+        views = self._runner.reader.get(partition)
         if views is None:
             raise UnknownPartition(f"no partition {partition or 'default'!r}")
         return views

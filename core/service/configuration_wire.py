@@ -8,10 +8,10 @@ from typing import Final
 from kornel.v1 import configuration_pb2 as pb
 
 from core.config.problems import Problem
-from core.domain.impact import Impact, QueueChangeKind, SettingChange
 from core.domain.resources import clamp
 from core.service.configuration_history import Origin, Version
 from core.service.status_codes import problem_message
+from core.telling.configuration.impact import Impact, QueueChangeKind, SettingChange
 
 _ORIGINS: Final = {
     Origin.REGISTRATION: pb.ConfigurationVersion.ORIGIN_REGISTRATION,

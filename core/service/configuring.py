@@ -28,7 +28,6 @@ from core.config.problems import ConfigError, Problem, Severity
 from core.config.rereading import ConfigurationReader
 from core.config.sharing import share
 from core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
-from core.partition.configuration.what_if import WhatIf
 from core.service import preview_process
 from core.service.callers import caller, principal
 from core.service.clock import Clock
@@ -41,6 +40,7 @@ from core.service.reading_process import ReadingProcess
 from core.service.rollbacks import Fate, Rollback, Verdict, judge_text
 from core.service.runner import PartitionRunner
 from core.service.status_codes import NoRollback, NothingRegistered, TooMany, UnknownVersion, VersionNotApplied
+from core.telling.configuration.configuration_preview import ConfigurationPreview
 
 MOST_LOGGED: Final = 20
 """Problems of one text that are logged one by one."""
@@ -285,20 +285,20 @@ class Configurator:
     async def _preview(self, text: str) -> bytes:
         async with self._one_previews:
             if len(text) > SMALL:
-                in_force, what_if = await self._moment()
-                return read_answer(await self._large_previews.ask(request_frames(in_force, text, what_if)))
+                in_force, preview = await self._moment()
+                return read_answer(await self._large_previews.ask(request_frames(in_force, text, preview)))
             configuration = await asyncio.to_thread(self._preview_reader.load, text)
-            what_if = self._runner.what_if()
-            return await asyncio.to_thread(_try_on, what_if, configuration)
+            preview = self._runner.reader.configuration_preview()
+            return await asyncio.to_thread(_try_on, preview, configuration)
 
-    async def _moment(self) -> tuple[str, WhatIf]:
+    async def _moment(self) -> tuple[str, ConfigurationPreview]:
         """The partitions of one moment, and the text that they follow then."""
         while True:
             self._manager()
-            what_if = self._runner.what_if()
+            preview = self._runner.reader.configuration_preview()
             version = self.version(0)
-            if what_if.configuration is not None and what_if.configuration.checksum == version.checksum:
-                return version.text, what_if
+            if preview.configuration is not None and preview.configuration.checksum == version.checksum:
+                return version.text, preview
             await asyncio.sleep(MOMENT_S)  # The engine has taken a text that is not written down yet.
 
     async def close(self) -> None:
@@ -439,8 +439,8 @@ class Configurator:
         self._on_version(version)
 
 
-def _try_on(what_if: WhatIf, configuration: Configuration) -> bytes:
+def _try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes:
     """Thousands of queues may change, so that encoding what would come of it takes a while, too."""
-    if what_if.configuration is not None:
-        configuration = share(configuration, what_if.configuration)
-    return impact_message(what_if.preview(configuration), configuration.warnings).SerializeToString()
+    if preview.configuration is not None:
+        configuration = share(configuration, preview.configuration)
+    return impact_message(preview.impact_of(configuration), configuration.warnings).SerializeToString()

@@ -5,19 +5,20 @@ from __future__ import annotations
 from kornel.v1 import explain_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.service.clock import Clock
 from core.service.explain_wire import decode_supposition, encode_forecast, encode_report
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
 from core.service.status_codes import UnknownAsk, UnknownPartition
+from core.telling.allocations.explanation import Report
+from core.telling.explain import Named
+from core.telling.what_if.supposition import Forecast, Supposition
 
 
 class ExplainService:
     """Answers between two slices, so that each answer is about one moment."""
 
-    def __init__(self, runner: PartitionRunner, *, clock: Clock, logger: FilteringBoundLogger) -> None:
+    def __init__(self, runner: PartitionRunner, *, logger: FilteringBoundLogger) -> None:
         self._runner = runner
-        self._clock = clock
         self._logger = logger
 
     def handlers(self) -> dict[str, Handler]:
@@ -28,9 +29,7 @@ class ExplainService:
         }
 
     async def _explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
-        found = await self._runner.questions.ask(
-            lambda: self._runner.explain_work(request.partition, request.name, self._clock.now_ns())
-        )
+        found = await self._runner.questions.ask(lambda: self._explain_subject(request))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
             raise UnknownAsk(f"no ask, allocation, application or recent victim {request.name!r} in {where}")
@@ -38,9 +37,17 @@ class ExplainService:
 
     async def _what_if(self, request: pb.WhatIfRequest) -> pb.WhatIfResponse:
         question = decode_supposition(request)
-        found = await self._runner.questions.ask(
-            lambda: self._runner.suppose(request.partition, question, self._clock.now_ns())
-        )
+        found = await self._runner.questions.ask(lambda: self._suppose_change(request.partition, question))
         if found is None:
             raise UnknownPartition(f"no partition {request.partition or 'default'!r}")
         return encode_forecast(found)
+
+    def _explain_subject(self, request: pb.ExplainRequest) -> Report | None:
+        reader = self._runner.reader.get(request.partition)
+        if reader is None:
+            return None
+        return reader.explain(Named(request.name))
+
+    def _suppose_change(self, partition: str, question: Supposition) -> Forecast | None:
+        reader = self._runner.reader.get(partition)
+        return reader.suppose(question) if reader is not None else None

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from kornel.v1 import explain_pb2 as pb
 
 from core.domain.effects import VictimRecord
-from core.domain.explanation import (
+from core.domain.resources import Resources, clamp
+from core.service.status_codes import InvalidRequest
+from core.telling.allocations.explanation import (
     ApplicationReport,
     AskReport,
     Blocker,
@@ -16,8 +18,7 @@ from core.domain.explanation import (
     PreemptionOutlook,
     Report,
 )
-from core.domain.resources import Resources, clamp
-from core.domain.supposition import (
+from core.telling.what_if.supposition import (
     Forecast,
     SupposeAsk,
     SupposeNodeLost,
@@ -25,7 +26,6 @@ from core.domain.supposition import (
     SupposeQuota,
     Supposition,
 )
-from core.service.status_codes import InvalidRequest
 
 
 def encode_report(found: Report) -> pb.ExplainResponse:

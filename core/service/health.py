@@ -16,9 +16,9 @@ from core.config.quantities import parse_duration
 from core.domain.effects import AllocationRejected, Effect, NodeRejected
 from core.domain.health import HealthCheck, HealthReport
 from core.domain.reasons import Rejection
-from core.domain.views import PartitionView
-from core.partition.views.door import PartitionViews
 from core.service.clock import SECOND_NS, Clock, Timer
+from core.telling.partitions.partition_views import PartitionView
+from core.telling.reader import PartitionReader
 
 INTERVAL_KEY: Final = "health.checkInterval"
 DEFAULT_INTERVAL_NS: Final = 30 * SECOND_NS
@@ -54,7 +54,7 @@ class HealthKeeper:
 
     def __init__(
         self,
-        views: Callable[[], Sequence[PartitionViews]],
+        views: Callable[[], Sequence[PartitionReader]],
         extra_config: Callable[[], Mapping[str, str]],
         *,
         clock: Clock,
@@ -173,7 +173,7 @@ def check_interval_ns(extra_config: Mapping[str, str]) -> int | None:
     return interval_ns if interval_ns > 0 else None
 
 
-async def _look(views: PartitionViews, found: dict[int, list[str]]) -> None:
+async def _look(views: PartitionReader, found: dict[int, list[str]]) -> None:
     for fault in views.faults():
         if fault is None:
             await asyncio.sleep(0)

@@ -29,7 +29,7 @@ class NoTimer:
     """Nobody wants to know."""
 
     def command_took(self, seconds: float) -> None:
-        pass
+        """Does nothing."""
 
     def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
-        pass
+        """Does nothing."""

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from core.domain.explanation import ApplicationReport, AskReport, Blocker, BlockerKind, Level, Report
 from core.service.clock import SECOND_NS, Clock, Timer
 
 GRACE_NS: Final = 10 * SECOND_NS
@@ -102,21 +101,3 @@ class PresenceKeeper:
             self._told_gone = gone
             if found is not None:
                 self._on_change(found)
-
-
-def tell_of_absence(report: Report, presence: Presence | None) -> Report:
-    """*report*, with a manager that is gone as the first thing in the way of whatever waits."""
-    if presence is None or not presence.gone:
-        return report
-    detail = f"{presence.words}: nothing that is decided reaches it, and nothing starts"
-    blocker = Blocker(BlockerKind.SHIM_GONE, Level.MANAGER, presence.rm_id, detail)
-    if isinstance(report, AskReport):
-        return _blocked(report, blocker)
-    if isinstance(report, ApplicationReport):
-        asks = tuple(equals._replace(first=_blocked(equals.first, blocker)) for equals in report.asks)
-        return report._replace(asks=asks)
-    return report
-
-
-def _blocked(ask: AskReport, blocker: Blocker) -> AskReport:
-    return ask if ask.position is None else ask._replace(blockers=(blocker, *ask.blockers))

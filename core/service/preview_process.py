@@ -17,10 +17,10 @@ from typing import Any, BinaryIO, Final
 from core.config.problems import ConfigError
 from core.config.rereading import ConfigurationReader
 from core.config.sharing import share
-from core.partition.configuration.moment import PartitionMoment
-from core.partition.configuration.what_if import WhatIf
 from core.service.configuration_wire import impact_message
 from core.service.judge_process import begin_reading, framed, read_frame, read_verdict, refusal_of
+from core.telling.configuration.configuration_preview import ConfigurationPreview
+from core.telling.configuration.partition_moment import PartitionMoment
 
 MODULE: Final = "core.service.preview_process"
 ROWS: Final = 200
@@ -30,12 +30,12 @@ _REFUSAL: Final = b"r"
 _PARTS: Final = ("queues", "subjects", "holders")
 
 
-def request_frames(in_force: str, text: str, what_if: WhatIf) -> Iterator[bytes]:
-    """The request to try *text* on *what_if*, which follows the text *in_force*."""
+def request_frames(in_force: str, text: str, preview: ConfigurationPreview) -> Iterator[bytes]:
+    """The request to try *text* on *preview*, which follows the text *in_force*."""
     yield in_force.encode("utf-8", "surrogatepass")
     yield text.encode("utf-8", "surrogatepass")
-    yield what_if.rm_id.encode("utf-8", "surrogatepass")
-    for moment in what_if.moments.values():
+    yield preview.rm_id.encode("utf-8", "surrogatepass")
+    for moment in preview.moments.values():
         yield _pickled(moment._replace(queues=(), subjects=(), holders=()))
         for part in _PARTS:
             rows: Sequence[Any] = getattr(moment, part)
@@ -60,7 +60,7 @@ def tried(reader: ConfigurationReader, in_force: str, source: BinaryIO) -> bytes
         configuration = share(reader.load(text), before)
     except ConfigError as error:
         return _REFUSAL + refusal_of(error)
-    impact = WhatIf(rm_id, before, moments).preview(configuration)
+    impact = ConfigurationPreview(rm_id, before, moments).impact_of(configuration)
     return _IMPACT + impact_message(impact, configuration.warnings).SerializeToString()
 
 

@@ -14,9 +14,6 @@ from kornel.v1 import read_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
 from core.domain.application_states import AppState
-from core.domain.views import ApplicationSummary
-from core.partition.views.applications import summary_of
-from core.partition.views.door import PartitionViews
 from core.service.callers import Permission, caller
 from core.service.health import HealthKeeper
 from core.service.read_wire import (
@@ -36,6 +33,8 @@ from core.service.status_codes import (
     UnknownPartition,
     UnknownQueue,
 )
+from core.telling.applications.application_views import ApplicationSummary, summary_of
+from core.telling.reader import PartitionReader
 
 _USUAL: Final = 500
 _MOST: Final = 5_000
@@ -52,7 +51,7 @@ class ReadService:
     """Looks at what *runner* shows."""
 
     def __init__(self, runner: PartitionRunner, health: HealthKeeper, *, logger: FilteringBoundLogger) -> None:
-        self._runner = runner
+        self._reader = runner.reader
         self._health = health
         self._logger = logger
 
@@ -81,7 +80,7 @@ class ReadService:
 
     async def _queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
         """A queue's administrators may see it like everybody who may read."""
-        caller().require_for_queue(Permission.READ, partial(self._runner.administers, request.partition, request.path))
+        caller().require_for_queue(Permission.READ, partial(self._reader.administers, request.partition, request.path))
         found = next(self._views(request.partition).queues(request.path.lower(), subtree=False), None)
         if found is None:
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
@@ -137,8 +136,8 @@ class ReadService:
     async def _report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
         return health_message(self._health.report or await self._health.check())
 
-    def _views(self, partition: str) -> PartitionViews:
-        views = self._runner.views(partition)
+    def _views(self, partition: str) -> PartitionReader:
+        views = self._reader.get(partition)
         if views is None:
             raise UnknownPartition(f"no partition {partition or 'default'!r}")
         return views

@@ -9,15 +9,10 @@ from kornel.v1 import read_pb2 as pb
 from core.domain.health import HealthReport
 from core.domain.resources import clamp
 from core.domain.secrets import without_secrets
-from core.domain.views import (
-    AllocationView,
-    ApplicationSummary,
-    ApplicationView,
-    AskView,
-    NodeSummary,
-    NodeView,
-    QueueView,
-)
+from core.telling.allocations.allocation_views import AllocationView, AskView
+from core.telling.applications.application_views import ApplicationSummary, ApplicationView
+from core.telling.nodes.node_views import NodeSummary, NodeView
+from core.telling.queues.queue_views import QueueView
 
 
 def queue_message(view: QueueView) -> pb.QueueInfo:

@@ -36,14 +36,7 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Effect, PreemptionDecided
-from core.domain.explanation import Report
-from core.domain.partition_names import full_partition_name
 from core.domain.reasons import Ignored, Outcome
-from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
-from core.domain.supposition import Forecast, Supposition
-from core.domain.views import ManagerView
-from core.partition.configuration.what_if import WhatIf
-from core.partition.views.door import PartitionViews
 from core.service.callback_board import CallbackBoard, CallbackStream
 from core.service.callback_link import CallbackLink
 from core.service.callback_wire import Subscription
@@ -52,11 +45,12 @@ from core.service.engine_port import EnginePort
 from core.service.garbage import GarbageKeeper
 from core.service.metrics import ServiceMetrics
 from core.service.observers import EffectObserver, EngineTimer, NoTimer
-from core.service.presence import Presence, PresenceKeeper, tell_of_absence
+from core.service.presence import Presence, PresenceKeeper
 from core.service.questions import Questions
 from core.service.sharing import Sharing
 from core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
 from core.service.streams import Stream, Switchboard
+from core.telling.reader import Reader
 
 SLICE_BUDGET: Final = 250
 """Decisions per slice: a few milliseconds, so that health checks and streams get their turn under full load."""
@@ -178,6 +172,8 @@ class PartitionRunner:
         self._damaged = False
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
+        self.reader: Final = Reader(engine, clock.now_ns, self._say_absence)
+        """Answers what the partitions hold; no slice or command is under way when anybody else runs."""
         self.questions = Questions()
         """Where those that take long wait for their turn."""
         self.turns_taken = 0
@@ -235,10 +231,6 @@ class PartitionRunner:
                 raise ShuttingDown("the core is shutting down")
             await asyncio.sleep(0)
 
-    def status(self, *, audited: bool = False) -> EngineStatus:
-        """The engine as of now; no slice or command is under way when anybody else runs."""
-        return self._engine.status(audited=audited, now_ns=self._clock.now_ns())
-
     @property
     def asleep(self) -> bool:
         """Whether the engine has nothing to do before time passes or input comes."""
@@ -254,6 +246,10 @@ class PartitionRunner:
         """Whether the registered resource manager is there; ``None``: none is registered."""
         return self._presence.now
 
+    def _say_absence(self) -> str:
+        presence = self._presence.now
+        return presence.words if presence is not None else ""
+
     @property
     def rm_id(self) -> str:
         """The registered resource manager; empty: none."""
@@ -263,58 +259,6 @@ class PartitionRunner:
     def configuration(self) -> Configuration | None:
         """In force; ``None`` while nobody is registered."""
         return self._engine.configuration
-
-    def what_if(self) -> WhatIf:
-        """The queues as of now, to try a configuration on."""
-        return self._engine.what_if()
-
-    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
-        """What limits a user in *partition* (bare or full name) now; ``None``: unknown."""
-        return self._engine.explain_user(full_partition_name(self._engine.rm_id, partition), user)
-
-    def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
-        """What bounds a queue of *partition* (bare or full name) now; ``None``: unknown."""
-        return self._engine.explain_queue(full_partition_name(self._engine.rm_id, partition), path)
-
-    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
-        """Whether *user* administers a queue of *partition* (bare or full name) now."""
-        return self._engine.administers(full_partition_name(self._engine.rm_id, partition), path, user, groups)
-
-    def explain(self, partition: str, key: str) -> AskExplanation | None:
-        """Where an ask of *partition* (bare or full name) stands now; ``None``: unknown."""
-        return self._engine.explain(full_partition_name(self._engine.rm_id, partition), key)
-
-    def resolver_of(self, partition: str) -> str:
-        """Who is to be asked for the groups of users of *partition* (full name) as configured now; empty: nobody."""
-        return self._engine.resolver_of(partition)
-
-    def explain_work(self, partition: str, name: str, now_ns: int) -> Report | None:
-        """Why work of *partition* (bare or full name) waits now, or who took its room; ``None``: unknown."""
-        found = self._engine.explain_work(full_partition_name(self._engine.rm_id, partition), name, now_ns)
-        return tell_of_absence(found, self._presence.now) if found is not None else None
-
-    def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
-        """What would come of *question* in *partition* (bare or full name) now; ``None``: no such partition."""
-        return self._engine.suppose(full_partition_name(self._engine.rm_id, partition), question, now_ns)
-
-    @property
-    def manager(self) -> ManagerView | None:
-        """How the registered resource manager described itself; ``None``: none."""
-        return self._engine.manager
-
-    def views(self, partition: str) -> PartitionViews | None:
-        """What *partition* (bare or full name) shows of itself now; ``None``: no such partition."""
-        return self._engine.views(full_partition_name(self._engine.rm_id, partition), self._clock.now_ns())
-
-    def queue_of(self, application_id: str) -> str:
-        """Path of the queue of a live application, in whichever partition; empty: there is none."""
-        found = (views.queue_of(application_id) for views in self.all_views())
-        return next((path for path in found if path), "")
-
-    def all_views(self) -> list[PartitionViews]:
-        """What each partition shows of itself now, by name."""
-        found = [self.views(name) for name in self._engine.partition_names()]
-        return [views for views in found if views is not None]
 
     @property
     def exchanged(self) -> int:

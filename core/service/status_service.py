@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf.json_format import MessageToDict
 from kornel.v1 import status_pb2 as pb
@@ -12,19 +12,6 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.partition_names import full_partition_name
 from core.domain.resources import Resources, clamp
-from core.domain.status import (
-    AboveMax,
-    Bound,
-    GovernorStatus,
-    LimitLevel,
-    MonitorStatus,
-    PartitionStatus,
-    QueueExplanation,
-    QueueLevel,
-    QueueStatus,
-    StuckVictim,
-    UserStatus,
-)
 from core.service.callback_board import CallbackBoard, NoStateDump
 from core.service.callers import Permission, caller
 from core.service.clock import Clock
@@ -35,6 +22,20 @@ from core.service.rollbacks import Rollback
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
 from core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue, UnknownUser
+from core.telling.explain import AskStanding, QueueAt, Subject, UserNamed
+from core.telling.partitions.partition_status import (
+    GovernorStatus,
+    MonitorStatus,
+    PartitionStatus,
+    QueueStatus,
+    StuckVictim,
+    UserStatus,
+)
+from core.telling.queues.above_max import AboveMax
+from core.telling.queues.headroom import Bound, QueueExplanation, QueueLevel
+from core.telling.users.limits_of_user import LimitLevel
+
+T = TypeVar("T")
 
 
 class StatusService:
@@ -52,6 +53,7 @@ class StatusService:
         version: str,
     ) -> None:
         self._runner = runner
+        self._reader = runner.reader
         self._callbacks = callbacks
         self._configurator = configurator
         self._metrics = metrics
@@ -71,7 +73,7 @@ class StatusService:
 
     async def _explain_user(self, request: pb.ExplainUserRequest) -> pb.ExplainUserResponse:
         """config.md 10.3."""
-        found = self._runner.explain_user(request.partition, request.user)
+        found = self._explain_subject(request.partition, UserNamed(request.user))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
             raise UnknownUser(f"user {request.user!r} has neither applications nor limits in {where}")
@@ -85,14 +87,14 @@ class StatusService:
 
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
         """config.md 7.3. A queue's administrators may see it like everybody who may read."""
-        caller().require_for_queue(Permission.READ, partial(self._runner.administers, request.partition, request.path))
-        found = self._runner.explain_queue(request.partition, request.path)
+        caller().require_for_queue(Permission.READ, partial(self._reader.administers, request.partition, request.path))
+        found = self._explain_subject(request.partition, QueueAt(request.path))
         if found is None:
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
         return _explanation(found)
 
     async def _explain(self, request: pb.ExplainAskRequest) -> pb.ExplainAskResponse:
-        found = self._runner.explain(request.partition, request.allocation_key)
+        found = self._explain_subject(request.partition, AskStanding(request.allocation_key))
         if found is None:
             raise UnknownAsk(
                 f"no ask or allocation {request.allocation_key!r} in partition {request.partition or 'default'!r}"
@@ -104,6 +106,10 @@ class StatusService:
             node_id=found.node_id,
             failures=[pb.AskFailure(message=text, count=times, last_ns=at_ns) for text, times, at_ns in found.failures],
         )
+
+    def _explain_subject(self, partition: str, subject: Subject[T]) -> T | None:
+        reader = self._reader.get(partition)
+        return reader.explain(subject) if reader is not None else None
 
     async def _dump(self, _request: pb.GetStateDumpRequest) -> pb.GetStateDumpResponse:
         """protocol.md 13, contract case 149."""
@@ -125,7 +131,7 @@ class StatusService:
             return {"error": str(reason)}
 
     async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
-        status = self._runner.status(audited=request.audit)
+        status = self._reader.status(audited=request.audit)
         partitions = sorted(status.partitions, key=lambda partition: partition.name)
         if request.partition:
             wanted = full_partition_name(status.rm_id, request.partition)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from core.domain.application_states import TRANSITIONS, AppState
-from core.domain.explanation import PERMANENT, BlockerKind, PreemptionVerdict
 from core.domain.reasons import Ignored, Outcome, Rejection, Unschedulable
+from core.telling.allocations.explanation import PERMANENT, BlockerKind, PreemptionVerdict
 from docs.site.markdown import cell, table
 from docs.site.members import members
 

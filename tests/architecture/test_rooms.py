@@ -28,8 +28,6 @@ MODULES = {
     "scheduling": ("scheduling", "gangs.timeouts", "preemption.rounds"),
     "intake": ("intake",),
     "audit": ("books.audit", "books.findings", "gangs.audit"),
-    "past": ("views.applications", "views.work"),
-    "showing": ("explain", "status", "supposing", "views"),
     "engine": ("dissolving", "engine"),
 }  # fmt: skip
 """The rooms and what belongs to each: the longest beginning of a module's name decides."""
@@ -46,13 +44,11 @@ ROOMS: dict[str, set[str]] = {
     "asks": _BOOKED | {"waiting"},
     "preemption": _MOVED,
     "gangs": _MOVED | {"preemption"},
-    "lifecycle": _DECIDED | {"past"},
+    "lifecycle": _DECIDED,
     "configuration": _MOVED | {"preemption"},
     "scheduling": _DECIDED | {"lifecycle"},
     "intake": _DECIDED | {"lifecycle", "configuration", "scheduling"},
     "audit": {"state", "waiting"},
-    "past": {"state"},
-    "showing": _DECIDED | {"audit", "configuration", "past", "scheduling"},
     "engine": set(MODULES),
 }
 """Which rooms each one may import besides itself, from the lowest to the highest."""
@@ -125,7 +121,7 @@ def test_rooms_are_in_order() -> None:
     assert order == list(MODULES)
     for number, room in enumerate(order[:-1]):
         later = ROOMS[room] & set(order[number:])
-        assert later <= {"past"}, f"{room} may import {later}"
+        assert not later, f"{room} may import {later}"
 
 
 def test_a_circle_is_found() -> None:

@@ -112,6 +112,7 @@ BOUNDS = {
     "core/rest": Bounds(22, 35, 0, 57, 3),
     "core/security": Bounds(27, 13, 9, 47, 9),
     "core/service": Bounds(23, 23, 4, 46, 26),
+    "core/telling": Bounds(26, 19, 4, 52, 12),
     "core/tracing": Bounds(19, 25, 0, 82, 1),
     "core/web": Bounds(15, 0, 0, 67, 0),
     "shim_client": Bounds(22, 14, 10, 29, 2),

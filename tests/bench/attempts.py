@@ -25,6 +25,7 @@ from core.domain.resources import Resources
 from core.partition.engine import Engine
 from core.service.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
 from tests.bench.report import Figure, show
+from tests.reading import status_of
 
 PARTITION = "[bench]default"
 SECOND_NS = 10**9
@@ -106,13 +107,13 @@ def attempts(seed: int) -> tuple[list[float], list[float]]:
     engine.apply(UpdateAllocations("bench", asks), SECOND_NS)
     now_ns = 5 * SECOND_NS
     tried, others = [], []
-    known = engine.status().partitions[0].preemption_attempts
+    known = status_of(engine).partitions[0].preemption_attempts
     while (wakeup_ns := engine.next_wakeup_ns()) is not None and wakeup_ns < 15 * SECOND_NS:
         now_ns += 2_000_000
         began = time.process_time()
         result = engine.cycle(now_ns, 1)
         took = time.process_time() - began
-        before, known = known, engine.status().partitions[0].preemption_attempts
+        before, known = known, status_of(engine).partitions[0].preemption_attempts
         (tried if known > before else others).append(took)
         confirmed = tuple(_confirmed(result.effects))
         if confirmed:

@@ -19,8 +19,10 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.resources import Resources
-from core.domain.supposition import SupposeAsk, SupposeNodeLost, SupposePriority, SupposeQuota
 from core.partition.engine import Engine
+from core.telling.explain import Named
+from core.telling.reader import Reader
+from core.telling.what_if.supposition import SupposeAsk, SupposeNodeLost, SupposePriority, SupposeQuota
 
 PARTITION = "[bench]default"
 SECOND = 10**9
@@ -70,9 +72,10 @@ def cluster(nodes: int = 5_000, allocations: int = 100_000, waiting: int = 2_000
 def questions(engine: Engine) -> Mapping[str, Callable[[], object]]:
     """What is asked, by its name."""
     large = Resources({"vcore": 4_000, "memory": 4 << 30})
+    reader = Reader(engine, lambda: NOW_NS)
 
     def suppose(question: SupposeAsk | SupposeNodeLost | SupposeQuota | SupposePriority) -> Callable[[], object]:
-        return lambda: engine.suppose(PARTITION, question, NOW_NS)
+        return lambda: reader[PARTITION].suppose(question)
 
     return {
         "what if: an ask that preempts": suppose(SupposeAsk(large, "root.q95", priority=3)),
@@ -81,8 +84,8 @@ def questions(engine: Engine) -> Mapping[str, Callable[[], object]]:
         "what if: a max lowered": suppose(SupposeQuota("root.q3", {"vcore": 1_000_000}, {})),
         "what if: another priority of an ask": suppose(SupposePriority("p3", 9)),
         "what if: another priority of an allocation": suppose(SupposePriority("k3", -9)),
-        "explain: an ask": lambda: engine.explain_work(PARTITION, "owed", NOW_NS),
-        "explain: an application": lambda: engine.explain_work(PARTITION, "app-95-0", NOW_NS),
+        "explain: an ask": lambda: reader[PARTITION].explain(Named("owed")),
+        "explain: an application": lambda: reader[PARTITION].explain(Named("app-95-0")),
     }
 
 

@@ -47,6 +47,7 @@ from tests.oracles.rules import guarantee, lowered_max, monitor, required_node
 from tests.oracles.rules.arithmetic import Need, Victims, admits, fits, total, wanted
 from tests.oracles.rules.world import Books, Task, World, ancestors
 from tests.properties.rules_worlds import START_S, configuration, random_world, shrunk, written
+from tests.reading import read
 
 RM: Final = "rm"
 PARTITION: Final = "[rm]default"
@@ -360,8 +361,7 @@ class Run:
         """The books with the claims and holds that the engine shows now."""
         if not self.books.asks:
             return self.books.seen({}, {})
-        views = self.engine.views(PARTITION, self.now_ns)
-        assert views is not None
+        views = read(self.engine, PARTITION, self.now_ns)
         claims: dict[str, int] = {}
         holds: dict[str, str] = {}
         for node in views.nodes():

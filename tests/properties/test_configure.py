@@ -12,10 +12,11 @@ from core.config.loader import load
 from core.config.model import Configuration, PartitionConfig
 from core.config.problems import ConfigError
 from core.config.sharing import share
-from core.partition.configuration import configure, setting_changes
-from core.partition.configuration.setting_changes import Terms
+from core.partition.configuration import configure
 from core.partition.state import PartitionState
 from core.policies.queue_order import fair_terms
+from core.telling.configuration import setting_changes
+from core.telling.configuration.setting_changes import Terms
 
 NAMES = ("a", "b", "c")
 

@@ -21,6 +21,8 @@ from core.model.nodes import Node
 from core.policies.preemption import guarantee
 from core.policies.preemption.plan import PreemptionPlan
 from core.policies.preemption.prospects import KnownProspects, Unprepared
+from core.telling.explain import Named
+from core.telling.reader import Reader
 from tests.examples import mark_rest_long
 from tests.preemption_notation import TaskCase
 from tests.properties.limited_shim import LimitedShim
@@ -88,13 +90,14 @@ def test_questions_leave_no_garbage(kind: str) -> None:
         shim.perform(operation)
         shim.settle()
     dice = random.Random(seed)
+    reader = Reader(shim.engine, lambda: shim.now_ns)
     with _leaving_nothing():
         for _ in range(20):
             for question in questions(shim, dice):
                 with suppress(CommandRefused):
-                    shim.engine.suppose(PARTITION, question, shim.now_ns)
+                    reader[PARTITION].suppose(question)
             for name in [*shim.state.requests, *shim.state.applications]:
-                shim.engine.explain_work(PARTITION, name, shim.now_ns)
+                reader[PARTITION].explain(Named(name))
 
 
 def _refuse_some(ask: Allocation, node: Node, victims: tuple[Allocation, ...], start: int) -> int | None:

@@ -25,7 +25,10 @@ from core.domain.commands import (
 from core.domain.effects import Allocated, PreemptionDecided
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
-from core.domain.supposition import (
+from core.partition.engine import Engine
+from core.telling.explain import Named
+from core.telling.reader import Reader
+from core.telling.what_if.supposition import (
     Forecast,
     SupposeAsk,
     SupposeNodeLost,
@@ -33,10 +36,10 @@ from core.domain.supposition import (
     SupposeQuota,
     Supposition,
 )
-from core.partition.engine import Engine
 from tests.examples import scale_examples
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import LEAVES, PARTITION, RM, SECOND, Shim, random_history, size
+from tests.reading import read
 from tests.unit.partition.graph import digest
 
 
@@ -79,13 +82,14 @@ def test_no_question_leaves_a_trace(seed: int, kind: str, length: int) -> None:
         shim.perform(operation)
         if number % 3:
             shim.settle()
+    reader = Reader(shim.engine, lambda: shim.now_ns)
     before = trace(shim)
     for question in questions(shim, dice):
         with suppress(CommandRefused):
-            shim.engine.suppose(PARTITION, question, shim.now_ns)
+            reader[PARTITION].suppose(question)
         assert trace(shim) == before, question
     for name in [*shim.state.requests, *shim.state.applications, "nobody"]:
-        report = shim.engine.explain_work(PARTITION, name, shim.now_ns)
+        report = reader[PARTITION].explain(Named(name))
         assert (report is None) == (name == "nobody")
     assert trace(shim) == before
     shim.settle()
@@ -97,10 +101,10 @@ def test_an_error_leaves_no_trace_either(monkeypatch: pytest.MonkeyPatch) -> Non
     for operation in random_history(5, 60):
         shim.perform(operation)
         shim.settle()
-    monkeypatch.setattr("core.partition.supposing.sandbox.Sandbox.attempt", lambda *_: 1 / 0)
+    monkeypatch.setattr("core.telling.what_if.sandbox.Sandbox.attempt", lambda *_: 1 / 0)
     before = trace(shim)
     with pytest.raises(ZeroDivisionError):
-        shim.engine.suppose(PARTITION, SupposeAsk(size(90, 1), LEAVES[0], asks=3), shim.now_ns)
+        read(shim.engine, PARTITION, shim.now_ns).suppose(SupposeAsk(size(90, 1), LEAVES[0], asks=3))
     assert trace(shim) == before
 
 
@@ -180,7 +184,7 @@ def test_what_is_foretold_of_a_gang_comes_true(seed: int) -> None:
     number = dice.randrange(4)
     resources, priority = amounts(dice.randint(1, 4), dice.randint(1, 3)), dice.randint(0, 2)
     question = SupposeAsk(resources, f"root.q{number}", asks=dice.choice([1, 1, 2, 3]), priority=priority, user="ann")
-    forecast = cluster.engine.suppose(PARTITION, question, now_ns)
+    forecast = read(cluster.engine, PARTITION, now_ns).suppose(question)
     assert forecast is not None
     cluster.submit("what-if", f"root.q{number}")
     specs = tuple(
@@ -214,7 +218,7 @@ def test_what_is_foretold_of_a_lost_node_comes_true(seed: int) -> None:
     cluster = Cluster(seed)
     now_ns = 100 * SECOND
     lost = cluster.dice.choice([*cluster.state.nodes])
-    forecast = cluster.engine.suppose(PARTITION, SupposeNodeLost(lost), now_ns)
+    forecast = read(cluster.engine, PARTITION, now_ns).suppose(SupposeNodeLost(lost))
     assert forecast is not None
     node = cluster.state.nodes[lost]
     specs = tuple(allocation.spec._replace(node_id="") for allocation in node.allocations.values())
@@ -234,10 +238,10 @@ def test_what_is_foretold_of_a_priority_comes_true(seed: int) -> None:
     resources = amounts(dice.randint(2, 4), dice.randint(1, 3))
     cluster.ask("late", "app3", resources, -5, now_ns)
     cluster.cycle(now_ns)
-    forecast = cluster.engine.suppose(PARTITION, SupposePriority("late", 2), now_ns)
-    asked = Cluster(seed).engine.suppose(
-        PARTITION, SupposeAsk(resources, application_id="app3", priority=2), now_ns
-    )  # fmt: skip
+    forecast = read(cluster.engine, PARTITION, now_ns).suppose(SupposePriority("late", 2))
+    asked = read(Cluster(seed).engine, PARTITION, now_ns).suppose(
+        SupposeAsk(resources, application_id="app3", priority=2)
+    )
     assert forecast is not None
     assert asked is not None
     if cluster.state.requests["late"].pending:

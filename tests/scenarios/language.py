@@ -99,12 +99,13 @@ from core.model.allocations import Allocation, identity
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.model.shapes import Vector
-from core.partition import status
 from core.partition.books import audit
 from core.partition.engine import Engine
-from core.partition.preemption import quota_standing
 from core.partition.state import PartitionState
 from core.policies import user_limits
+from core.telling.partitions.partition_status import partition_status
+from core.telling.queues.above_max import above_max_of
+from tests.reading import status_of
 
 RM: Final = "rm-1"
 NO_ANSWER: Final = "no answer"
@@ -416,13 +417,14 @@ class Stage:
 
     def _check(self) -> None:
         """Books and laws after every step."""
-        for described in self.engine.status().partitions:
-            state = self.engine.partition(described.name)
-            broken = audit.check(state) if state is not None else []
+        for name in self.engine.partition_names():
+            state = self.engine.partition(name)
+            assert state is not None
+            broken = audit.check(state)
             if broken:
                 raise Unsound("\n".join(map(str, broken)))
-            if described.law_violations:
-                raise Unsound(f"{described.law_violations} laws of preemption were broken")
+            if state.law_violations:
+                raise Unsound(f"{state.law_violations} laws of preemption were broken")
 
     def _register(self, line: Line) -> list[str]:
         if not self._given and not self._active:
@@ -575,7 +577,7 @@ class Stage:
         )
 
     def _status(self) -> list[str]:
-        core = self.engine.status()
+        core = status_of(self.engine)
         answers = [f"manager {core.rm_id or 'nobody'}"]
         answers += [
             f"partition {p.name} nodes={p.nodes} asks={p.asks} allocations={p.allocations} "
@@ -782,7 +784,7 @@ def _show_queue(state: PartitionState, path: str, fields: list[str]) -> str:
 
 def _above(state: PartitionState, queue: Queue) -> str:
     """How much the queue holds above its max, since when, what is done about it and what protects it."""
-    found = quota_standing.describe(state, queue)
+    found = above_max_of(state, queue)
     if found is None:
         return "-"
     leaving = f" leaving={shown(found.leaving)}" if found.leaving else ""
@@ -843,7 +845,7 @@ def _headroom(state: PartitionState, application: Application) -> str:
 
 def _show_user(state: PartitionState, user: str, _: list[str]) -> str:
     """What the status says of a user."""
-    found = next((each for each in status.describe(state, audited=False, now_ns=0).users if each.user == user), None)
+    found = next((each for each in partition_status(state, audited=False).users if each.user == user), None)
     return f"user {user} absent" if found is None else f"user {user} used={shown(found.used)} apps={found.applications}"
 
 

@@ -106,7 +106,6 @@ def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     node.allocations[ask.key] = ask
     node.version += 1
     application.allocations[ask.key] = ask
-    ask.view = None
     if ask.spec.placeholder:
         _hold_placeholder(state, ask)
     state.allocation_count += 1
@@ -179,7 +178,6 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     key = allocation.key
     allocation.node = node
     allocation.bound_ns = now_ns
-    allocation.view = None
     node.allocations[key] = allocation
     node.charge(pairs)
     state.node_order.refresh(node)
@@ -201,7 +199,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     node = allocation.node
     assert node is not None, "only a placed allocation can be refunded"
     allocation.node = None
-    allocation.view = None
+    allocation.version += 1
     del node.allocations[allocation.key]
     if allocation.preempted:
         node.expect_no_exit(allocation)
@@ -233,7 +231,7 @@ def mark(state: PartitionState, leaving: Mapping[Allocation, Allocation | None])
         node, application, shape = victim.node, victim.application, victim.shape
         assert node is not None, "only a placed allocation can be a victim"
         victim.preempted = True
-        victim.view = None
+        victim.version += 1
         victim.preemptor = preemptor
         if victim.spec.placeholder:
             keep_placeholder_from_use(victim)
@@ -277,7 +275,7 @@ def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
 def unmark(victim: Allocation) -> None:
     """*victim* left, however it did."""
     victim.preempted = False
-    victim.view = None
+    victim.version += 1
     for queue in victim.queue.lineage():
         unbook(queue.preempting, victim.shape.pairs)
 
@@ -380,7 +378,7 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
     application, node = request.application, request.node
     assert node is not None, "whatever is no ask has a node"
     request.shape = shape
-    request.view = None
+    request.version += 1
     if request.replaces is not None:
         if request.replaces.node is not node:
             _exchange_on(state, node, before, shape)
@@ -441,7 +439,6 @@ def replacement_starts(
     placeholder.replaced_by = ask
     placeholder.released = True
     keep_placeholder_from_use(placeholder)
-    ask.view = None
     if node is not placeholder.node:
         node.allocations[ask.key] = ask
         node.charge(ask.shape.pairs)
@@ -456,7 +453,7 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     assert placeholder is not None, "only a replacement under way can be undone"
     assert node is not None, "a replacement under way has a node"
     ask.replaces = placeholder.replaced_by = ask.node = None
-    ask.view = None
+    ask.version += 1
     state.changes += 1
     if node is not placeholder.node:
         del node.allocations[ask.key]
@@ -483,8 +480,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     state.node_order.refresh(old_node)
     placeholder.replaced_by = ask.replaces = placeholder.node = None
     ask.placeholder_ns = placeholder.created_ns
-    placeholder.view = None
-    ask.view = None
+    ask.version += 1
     del application.asks[ask.key]
     del application.allocations[placeholder.key]
     application.allocations[ask.key] = ask

@@ -3,43 +3,115 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
-from core.domain.views import ApplicationView
+from core.domain.application_states import AppState, StateEntry
+from core.domain.commands import ApplicationSpec
+from core.domain.resources import NOTHING, Resources
+from core.model.applications import Application, SpentKind
+from core.model.shapes import ResourceTypes
 
 REMEMBERED_NS: Final = 72 * 3600 * 10**9
 MOST: Final = 10_000
 """Of each kind; the oldest are forgotten first."""
 
+_FAILING: Final = frozenset({AppState.FAILING, AppState.FAILED})
+_NOTHING_SPENT: Final[Mapping[tuple[SpentKind, str], Resources]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class EndedGroup:
+    """The placeholders of one task group of an application that has ended."""
+
+    name: str
+    made: int
+    resources: Resources
+    replaced: int
+    timed_out: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EndedApplication:
+    """An application that completed, failed, was removed or was never taken: values only, equal to nothing but itself.
+
+    ``reason`` says why it was not taken. ``queue`` is the one that it asked for then.
+    """
+
+    spec: ApplicationSpec
+    queue: str
+    user: str
+    state: AppState
+    submitted_ns: int
+    started_ns: int
+    ended_ns: int
+    states: tuple[StateEntry, ...]
+    most_used: Resources
+    groups: tuple[EndedGroup, ...]
+    spent: Mapping[tuple[SpentKind, str], Resources]
+    """By kind and instance type, amount times seconds."""
+    reason: str
+
 
 class Past:
-    """Values only: nothing here keeps a record of the engine alive. No timers either, old ones go when new ones come.
+    """Keeps no record of the engine alive, and starts no timers: old applications go when new ones come.
 
     One ID may be there several times.
     """
 
     def __init__(self) -> None:
-        self._finished: deque[ApplicationView] = deque(maxlen=MOST)
-        self._rejected: deque[ApplicationView] = deque(maxlen=MOST)
+        self._finished: deque[EndedApplication] = deque(maxlen=MOST)
+        self._rejected: deque[EndedApplication] = deque(maxlen=MOST)
 
-    def finished(self, application: ApplicationView) -> None:
-        """*application* completed or failed, or was removed, but for one that never asked for anything."""
-        _remember(self._finished, application)
+    def remember_finished(self, application: Application, types: ResourceTypes, now_ns: int) -> None:
+        """*application* leaves at *now_ns*: what it has become is remembered.
 
-    def rejected(self, application: ApplicationView) -> None:
-        """*application* was not taken."""
-        _remember(self._rejected, application)
+        One that is removed before its time is up counts as what it was about to become.
+        """
+        ended = AppState.FAILED if application.state in _FAILING else AppState.COMPLETED
+        states = tuple(application.entered)
+        if application.state is not ended:
+            states = (*states, StateEntry(now_ns, ended))
+        groups = sorted(application.task_groups.items())
+        spent = application.spent
+        _remember(
+            self._finished,
+            EndedApplication(
+                application.spec,
+                application.queue.path,
+                application.user,
+                ended,
+                application.submitted_ns,
+                application.started_ns,
+                now_ns,
+                states,
+                types.resources(list(map(max, application.confirmed(), application.peak))),
+                tuple([EndedGroup(name, g.count, g.shape.resources, g.replaced, g.timed_out) for name, g in groups]),
+                {kind: types.resources(spent[kind]) for kind in sorted(spent)} if spent else _NOTHING_SPENT,
+                "",
+            ),
+        )
 
-    def all_finished(self, now_ns: int) -> list[ApplicationView]:
-        """The oldest first."""
-        return [view for view in self._finished if view.finished_ns + REMEMBERED_NS > now_ns]
+    def remember_rejected(self, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
+        """The application *spec* of *user* was not taken, for *reason*."""
+        states = (StateEntry(now_ns, AppState.REJECTED),)
+        ended = EndedApplication(
+            spec, spec.queue, user, AppState.REJECTED, now_ns, 0, now_ns, states, NOTHING, (), _NOTHING_SPENT, reason
+        )
+        _remember(self._rejected, ended)
 
-    def all_rejected(self, now_ns: int) -> list[ApplicationView]:
-        """The oldest first."""
-        return [view for view in self._rejected if view.finished_ns + REMEMBERED_NS > now_ns]
+    def finished(self, now_ns: int) -> list[EndedApplication]:
+        """Those that are still remembered at *now_ns*, the oldest first."""
+        return [ended for ended in self._finished if ended.ended_ns + REMEMBERED_NS > now_ns]
+
+    def rejected(self, now_ns: int) -> list[EndedApplication]:
+        """Those that are still remembered at *now_ns*, the oldest first."""
+        return [ended for ended in self._rejected if ended.ended_ns + REMEMBERED_NS > now_ns]
 
 
-def _remember(known: deque[ApplicationView], application: ApplicationView) -> None:
-    while known and known[0].finished_ns + REMEMBERED_NS <= application.finished_ns:
+def _remember(known: deque[EndedApplication], application: EndedApplication) -> None:
+    while known and known[0].ended_ns + REMEMBERED_NS <= application.ended_ns:
         known.popleft()
     known.append(application)

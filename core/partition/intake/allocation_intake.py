@@ -338,7 +338,7 @@ def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec) 
         return False
     allocation.spec = after
     allocation.standing = standing_of(after)
-    allocation.view = None
+    allocation.version += 1
     state.rules_changed()
     if allocation.node is not None:
         allocation.node.version += 1

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.domain.status import AboveMax
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.partition.preemption.enforcement import Numbers, QuotaRun, Remainder, Standing
@@ -132,63 +130,6 @@ def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, 
             return False
         rest.numbers = found
     return bool(leaf_shares(queue, attainable(queue, excess(queue, queue.max, staying(state, queue)))))
-
-
-def describe(state: PartitionState, queue: Queue) -> AboveMax | None:
-    """Everything about *queue* that holds more than its max; ``None``: it does not."""
-    enforcement = state.enforcement
-    standing = enforcement.above.get(queue)
-    over = above_max(queue)
-    if standing is None or not over:
-        return None
-    resources = state.types.resources
-    leaving = {t: min(amount, queue.preempting[t]) for t, amount in over.items() if queue.preempting[t]}
-    rest = {t: net(queue, t) - queue.max[t] for t in over if net(queue, t) > queue.max[t]}
-    return AboveMax(
-        queue.path,
-        standing.since_ns,
-        resources(over),
-        resources(leaving),
-        enforcement.armed.get(queue),
-        _course(state, queue, standing, rest),
-        tuple(_protections(state, queue, standing, rest)),
-    )
-
-
-def _course(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> str:
-    """What is done about it, in words."""
-    enforcement = state.enforcement
-    if enforcement.run is not None and enforcement.run.queue is queue:
-        return "it is being enforced"
-    if not rest:
-        stuck = sum(victim.preempted and queue in victim.queue.lineage() for victim in state.stuck)
-        return f"{stuck} victims do not leave" if stuck else "victims are leaving"
-    if not state.preemption.quota_enabled:
-        return "nobody is told to leave: quotapreemptionenabled is off"
-    if not queue.properties.quota_preemption_delay_ns:
-        return "nobody is told to leave: it has no quota.preemption.delay"
-    if queue in enforcement.armed:
-        return "it is to be enforced"
-    if standing.rest is not None:
-        return "it was enforced as far as may be, and is looked at again when that changes"
-    if standing.reached is Outcome.BEST_EFFORT:
-        return "it was enforced; the rest is within its quota.preemption.miss"
-    return "it is not to be enforced until its max or its delay changes"
-
-
-def _protections(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> Iterator[str]:
-    """What keeps there what is above the max; as of the last run, or before one the guarantees above the queue."""
-    if not rest:
-        return
-    if standing.rest is not None:
-        yield from (say_protection(state, protection) for protection in standing.rest.protected)
-        return
-    for t, amount in rest.items():
-        for level in queue.lineage():
-            guaranteed = level.guaranteed.get(t)
-            if guaranteed is not None and net(level, t) - amount < guaranteed:
-                yield say_protection(state, Protection(ProtectedBy.GUARANTEE, t, amount, level, t, guaranteed))
-                break
 
 
 def say_protection(state: PartitionState, protection: Protection) -> str:

@@ -7,9 +7,16 @@ from typing import Any, Final
 
 import orjson
 
-from core.domain.views import NOTHING_SPENT, ApplicationParts, ApplicationView, PlaceholderView, Spent, SpentView
 from core.rest.documents.values import amounts, present, rfc3339
 from core.rest.documents.work import allocations, ask, joined
+from core.telling.applications.application_views import (
+    NOTHING_SPENT,
+    ApplicationParts,
+    ApplicationView,
+    PlaceholderView,
+    Spent,
+    SpentView,
+)
 
 NEVER_STARTED_MS: Final = -62135596800000
 """What stands for the start of an application that never ran: Go's zero time."""

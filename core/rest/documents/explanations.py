@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from core.domain.effects import PreemptionDecided, VictimRecord
-from core.domain.explanation import (
+from core.domain.reasons import Outcome
+from core.rest.documents.values import amounts, clamped, present
+from core.telling.allocations.explanation import (
     ApplicationReport,
     AskReport,
     Blocker,
@@ -15,9 +17,7 @@ from core.domain.explanation import (
     PreemptionOutlook,
     Report,
 )
-from core.domain.reasons import Outcome
-from core.partition.explain.history import LAWS
-from core.rest.documents.values import amounts, clamped, present
+from core.telling.preemption.preempted_work import LAWS
 
 
 def explanation(found: Report) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from core.domain.resources import Resources
-from core.domain.views import NodeSummary, NodeView
 from core.rest.documents.values import amounts, percents, present, texts
 from core.rest.documents.work import allocations, foreign
+from core.telling.nodes.node_views import NodeSummary, NodeView
 
 BUCKETS: Final = tuple(f"{10 * k}-{10 * k + 10}%" for k in range(10))
 

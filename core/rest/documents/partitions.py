@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from core.domain.views import ManagerView, PartitionView
+from core.domain.manager import RegisteredManager
 from core.rest.documents.values import amounts, percents, present
+from core.telling.partitions.partition_views import PartitionView
 
 CLUSTER_NAME: Final = "kubernetes"
 """A constant of upstream, whatever the cluster is."""
 
 
-def cluster(view: PartitionView, manager: ManagerView, started_ns: int) -> dict[str, Any]:
+def cluster(view: PartitionView, manager: RegisteredManager, started_ns: int) -> dict[str, Any]:
     """The entry of one partition. *started_ns*: when this scheduler began."""
     return {
         "partition": view.name,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from core.domain.secrets import without_secrets
-from core.domain.status import AboveMax
-from core.domain.views import QueueView, TemplateView
 from core.rest.documents.values import amounts, duration, percents, present
+from core.telling.queues.above_max import AboveMax
+from core.telling.queues.queue_views import QueueView, TemplateView
 
 
 class QueueTree:

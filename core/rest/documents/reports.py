@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from core.domain.health import HealthReport
-from core.domain.views import UsageSample
 from core.rest.documents.values import present
+from core.rest.history import UsageSample
 
 DUMP_KEYS: Final = (
     "timestamp", "partitions", "applications", "appHistory", "containerHistory", "nodes", "clusterInfo", "queues",

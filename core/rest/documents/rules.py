@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.domain.views import FilterView, RuleView
 from core.rest.documents.values import present
+from core.telling.configuration.placement_rule_views import FilterView, RuleView
 
 
 def rule(view: RuleView) -> dict[str, Any]:

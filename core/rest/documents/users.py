@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.domain.views import GroupView, UsageView, UserView
 from core.rest.documents.values import amounts, present
+from core.telling.users.user_views import GroupView, UsageView, UserView
 
 
 def user(view: UserView) -> dict[str, Any]:

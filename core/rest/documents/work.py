@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from core.domain.views import AllocationView, AskView, ForeignView
 from core.rest.compact import compact
 from core.rest.documents.values import amounts, present, texts
+from core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView
 
 
 def ask(view: AskView) -> dict[str, Any]:

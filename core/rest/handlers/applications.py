@@ -10,9 +10,6 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from core.domain.application_states import AppState
-from core.domain.views import ApplicationSummary, ApplicationView
-from core.partition.views.applications import summary_of
-from core.partition.views.door import PartitionViews
 from core.rest.answers import Answer, json_answer
 from core.rest.documents.applications import application as application_document
 from core.rest.documents.applications import head, told
@@ -23,7 +20,8 @@ from core.rest.paths import decode_again
 from core.rest.queries import checked_queue, unsigned
 from core.rest.sorting import APPLICATIONS, Order, Value
 from core.rest.turns import gather
-from core.service.runner import PartitionRunner
+from core.telling.applications.application_views import ApplicationSummary, ApplicationView, summary_of
+from core.telling.reader import PartitionReader, Reader
 
 ACTIVE: Final = {
     state.lower(): state
@@ -44,18 +42,18 @@ Test = Callable[[ApplicationSummary], bool]
 class ApplicationHandlers:
     """R13 to R17. Ours: pages, ``sort``, ``summary``, ``user``, ``queuePrefix`` and ``since`` (submission, ns)."""
 
-    def __init__(self, runner: PartitionRunner) -> None:
-        self._runner = runner
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     async def of_queue(self, request: Request) -> ASGIApp:
         """R13."""
         path = queue_path(request)
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         return await self._live(request, views, known_queue(views, path), None)
 
     async def of_queue_by_state(self, request: Request) -> ASGIApp:
         """R17."""
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         path = known_queue(views, queue_path(request))
         if request.path_params["state"].lower() != "active":
             raise RestError(400, "Only following application states are allowed: active")
@@ -63,7 +61,7 @@ class ApplicationHandlers:
 
     async def by_state(self, request: Request) -> ASGIApp:
         """R16."""
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         status, state = _status(request), request.path_params["state"].lower()
         if state == "active":
             return await self._live(request, views, "", status)
@@ -76,7 +74,7 @@ class ApplicationHandlers:
     async def in_queue(self, request: Request) -> ASGIApp:
         """R14."""
         name = decode_again(request.path_params["queue"])
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         path = known_queue(views, checked_queue(name))
         found = views.application(request.path_params["application"])
         if found is None or found.queue != path:
@@ -85,7 +83,7 @@ class ApplicationHandlers:
 
     async def application(self, request: Request) -> ASGIApp:
         """R15. Ours: with ``state=any`` also those that have ended or were rejected, the latest of that ID."""
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         wanted = request.path_params["application"]
         found = views.application(wanted)
         if found is None and wishes_of(request).query.get("state", "").lower() == "any":
@@ -97,7 +95,7 @@ class ApplicationHandlers:
             raise not_found("Application")
         return json_answer(application_document(found))
 
-    async def _live(self, request: Request, views: PartitionViews, path: str, status: AppState | None) -> ASGIApp:
+    async def _live(self, request: Request, views: PartitionReader, path: str, status: AppState | None) -> ASGIApp:
         """Live applications, of the queue at *path* or of all, in the state *status* or in any."""
         wishes = wishes_of(request)
         test, order = _test(wishes, status), APPLICATIONS.wanted(wishes.query)
@@ -141,7 +139,7 @@ async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
 
 
 def _ranked(
-    views: PartitionViews, path: str, chosen: dict[str, ApplicationSummary], order: Order
+    views: PartitionReader, path: str, chosen: dict[str, ApplicationSummary], order: Order
 ) -> Iterator[tuple[Value, str, ApplicationSummary] | None]:
     """With what each of the *chosen* is sorted by. ``None``: another one."""
     for parts in views.application_parts(path, head):
@@ -150,7 +148,7 @@ def _ranked(
         yield (order.value(document), summary.application_id, summary) if summary is not None else None
 
 
-def _documents(views: PartitionViews, page: list[ApplicationSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+def _documents(views: PartitionReader, page: list[ApplicationSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
     for item in page:
         view = views.application(item.application_id)
         if view is not None:

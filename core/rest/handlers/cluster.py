@@ -12,14 +12,14 @@ from core.rest.documents import nodes, partitions, rules
 from core.rest.handlers.places import partition_of
 from core.rest.listing import page_answer
 from core.rest.turns import Turns
-from core.service.runner import PartitionRunner
+from core.telling.reader import Reader
 
 
 class ClusterHandlers:
     """R1, R7, R8 and R25. Ours: pages. ``started_ns``: when the core began to serve."""
 
-    def __init__(self, runner: PartitionRunner, started_ns: int) -> None:
-        self._runner = runner
+    def __init__(self, reader: Reader, started_ns: int) -> None:
+        self._reader = reader
         self._started_ns = started_ns
 
     async def clusters(self, request: Request) -> ASGIApp:
@@ -32,13 +32,13 @@ class ClusterHandlers:
 
     async def rules(self, request: Request) -> ASGIApp:
         """R8."""
-        found = enumerate(partition_of(self._runner, request).rules())
+        found = enumerate(partition_of(self._reader, request).rules())
         return await page_answer(request, ((f"{place:06}", rule) for place, rule in found), rules.rule)
 
     async def utilization(self, request: Request) -> ASGIApp:
         """R25."""
         documents = []
-        for views in self._runner.all_views():
+        for views in self._reader.partitions():
             partition, turns = views.partition(), Turns()
             counted = nodes.Utilization(partition.rm_id, partition.name)
             for node in views.node_summaries():
@@ -50,20 +50,20 @@ class ClusterHandlers:
 
     def cluster_documents(self) -> list[dict[str, Any]]:
         """One for each partition."""
-        manager = self._runner.manager
+        manager = self._reader.manager
         if manager is None:
             return []
-        return [partitions.cluster(views.partition(), manager, self._started_ns) for views in self._runner.all_views()]
+        return [partitions.cluster(views.partition(), manager, self._started_ns) for views in self._reader.partitions()]
 
     def partition_documents(self) -> list[dict[str, Any]]:
         """One for each partition."""
-        return [partitions.partition(views.partition()) for views in self._runner.all_views()]
+        return [partitions.partition(views.partition()) for views in self._reader.partitions()]
 
     def rule_documents(self) -> list[dict[str, Any]]:
         """The rules of each partition, as the state dump has them."""
         return [
             {"partition": views.partition().name, "rules": [rules.rule(rule) for rule in views.rules()]}
-            for views in self._runner.all_views()
+            for views in self._reader.partitions()
         ]
 
 

@@ -59,7 +59,7 @@ class ConfigurationHandlers:
         runner = self._runner
         drained = [
             holds.drained_node(views.partition().name, node_id, drain, known=views.node(node_id) is not None)
-            for views in runner.all_views()
+            for views in runner.reader.partitions()
             for node_id, drain in sorted(views.operator_drains().items())
         ]
         held = self._configurator.rollback_held if runner.rm_id else None

@@ -25,7 +25,7 @@ from core.rest.turns import Turns
 from core.service.callback_board import CallbackBoard, NoStateDump
 from core.service.clock import SECOND_NS, Clock
 from core.service.event_streams import StreamPlaces
-from core.service.runner import PartitionRunner
+from core.telling.reader import Reader
 
 _INDENT: Final = orjson.OPT_INDENT_2
 
@@ -37,7 +37,7 @@ class DumpHandlers:
 
     def __init__(
         self,
-        runner: PartitionRunner,
+        reader: Reader,
         callbacks: CallbackBoard,
         places: StreamPlaces,
         cluster: ClusterHandlers,
@@ -47,7 +47,7 @@ class DumpHandlers:
         clock: Clock,
         log_level: Callable[[], str],
     ) -> None:
-        self._runner = runner
+        self._reader = reader
         self._callbacks = callbacks
         self._places = places
         self._cluster = cluster
@@ -107,7 +107,7 @@ class DumpHandlers:
 
     async def _applications(self) -> list[Any]:
         found: list[Any] = []
-        for views in self._runner.all_views():
+        for views in self._reader.partitions():
             for kind in (views.applications(), views.finished(), views.rejected()):
                 found += await _made(map(application, kind))
         return found
@@ -115,11 +115,11 @@ class DumpHandlers:
     async def _nodes(self) -> list[Any]:
         return [
             {"partitionName": views.partition().name, "nodesInfo": await _made(map(node, views.nodes()))}
-            for views in self._runner.all_views()
+            for views in self._reader.partitions()
         ]
 
     async def _queues(self) -> list[Any]:
-        return [await queue_tree(views) for views in self._runner.all_views()]
+        return [await queue_tree(views) for views in self._reader.partitions()]
 
     async def _config(self) -> dict[str, Any]:
         return dict(await self._configuration.document())

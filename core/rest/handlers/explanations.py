@@ -15,13 +15,14 @@ from core.rest.answers import JSON, Answer, json_answer, json_headers
 from core.rest.documents.explanations import decision as decision_document
 from core.rest.documents.explanations import explanation as explanation_document
 from core.rest.errors import RestError
-from core.rest.handlers.places import partition_of
+from core.rest.handlers.places import partition_of, partition_or_none
 from core.rest.queries import positive, read_query, unsigned
 from core.rest.turns import encode_list
-from core.service.clock import Clock
 from core.service.event_journal import EventJournal
 from core.service.runner import PartitionRunner
 from core.service.status_codes import TooMany
+from core.telling.allocations.explanation import Report
+from core.telling.explain import Named
 
 MOST_DECISIONS: Final = 1_000
 """Decisions of one answer, whatever a client asks for."""
@@ -30,29 +31,33 @@ MOST_DECISIONS: Final = 1_000
 class ExplanationHandlers:
     """``/explain`` and ``/preemptions`` of a partition."""
 
-    def __init__(self, runner: PartitionRunner, journal: EventJournal, *, clock: Clock) -> None:
+    def __init__(self, runner: PartitionRunner, journal: EventJournal) -> None:
         self._runner = runner
         self._journal = journal
-        self._clock = clock
 
     async def explain(self, request: Request) -> ASGIApp:
         """The same answer as ``kornel.v1.ExplainService.Explain``."""
-        partition_of(self._runner, request)
+        partition_of(self._runner.reader, request)  # Raises before anything else about the request is looked at.
         key = read_query(request.scope["query_string"]).get("key", "")
         if not key:
             raise RestError(400, "key names an ask, an allocation or an application")
-        name = request.path_params["partition"]
         try:
-            found = await self._runner.questions.ask(lambda: self._runner.explain_work(name, key, self._clock.now_ns()))
+            found = await self._runner.questions.ask(lambda: self._explain_subject(request, key))
         except TooMany as error:
             raise RestError(503, str(error), [("Retry-After", "1")]) from error
         if found is None:
             raise RestError(404, "Nothing has this key, and nothing that had it was preempted lately")
         return json_answer(explanation_document(found))
 
+    def _explain_subject(self, request: Request, key: str) -> Report | None:
+        reader = partition_or_none(self._runner.reader, request)
+        if reader is None:
+            return None
+        return reader.explain(Named(key))
+
     async def preemptions(self, request: Request) -> ASGIApp:
         """Attempts to preempt that came to something. Their numbers leave out those of other decisions."""
-        partition_of(self._runner, request)
+        partition_of(self._runner.reader, request)
         query = read_query(request.scope["query_string"])
         count = min(positive(query, "limit", MOST_DECISIONS), MOST_DECISIONS)
         ring = self._journal.decisions

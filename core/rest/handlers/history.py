@@ -8,10 +8,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.domain.views import UsageSample
 from core.rest.documents.reports import application_sample, container_sample
 from core.rest.errors import RestError
-from core.rest.history import UsageHistory
+from core.rest.history import UsageHistory, UsageSample
 from core.rest.listing import page_answer
 from core.rest.queries import read_query, unsigned
 

@@ -8,8 +8,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.domain.views import NodeSummary
-from core.partition.views.door import PartitionViews
 from core.rest.answers import json_answer
 from core.rest.documents.nodes import node as node_document
 from core.rest.errors import RestError, not_found
@@ -17,18 +15,19 @@ from core.rest.handlers.places import partition_of
 from core.rest.listing import Wishes, list_answer, page_in_order, page_of, wishes_of
 from core.rest.sorting import NODES, Order, Value
 from core.rest.turns import gather
-from core.service.runner import PartitionRunner
+from core.telling.nodes.node_views import NodeSummary
+from core.telling.reader import PartitionReader, Reader
 
 
 class NodeHandlers:
     """R11 and R12. Ours: pages, ``sort``, ``summary``, and ``schedulable=true`` or ``false``."""
 
-    def __init__(self, runner: PartitionRunner) -> None:
-        self._runner = runner
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     async def nodes(self, request: Request) -> ASGIApp:
         """R11."""
-        views, wishes = partition_of(self._runner, request), wishes_of(request)
+        views, wishes = partition_of(self._reader, request), wishes_of(request)
         wanted, order = _schedulable(wishes), NODES.wanted(wishes.query)
         if wishes.plain and wanted is None and order is None:
             return await list_answer(request, (node_document(node) for node in views.nodes()), wishes)
@@ -46,14 +45,14 @@ class NodeHandlers:
 
     async def node(self, request: Request) -> ASGIApp:
         """R12."""
-        found = partition_of(self._runner, request).node(request.path_params["node"])
+        found = partition_of(self._reader, request).node(request.path_params["node"])
         if found is None:
             raise not_found("Node")
         return json_answer(node_document(found))
 
 
 def _ranked(
-    views: PartitionViews, summaries: list[tuple[str, NodeSummary]], order: Order
+    views: PartitionReader, summaries: list[tuple[str, NodeSummary]], order: Order
 ) -> Iterator[tuple[Value, str, NodeSummary] | None]:
     """With what each is sorted by. ``None``: a node that is gone."""
     for node_id, summary in summaries:
@@ -61,7 +60,7 @@ def _ranked(
         yield (order.value(node_document(node, summary=True)), node_id, summary) if node is not None else None
 
 
-def _documents(views: PartitionViews, page: list[NodeSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+def _documents(views: PartitionReader, page: list[NodeSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
     for item in page:
         node = views.node(item.node_id)
         if node is not None:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from core.partition.views.door import PartitionViews
 from core.rest.errors import not_found
 from core.rest.paths import decode_again
 from core.rest.queries import checked_queue
-from core.service.runner import PartitionRunner
+from core.telling.reader import PartitionReader, Reader
 
 
-def partition_of(runner: PartitionRunner, request: Request) -> PartitionViews:
+def partition_of(reader: Reader, request: Request) -> PartitionReader:
     """The partition that the path names. Raises 404."""
-    found = partition_or_none(runner, request)
+    found = partition_or_none(reader, request)
     if found is None:
         raise not_found("Partition")
     return found
 
 
-def partition_or_none(runner: PartitionRunner, request: Request) -> PartitionViews | None:
+def partition_or_none(reader: Reader, request: Request) -> PartitionReader | None:
     """The same where an unknown partition is no error. Only the short form of a name is one (rest.md 1)."""
     name = request.path_params["partition"]
-    return None if name.startswith("[") else runner.views(name)
+    return None if name.startswith("[") else reader.get(name)
 
 
 def queue_path(request: Request) -> str:
@@ -30,7 +29,7 @@ def queue_path(request: Request) -> str:
     return checked_queue(decode_again(request.path_params["queue"]))
 
 
-def known_queue(views: PartitionViews, path: str) -> str:
+def known_queue(views: PartitionReader, path: str) -> str:
     """*path*. Raises 404."""
     if not views.has_queue(path):
         raise not_found("Queue")

@@ -8,7 +8,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.partition.views.door import PartitionViews
 from core.rest.answers import json_answer
 from core.rest.documents.queues import QueueTree
 from core.rest.documents.queues import queue as queue_document
@@ -18,22 +17,22 @@ from core.rest.listing import page_answer
 from core.rest.queries import read_query
 from core.rest.sorting import QUEUES
 from core.rest.turns import Turns, gather
-from core.service.runner import PartitionRunner
+from core.telling.reader import PartitionReader, Reader
 
 
 class QueueHandlers:
     """R9 and R10. Ours: all queues as a list, which has pages and orders."""
 
-    def __init__(self, runner: PartitionRunner) -> None:
-        self._runner = runner
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     async def tree(self, request: Request) -> ASGIApp:
         """R9."""
-        return json_answer(await queue_tree(partition_of(self._runner, request)))
+        return json_answer(await queue_tree(partition_of(self._reader, request)))
 
     async def flat(self, request: Request) -> ASGIApp:
         """All queues by their paths, none within another."""
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         prefix = read_query(request.scope["query_string"]).get("queuePrefix", "").lower()
         found = [view for view in await gather(views.queues("root", subtree=True)) if view.path.startswith(prefix)]
         show = partial(queue_document, partition=views.partition().name)
@@ -41,18 +40,18 @@ class QueueHandlers:
 
     async def queue(self, request: Request) -> ASGIApp:
         """R10."""
-        views = partition_of(self._runner, request)
+        views = partition_of(self._reader, request)
         path = known_queue(views, queue_path(request))
         subtree = "subtree" in read_query(request.scope["query_string"])
         return json_answer(await _tree(views, path, QueueTree(), subtree=subtree))
 
 
-async def queue_tree(views: PartitionViews) -> dict[str, Any]:
+async def queue_tree(views: PartitionReader) -> dict[str, Any]:
     """All queues of a partition; the root alone says which one that is."""
     return await _tree(views, "root", QueueTree(views.partition().name))
 
 
-async def _tree(views: PartitionViews, path: str, tree: QueueTree, *, subtree: bool = True) -> dict[str, Any]:
+async def _tree(views: PartitionReader, path: str, tree: QueueTree, *, subtree: bool = True) -> dict[str, Any]:
     turns = Turns()
     for view in views.queues(path, subtree=subtree):
         tree.add(view)

@@ -15,25 +15,25 @@ from core.rest.paths import decode_again
 from core.rest.queries import checked_group, checked_user
 from core.rest.sorting import GROUPS, USERS
 from core.rest.turns import gather
-from core.service.runner import PartitionRunner
+from core.telling.reader import Reader
 
 
 class UserHandlers:
     """R18 to R21. Ours: pages and orders."""
 
-    def __init__(self, runner: PartitionRunner) -> None:
-        self._runner = runner
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     async def users(self, request: Request) -> ASGIApp:
         """R18."""
-        views = partition_or_none(self._runner, request)
+        views = partition_or_none(self._reader, request)
         found = await gather(views.users()) if views is not None else []
         return await page_answer(request, ((user.user, user) for user in found), user_document, USERS)
 
     async def user(self, request: Request) -> ASGIApp:
         """R19."""
         name = checked_user(decode_again(request.path_params["user"]))
-        views = partition_or_none(self._runner, request)
+        views = partition_or_none(self._reader, request)
         found = await gather(views.user(name)) if views is not None else []
         if not found:
             raise not_found("User")
@@ -41,14 +41,14 @@ class UserHandlers:
 
     async def groups(self, request: Request) -> ASGIApp:
         """R20."""
-        views = partition_or_none(self._runner, request)
+        views = partition_or_none(self._reader, request)
         found = await gather(views.groups()) if views is not None else []
         return await page_answer(request, ((group.group, group) for group in found), group_document, GROUPS)
 
     async def group(self, request: Request) -> ASGIApp:
         """R21."""
         name = checked_group(decode_again(request.path_params["group"]))
-        views = partition_or_none(self._runner, request)
+        views = partition_or_none(self._reader, request)
         found = await gather(views.group(name)) if views is not None else []
         if not found:
             raise not_found("Group")

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from si.v1 import si_pb2 as si
 
-from core.partition.views.door import PartitionViews
+from core.telling.reader import PartitionReader
 from tests.e2e.rest.shim import TREE, Cluster, rest_cluster
 from tests.exposition import by_key, parse, types
 
@@ -224,10 +224,10 @@ async def test_nobody_is_registered(fresh: Cluster) -> None:
 
 
 async def test_a_damaged_partition_does_not_hide_the_rest(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def damaged(views: PartitionViews) -> None:
+    def damaged(views: PartitionReader) -> None:
         raise RuntimeError("damaged")
 
-    monkeypatch.setattr(PartitionViews, "gauges", damaged)
+    monkeypatch.setattr(PartitionReader, "gauges", damaged)
     now = await values(cluster)
     assert now["kornel_metrics_partitions_unreadable",] == 1
     assert now["kornel_manager_registered",] == 1

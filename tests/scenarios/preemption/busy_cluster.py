@@ -33,6 +33,7 @@ from core.domain.resources import Resources
 from core.partition.books import audit
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
+from tests.reading import status_of
 from tests.scenarios.preemption.monitor_stage import queue_tree
 
 RM: Final = "rm"
@@ -95,7 +96,7 @@ class BusyCluster:
 
     @property
     def attempts(self) -> int:
-        return self.engine.status().partitions[0].preemption_attempts
+        return status_of(self.engine).partitions[0].preemption_attempts
 
     def used(self, path: str, kind: str = "f") -> int:
         """What is used in the queue at *path* below root, victims that have not left included."""

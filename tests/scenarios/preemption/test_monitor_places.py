@@ -11,9 +11,11 @@ import pytest
 
 from core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
 from core.domain.effects import PreemptionDecided, Released
-from core.domain.explanation import AskReport
 from core.domain.reasons import Outcome
 from core.partition.asks import reservations
+from core.telling.allocations.explanation import AskReport
+from core.telling.explain import Named
+from tests.reading import read
 from tests.scenarios.preemption.monitor_stage import START_NS, Stage, decided, killed, placed
 from tests.scenarios.preemption.test_monitor import AT_ONCE, ONE, guaranteed, notices, withdrawn
 
@@ -410,7 +412,7 @@ def test_whose_application_is_prepared_goes_first_where_fewer_are_needed() -> No
     stage.release("app-a", *numbered("ask", 5))
     effects = stage.run_to(10)
     assert withdrawn(effects) == list(notice.at_risk[:5])
-    report = stage.engine.explain_work("[rm]default", "ask005", START_NS + 10 * 10**9)
+    report = read(stage.engine, "[rm]default", START_NS + 10 * 10**9).explain(Named("ask005"))
     assert isinstance(report, AskReport)
     assert report.preemption is not None
     assert "its application prepares for it, its work was saved 10 s before then" in report.preemption.detail

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from core.domain.laws import LAWS_OF
 from core.laws.verdict import Law
-from core.partition.explain.history import LAWS
 from core.policies.preemption.registry import POLICIES
+from core.telling.preemption.preempted_work import LAWS
 
 
 def test_every_kind_that_takes_room_is_there() -> None:

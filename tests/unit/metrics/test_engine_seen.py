@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.domain.effects import Effect
-from core.domain.gauges import BudgetUse, PartitionGauges
 from core.metrics.decisions import Decisions
-from core.partition.views.door import PartitionViews
+from core.telling.partitions.partition_gauges import BudgetUse, PartitionGauges
+from core.telling.reader import PartitionReader
+from tests.reading import read
 from tests.scenarios.language import Stage
 
 PARTITION = "[rm-1]default"
@@ -37,10 +38,8 @@ class Watched(Stage):
         return self.views.queue_of(application_id)
 
     @property
-    def views(self) -> PartitionViews:
-        found = self.engine.views(PARTITION, self.now_ns)
-        assert found is not None
-        return found
+    def views(self) -> PartitionReader:
+        return read(self.engine, PARTITION, self.now_ns)
 
     @property
     def gauges(self) -> PartitionGauges:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from core.domain.application_states import AppState
-from core.domain.gauges import GovernorGauges, PartitionGauges, QueueGauges
 from core.metrics import queue_series
 from core.metrics.decisions import QueueCounts
 from core.metrics.queue_series import QueueSeries, sanitised
+from core.telling.partitions.partition_gauges import GovernorGauges, PartitionGauges, QueueGauges
 from tests.exposition import by_key
 
 TYPES = ("memory", "vcore")

@@ -13,7 +13,7 @@ from core.partition.books import ledger
 from core.partition.configuration import configure
 from core.partition.state import PartitionState
 from tests.unit.config.reading import only, partition_text, queue, root
-from tests.unit.partition.test_what_if import PARTITION, SECOND, Core, amounts
+from tests.unit.telling.test_what_if import PARTITION, SECOND, Core, amounts
 
 
 def config(*queues: object, **keys: object) -> PartitionConfig:

@@ -15,6 +15,7 @@ from core.partition.configuration import dynamic_queues
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
 from core.policies.queue_order import fair_terms
+from tests.reading import status_of
 
 PARTITION = "[rm]default"
 
@@ -34,7 +35,7 @@ def running(*names: str) -> tuple[Engine, PartitionState]:
 def submit(engine: Engine, namespace: str, **tags: str) -> None:
     """One more application for *namespace*; tags by the end of their name."""
     given = {"namespace": namespace, **{f"namespace.resource{key}": value for key, value in tags.items()}}
-    name = f"app{len(engine.status().partitions[0].queues)}-{namespace}-{len(tags)}"
+    name = f"app{len(status_of(engine).partitions[0].queues)}-{namespace}-{len(tags)}"
     spec = ApplicationSpec(name, "", PARTITION, "bob", (), tuple(given.items()))
     (accepted,) = engine.apply(UpdateApplications("rm", (spec,)), 0)
     assert isinstance(accepted, ApplicationAccepted)

@@ -6,6 +6,7 @@ import pytest
 
 from core.domain.reasons import Ignored
 from core.partition.engine import Engine
+from tests.reading import status_of
 from tests.scenarios.language import Stage
 
 CASES = [
@@ -57,7 +58,7 @@ def stage() -> tuple[Stage, list[tuple[Ignored, str]]]:
 
 
 def counted(engine: Engine) -> dict[str, int]:
-    (partition,) = engine.status().partitions
+    (partition,) = status_of(engine).partitions
     counts = dict(partition.ignored)
     if engine.unrouted:
         counts[Ignored.UNKNOWN_PARTITION] = engine.unrouted

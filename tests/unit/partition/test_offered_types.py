@@ -33,6 +33,7 @@ from core.partition.configuration import offered_types
 from core.partition.configuration.configure import CLEANER_INTERVAL_NS
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
+from core.telling.reader import Reader
 
 PARTITION: Final = "[rm]default"
 SECOND: Final = 10**9
@@ -286,7 +287,7 @@ def test_a_configuration_that_does_not_fit_beside_the_nodes_changes_nothing() ->
     core.fill(left=3)
     before = list(core.state.types.names)
     update = UpdateConfiguration("rm", configuration(**made_up(4)))
-    (refused,) = core.engine.what_if().preview(load(update.config)).refused
+    (refused,) = Reader(core.engine).configuration_preview().impact_of(load(update.config)).refused
     assert refused == "partition default: more than 1024 resource types in one partition: 4 are new, 3 may be"
     with pytest.raises(CommandRefused, match="partition default: more than 1024 resource types"):
         core.engine.apply(update, core.now_ns)

@@ -8,7 +8,7 @@ import pytest
 
 from core.domain.effects import PreemptionDecided
 from core.partition.state import PartitionState
-from core.partition.status import describe
+from core.telling.partitions.partition_status import partition_status
 from tests.scenarios.language import Stage
 
 MODES = ("reset", "adjust")
@@ -62,7 +62,7 @@ class Cluster:
     @property
     def due_s(self) -> float | None:
         """When the queue becomes due, as the status tells it."""
-        status = describe(self.state, audited=True, now_ns=self.stage.now_ns)
+        status = partition_status(self.state, audited=True, now_ns=self.stage.now_ns)
         described = next(queue for queue in status.queues if queue.path == "root.q")
         return None if described.quota_due_ns is None else described.quota_due_ns / 10**9
 

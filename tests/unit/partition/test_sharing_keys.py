@@ -18,6 +18,7 @@ from core.domain.commands import (
 from core.domain.effects import AllocationRejected
 from core.domain.resources import Resources
 from core.partition.engine import Engine
+from tests.reading import status_of
 
 PARTITION = "[rm-1]default"
 
@@ -47,7 +48,7 @@ class Cluster:
 def cluster() -> Iterator[Cluster]:
     cluster = Cluster()
     yield cluster
-    (partition,) = cluster.engine.status(audited=True).partitions
+    (partition,) = status_of(cluster.engine, audited=True).partitions
     assert partition.invariant_violations == 0
 
 

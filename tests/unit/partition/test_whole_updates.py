@@ -14,6 +14,7 @@ from core.domain.commands import (
 )
 from core.partition.engine import Engine
 from core.partition.state import PartitionState
+from core.telling.reader import Reader
 
 BEFORE = """
 partitions:
@@ -75,4 +76,4 @@ def test_fault_in_the_second_partition_leaves_the_first_alone(text: str, error: 
     assert engine.partition("[rm]default") is state
     engine.apply(UpdateConfiguration("rm", CHANGED_FIRST), 3)
     assert picture(state) != before
-    assert engine.resolver_of("[rm]default") == "os"
+    assert Reader(engine).resolver_of("default") == "os"

@@ -9,8 +9,8 @@ import pytest
 
 from core.domain.resources import Resources
 from core.partition.asks import moves
-from core.partition.views.door import PartitionViews
 from core.rest.documents import applications, nodes, partitions, queues, reports, rules, users, values
+from core.telling.reader import PartitionReader, Reader
 from tests.scenarios.language import Stage
 
 ALWAYS = {
@@ -69,8 +69,8 @@ def played(*lines: str) -> Stage:
     return stage
 
 
-def views_of(stage: Stage) -> PartitionViews:
-    views = stage.engine.views("[rm-1]default", stage.now_ns)
+def views_of(stage: Stage) -> PartitionReader:
+    views = Reader(stage.engine, lambda: stage.now_ns).get("[rm-1]default")
     assert views is not None
     return views
 
@@ -428,8 +428,10 @@ def test_dynamic_queues_show_what_they_inherit() -> None:
 def test_an_allocation_is_encoded_again_only_when_it_changed() -> None:
     stage = played("node n1", "app app1", "ask k", "cycle")
 
+    reader = Reader(stage.engine)
+
     def shown() -> Any:
-        view = views_of(stage).node("n1")
+        view = reader["[rm-1]default"].node("n1")
         assert view is not None
         plain(nodes.node(view))
         return view.allocations[0]

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from core.domain.views import AllocationView
-from core.partition.views.door import PartitionViews
 from core.rest import warming
 from core.rest.compression import PACKED_AT_ONCE
 from core.rest.documents import applications
@@ -19,6 +17,8 @@ from core.rest.warming import Warmer
 from core.service.metrics import ServiceMetrics
 from core.service.runner import PartitionRunner
 from core.service.sharing import Sharing
+from core.telling.allocations.allocation_views import AllocationView
+from core.telling.reader import Reader
 from tests.scenarios.language import Stage
 
 LINES = (
@@ -72,9 +72,10 @@ def test_the_head_of_an_application_is_made_once_while_nothing_changes() -> None
         made.append(view.application_id)
         return applications.head(view)
 
+    reader = Reader(stage.engine, lambda: stage.now_ns)
+
     def told() -> list[dict[str, object]]:
-        views = stage.engine.views("[rm-1]default", stage.now_ns)
-        assert views is not None
+        views = reader["[rm-1]default"]
         found = [orjson.loads(b"".join(applications.told(parts))) for parts in views.application_parts("", render)]
         assert found == [orjson.loads(orjson.dumps(applications.application(view))) for view in views.applications()]
         return found
@@ -153,17 +154,12 @@ class _Runner(PartitionRunner):
     def __init__(self, lines: list[str]) -> None:
         stage = Stage()
         stage.play(lines)
-        views = stage.engine.views("[rm-1]default", stage.now_ns)
-        assert views is not None
-        self._views = views
+        self.reader = Reader(stage.engine, lambda: stage.now_ns)  # type: ignore[misc]
         self.turns_taken = 1
         self._metrics = self.metrics = ServiceMetrics(commands_applied=1)
 
-    def all_views(self) -> list[PartitionViews]:
-        return [self._views]
-
     def allocations(self) -> list[AllocationView]:
-        return [view for found in self._views.allocations() for view in found]
+        return [view for found in self.reader["[rm-1]default"].allocations() for view in found]
 
     def work(self) -> None:
         self.turns_taken += 1

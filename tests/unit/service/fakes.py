@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from core.config.loader import checksum
@@ -25,14 +25,10 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted, PredicatesAsked
-from core.domain.explanation import Report
+from core.domain.manager import RegisteredManager
 from core.domain.reasons import Ignored
 from core.domain.resources import NOTHING
-from core.domain.status import AskExplanation, EngineStatus, QueueExplanation, UserExplanation
-from core.domain.supposition import Forecast, Supposition
-from core.domain.views import ManagerView
-from core.partition.configuration.what_if import WhatIf
-from core.partition.views.door import PartitionViews
+from core.partition.state import PartitionState
 
 
 @dataclass
@@ -48,9 +44,9 @@ class FakeEngine:
     rm_id: str = ""
     checksum: str = ""
     configuration: Configuration | None = None
-    manager: ManagerView | None = None
+    manager: RegisteredManager | None = None
     extra_config: dict[str, str] = field(default_factory=dict)
-    asks: dict[tuple[str, str], AskExplanation] = field(default_factory=dict)
+    unrouted: int = 0
     preemption_interval_ns: int | None = None
     wakeup_ns: int | None = None
     placing: bool = True
@@ -103,18 +99,6 @@ class FakeEngine:
     def record_events(self) -> None:
         """Records none, whoever wants them."""
 
-    def what_if(self) -> WhatIf:
-        return WhatIf(self.rm_id, self.configuration, {})
-
-    def explain_user(self, partition: str, user: str) -> UserExplanation | None:
-        return None
-
-    def explain_queue(self, partition: str, path: str) -> QueueExplanation | None:
-        return None
-
-    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
-        return False
-
     def cycle(self, now_ns: int, budget: int) -> FakeSlice:
         self.cycles.append(now_ns)
         if self.wakeup_ns is not None and self.wakeup_ns <= now_ns:
@@ -137,22 +121,7 @@ class FakeEngine:
     def next_wakeup_ns(self) -> int | None:
         return self.wakeup_ns
 
-    def status(self, *, audited: bool = False, now_ns: int = 0) -> EngineStatus:
-        return EngineStatus(self.rm_id, "", ())
-
-    def resolver_of(self, partition: str) -> str:
-        return ""
-
-    def explain(self, partition: str, key: str) -> AskExplanation | None:
-        return self.asks.get((partition, key))
-
-    def explain_work(self, partition: str, name: str, now_ns: int) -> Report | None:
-        return None
-
-    def suppose(self, partition: str, question: Supposition, now_ns: int) -> Forecast | None:
-        return None
-
-    def views(self, partition: str, now_ns: int) -> PartitionViews | None:
+    def partition(self, name: str) -> PartitionState | None:
         return None
 
     def partition_names(self) -> list[str]:

@@ -22,6 +22,7 @@ from core.service.logs import LogFormat, LogLevel, build_logger
 from core.service.metrics import ServiceMetrics
 from core.service.runner import PartitionRunner
 from core.service.streams import Switchboard
+from tests.reading import status_of
 
 
 def text(*names: str) -> str:
@@ -70,7 +71,7 @@ class Desk:
 
     def queues(self) -> list[str]:
         """Active queues below the root."""
-        found = self.engine.status().partitions[0].queues
+        found = status_of(self.engine).partitions[0].queues
         return [queue.path.removeprefix("root.") for queue in found[1:] if not queue.draining]
 
     def origins(self) -> list[tuple[Origin, bool]]:

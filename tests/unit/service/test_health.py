@@ -13,6 +13,7 @@ from core.domain.effects import NodeRejected
 from core.partition.state import PartitionState
 from core.service.clock import SECOND_NS, ManualClock
 from core.service.health import DEFAULT_INTERVAL_NS, HealthKeeper, check_interval_ns
+from core.telling.reader import Reader
 from tests.scenarios.language import Stage
 
 
@@ -24,7 +25,7 @@ class Site:
         self.settings: dict[str, str] = {}
         self.clock = ManualClock()
         self.keeper = HealthKeeper(
-            lambda: [views for views in [self.stage.engine.views("[rm-1]default", self.stage.now_ns)] if views],
+            Reader(self.stage.engine, lambda: self.stage.now_ns).partitions,
             lambda: self.settings,
             clock=self.clock,
             logger=structlog.get_logger(),

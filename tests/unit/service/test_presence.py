@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from core.domain.explanation import ApplicationReport, AskReport, BlockerKind, EqualAsks, Position
 from core.domain.resources import Resources
 from core.service.clock import SECOND_NS, ManualClock
-from core.service.presence import GRACE_NS, Presence, PresenceKeeper, tell_of_absence
+from core.service.presence import GRACE_NS, Presence, PresenceKeeper
+from core.telling.allocations.explanation import (
+    ApplicationReport,
+    AskReport,
+    BlockerKind,
+    EqualAsks,
+    Position,
+    add_absence,
+)
 
 WAITS = AskReport("k", "app", "root.a", "Pending", "", 0, Resources({}), 0, position=Position(1, 1, 1, 1, 1, 1))
 RUNS = AskReport("k", "app", "root.a", "Allocated", "n1", 0, Resources({}), 0)
@@ -61,15 +68,14 @@ def test_a_registration_is_a_sign_of_life() -> None:
 
 def test_a_manager_that_is_gone_is_the_first_thing_in_the_way() -> None:
     """Of what waits; what runs has nothing in its way."""
-    found = tell_of_absence(WAITS, GONE)
+    found = add_absence(WAITS, GONE.rm_id, GONE.words)
     assert isinstance(found, AskReport)
     assert [blocker.kind for blocker in found.blockers] == [BlockerKind.SHIM_GONE]
-    assert tell_of_absence(WAITS, GONE._replace(gone=False)) is WAITS
-    assert tell_of_absence(WAITS, None) is WAITS
-    assert tell_of_absence(RUNS, GONE) is RUNS
+    assert GONE._replace(gone=False).words == ""
+    assert add_absence(RUNS, GONE.rm_id, GONE.words) is RUNS
     application = ApplicationReport(
         "app", "root.a", "Running", "ann", 3, 0, Resources({}), 1, (EqualAsks(3, WAITS),), ()
     )
-    whole = tell_of_absence(application, GONE)
+    whole = add_absence(application, GONE.rm_id, GONE.words)
     assert isinstance(whole, ApplicationReport)
     assert whole.asks[0].first.blockers[0].name == "rm"

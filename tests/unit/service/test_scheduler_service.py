@@ -55,7 +55,7 @@ class Served:
             garbage=GarbageKeeper(enabled=False),
         )
         configurator = Configurator(self.runner, clock=clock, logger=logger, garbage=GarbageKeeper(enabled=False))
-        lookups = GroupLookups({}, self.runner.resolver_of, clock=clock, metrics=self.metrics, logger=logger)
+        lookups = GroupLookups({}, self.runner.reader.resolver_of, clock=clock, metrics=self.metrics, logger=logger)
         service = SchedulerService(
             self.runner, self.board, configurator, lookups=lookups, metrics=self.metrics, logger=logger, clock=clock
         )

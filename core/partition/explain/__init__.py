@@ -1,1 +1,0 @@
-"""Answers to "why": pure reading of a partition, in plain values."""

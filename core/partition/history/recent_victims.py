@@ -1,0 +1,43 @@
+"""Who was told to leave lately, and for whom: fed by decisions, asked by key or application."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from core.domain.effects import PreemptionDecided, VictimRecord
+
+KEPT: Final = 10_000
+"""Victims remembered per partition; a new one pushes out the oldest."""
+
+
+class RecentVictim(NamedTuple):
+    """A victim, and the decision that chose it."""
+
+    record: VictimRecord
+    decided: PreemptionDecided
+
+
+class RecentVictims:
+    """The last victims of one partition, by key. A key that is used again keeps its last decision."""
+
+    def __init__(self) -> None:
+        self._victims: OrderedDict[str, RecentVictim] = OrderedDict()
+
+    def note(self, decided: PreemptionDecided) -> None:
+        """Remember the victims of *decided*, if it has any."""
+        victims = self._victims
+        for victim in decided.victims[-KEPT:]:
+            victims[victim.key] = RecentVictim(victim, decided)
+            victims.move_to_end(victim.key)
+        while len(victims) > KEPT:
+            victims.popitem(last=False)
+
+    def of(self, key: str) -> RecentVictim | None:
+        """Finds how *key* was told to leave; ``None``: it was not, or too long ago."""
+        return self._victims.get(key)
+
+    def of_application(self, application_id: str) -> Iterator[RecentVictim]:
+        """Finds those of an application, latest first."""
+        return (found for found in reversed(self._victims.values()) if found.record.application_id == application_id)

@@ -1,0 +1,1 @@
+"""Asks and allocations as they stand, and why an ask waits."""

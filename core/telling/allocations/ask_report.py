@@ -1,0 +1,163 @@
+"""One ask, allocation or application explained: where it stands, what is in its way, and whose turn comes before."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.partition.asks import finding
+from core.partition.state import PartitionState
+from core.policies.application_order import application_key
+from core.policies.queue_order import queue_key
+from core.telling.allocations.blockers import blockers
+from core.telling.allocations.explanation import (
+    ApplicationReport,
+    AskFailure,
+    AskReport,
+    EqualAsks,
+    LostWork,
+    Position,
+    PreemptedWork,
+    PreemptionOutlook,
+    PreemptionVerdict,
+    Report,
+)
+from core.telling.preemption.outlook import ReadingIndex, outlook
+from core.telling.preemption.preempted_work import preempted_work
+
+MOST_KINDS: Final = 10
+"""Groups of equal asks of one application that are explained, those tried first."""
+MOST_LOST: Final = 20
+"""Victims of one application that are listed."""
+
+
+def explain_work(state: PartitionState, index: ReadingIndex, name: str, now_ns: int) -> Report | None:
+    """Tells what is known of the key or application ID *name*, keys first; ``None``: nothing. Changes nothing.
+
+    Cost: linear in nodes and, if preemption finds nobody, in allocations; an application costs that per kind of ask.
+    """
+    index.begin()
+    request = state.requests.get(name)
+    if request is not None:
+        return _explain_ask(state, index, request, now_ns)
+    application = state.applications.get(name)
+    if application is not None:
+        return _explain_application(state, index, application, now_ns)
+    lost = _preempted(state, name)
+    return LostWork(name, lost) if lost is not None else None
+
+
+def ask_standing(ask: Allocation) -> AskReport:
+    """Tells where *ask* stands and what it failed at, but not what is in its way: at a cost that is constant."""
+    stands, node_id = _standing(ask)
+    failures = () if ask.failures is None else ask.failures.recent_first()
+    return AskReport(
+        ask.spec.key,
+        ask.application.application_id,
+        ask.queue.path,
+        stands,
+        node_id,
+        ask.priority,
+        ask.shape.resources,
+        ask.created_ns,
+        failures=tuple([AskFailure(*failure) for failure in failures]),
+    )
+
+
+def _standing(ask: Allocation) -> tuple[str, str]:
+    """Name of the state, and the node that goes with it."""
+    if ask.node is not None:
+        return "Allocated", ask.node.node_id
+    if ask.held_on is not None:
+        return "Held", ask.held_on.node_id
+    if ask.reservation is not None:
+        return "Reserved", ask.reservation.node.node_id
+    return "Pending", ""
+
+
+def _explain_ask(state: PartitionState, index: ReadingIndex, ask: Allocation, now_ns: int) -> AskReport:
+    """Explains *ask* as a whole. An allocation has neither blockers nor a position."""
+    report = ask_standing(ask)
+    if not ask.pending:
+        return report._replace(preempted=_preempted(state, ask.spec.key) if ask.preempted else None)
+    found, fitting = blockers(state, ask)
+    needless = PreemptionOutlook(PreemptionVerdict.NOT_NEEDED, "", "", "nothing is in its way")
+    return report._replace(
+        blockers=found,
+        fitting_nodes=fitting,
+        position=position(state, ask),
+        preemption=outlook(state, ask, now_ns, limited=finding.kept_back(state, ask), index=index)
+        if found
+        else needless,
+        preempted=_preempted(state, ask.spec.key),
+    )
+
+
+def _preempted(state: PartitionState, key: str) -> PreemptedWork | None:
+    victim = state.recent_victims.of(key)
+    return preempted_work(victim) if victim is not None else None
+
+
+def _explain_application(
+    state: PartitionState, index: ReadingIndex, application: Application, now_ns: int
+) -> ApplicationReport:
+    heads: dict[tuple[object, ...], list[Allocation]] = {}
+    for ask in sorted((a for a in application.asks.values() if a.pending), key=lambda a: a.order):
+        heads.setdefault(_kind(ask), []).append(ask)
+    held = [a + b for a, b in zip(application.real, application.placeholder, strict=True)]
+    lost = state.recent_victims.of_application(application.application_id)
+    return ApplicationReport(
+        application.application_id,
+        application.queue.path,
+        str(application.state),
+        application.user,
+        sum(map(len, heads.values())),
+        len(application.allocations),
+        state.types.resources(held),
+        len(heads),
+        tuple(
+            EqualAsks(len(asks), _explain_ask(state, index, asks[0], now_ns))
+            for asks in list(heads.values())[:MOST_KINDS]
+        ),
+        tuple(map(preempted_work, islice(lost, MOST_LOST))),
+    )
+
+
+def _kind(ask: Allocation) -> tuple[object, ...]:
+    """Asks of the same kind have the same blockers; one with a node kept or held for it stands alone."""
+    alone = ask.key if ask.reservation is not None or ask.held_on is not None or ask.refused is not None else ""
+    pool = ask.pool.name if ask.pool is not None else ""
+    return (ask.shape, ask.spec.required_node, ask.priority, ask.spec.allow_preempt_other, pool, alone)
+
+
+def position(state: PartitionState, ask: Allocation) -> Position:
+    """The place of a pending *ask* if everything waiting were looked at in order, as queues stand now (from 1).
+
+    Queue and application order move with every placement, so this is the order of the next look, not a promise.
+    Cost: linear in what waits in the leaf, and in the siblings on the way to the root.
+    """
+    application, leaf = ask.application, ask.queue
+    mine = _waiting(application)
+    before = sum(1 for other in mine if other.order < ask.order)
+    # Held asks and those in a pool are pending too, so an ask always finds itself.
+    in_leaf, leaf_of = before, len(mine)
+    key = application_key(application)
+    for other in leaf.applications.values():
+        if other is not application:
+            count = len(_waiting(other))
+            leaf_of += count
+            if count and application_key(other) < key:
+                in_leaf += count
+    overall = in_leaf
+    for queue in leaf.lineage():
+        if queue.parent is not None:
+            own = queue_key(queue)
+            siblings = queue.parent.children.values()
+            overall += sum(s.waiting for s in siblings if s is not queue and s.waiting and queue_key(s) < own)
+    return Position(before + 1, len(mine), in_leaf + 1, leaf_of, overall + 1, max(overall + 1, state.root.waiting))
+
+
+def _waiting(application: Application) -> list[Allocation]:
+    return [ask for ask in application.asks.values() if ask.pending]

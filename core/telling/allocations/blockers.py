@@ -1,0 +1,211 @@
+"""Everything that keeps a pending ask from being placed, ranked.
+
+Placement stops at the first thing in the way; here all of them are named, so that nobody removes one only to meet the
+next. Ranking: what waiting never ends comes first; then the order in which placement looks (application, user and
+group, queues from the leaf to the root, reservation, nodes); within a level whatever lacks most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.domain.application_states import AppState
+from core.model.allocations import Allocation, Reservation
+from core.model.applications import Application
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.model.shapes import Pairs
+from core.model.users import Account, AccountKind
+from core.partition.scheduling.reserving import missing_share
+from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED
+from core.policies import user_limits
+from core.policies.application_order import application_key
+from core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
+from core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
+from core.telling.queues.above_max import above_max_of
+
+_LEVELS = {level: at for at, level in enumerate(Level)}
+
+
+def blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker, ...], int]:
+    """What keeps *ask* waiting, ranked, and how many open nodes have room for it. Cost: linear in nodes."""
+    found = [*_application(ask), *_users(state, ask), *_queues(state, ask), *_reservation(state, ask)]
+    fitting = 0
+    if ask.held_on is None and ask.pool is None:
+        if ask.spec.required_node:
+            on_node = list(_required_node(state, ask))
+            fitting = not on_node
+        else:
+            on_node, fitting = node_blockers(state, ask)
+        # With room on one node, the others are in nobody's way.
+        found += [] if fitting else [*on_node, *_cluster(state, ask)]
+    return tuple(sorted(found, key=_rank)), int(fitting)
+
+
+def _rank(blocker: Blocker) -> tuple[bool, int, float, str, str]:
+    return (not blocker.permanent, _LEVELS[blocker.level], -blocker.distance, blocker.kind, blocker.name)
+
+
+def _application(ask: Allocation) -> Iterator[Blocker]:
+    application = ask.application
+    name = application.application_id
+    if application.state in UNSERVED:
+        detail = f"the application is {application.state}"
+        yield Blocker(BlockerKind.APPLICATION_STATE, Level.APPLICATION, name, detail, permanent=True)
+    if application.backoff_until_ns:
+        detail = f"{application.unschedulable} asks of the application fitted on no node; it is left alone for a while"
+        yield Blocker(
+            BlockerKind.BACK_OFF, Level.APPLICATION, name, detail, until_ns=application.backoff_until_ns
+        )  # fmt: skip
+    if ask.pool is not None:
+        pool = ask.pool
+        left = pool.count - pool.replaced - pool.timed_out
+        detail = f"takes the place of one of {left} placeholders of task group {pool.name}, none of which runs yet"
+        yield Blocker(BlockerKind.WAITING_FOR_PLACEHOLDER, Level.APPLICATION, pool.name, detail)
+    if ask.held_on is not None:
+        detail = "the shim is asked whether it may run there"
+        yield Blocker(BlockerKind.WAITING_FOR_ANSWER, Level.NODE, ask.held_on.node_id, detail)
+    if application.state is AppState.ACCEPTED:
+        yield from _gates(ask)
+
+
+def _gates(ask: Allocation) -> Iterator[Blocker]:
+    """Limits of how many applications may run (scheduling.md 12)."""
+    application = ask.application
+    if not application.allocating:
+        for queue in ask.queue.lineage():
+            if not queue.open():
+                count = queue.running + len(queue.allocating)
+                detail = f"{count} applications run or are starting, {queue.max_applications} may"
+                numbers = Shortage(
+                    "applications", queue.max_applications, count, 1, count + 1 - queue.max_applications
+                )  # fmt: skip
+                yield Blocker(
+                    BlockerKind.QUEUE_APPLICATIONS, Level.APPLICATION, queue.path, detail, (numbers,), distance=1.0
+                )  # fmt: skip
+    yield from _turn(application)
+    for account in application.accounts:
+        if not account.open() and application not in account.holders:
+            count, most = len(account.holders), account.max_applications
+            kind = (
+                BlockerKind.USER_APPLICATIONS if account.kind is AccountKind.USER else BlockerKind.GROUP_APPLICATIONS
+            )  # fmt: skip
+            detail = f"{count} applications hold something, {most} may"
+            numbers = Shortage("applications", most, count, 1, count + 1 - most)
+            yield Blocker(kind, Level.USER, _account_name(account), detail, (numbers,), distance=1.0)
+
+
+def _turn(application: Application) -> Iterator[Blocker]:
+    """A leaf sorted ``stateaware`` lets one application at a time start (preemption.md G)."""
+    leaf = application.queue
+    if leaf.newcomers is None or application.held_at is not leaf or not leaf.open():
+        return
+    first = next(iter(leaf.allocating), None) or min(leaf.newcomers, key=application_key)
+    detail = f"one new application at a time may start here (stateaware), and it is the turn of {first.application_id}"
+    numbers = Shortage("new applications", 1, 1, 1, 1)
+    yield Blocker(BlockerKind.QUEUE_APPLICATIONS, Level.APPLICATION, leaf.path, detail, (numbers,), distance=1.0)
+
+
+def _users(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+    pairs = ask.shape.pairs
+    for account in ask.application.accounts:
+        short = tuple(
+            Shortage(state.types.names[t], most, most - left, asked, asked - left)
+            for t, asked, left, most in user_limits.shortfalls(account, pairs)
+            if asked > left
+        )
+        if short:
+            kind = BlockerKind.USER_QUOTA if account.kind is AccountKind.USER else BlockerKind.GROUP_QUOTA
+            yield _quota(kind, Level.USER, _account_name(account), short)
+
+
+def _account_name(account: Account) -> str:
+    return f"{account.kind} {account.name} in {account.queue.path}"
+
+
+def _queues(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+    swaps = () if ask.victims else ask.swaps_in
+    for queue in ask.queue.lineage()[:-1]:  # The root's max is the size of the cluster: the nodes tell of it.
+        short = queue_shortages(state, queue, ask.shape.pairs) if queue not in swaps else ()
+        if short:
+            blocker = _quota(BlockerKind.QUEUE_QUOTA, Level.QUEUE, queue.path, short)
+            above = above_max_of(state, queue)
+            if above is not None:
+                why = "; ".join((above.course, *above.protected))
+                blocker = blocker._replace(detail=f"{blocker.detail}; the queue is above its max: {why}")
+            yield blocker
+
+
+def _cluster(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+    """All nodes together have too little: that is room, no quota, and more nodes would help."""
+    short = queue_shortages(state, state.root, ask.shape.pairs)
+    if short:
+        yield _quota(BlockerKind.CLUSTER_SIZE, Level.NODE, state.root.path, short)
+
+
+def queue_shortages(state: PartitionState, queue: Queue, pairs: Pairs) -> tuple[Shortage, ...]:
+    """Types of which *queue*'s own max leaves less than *pairs*."""
+    names = state.types.names
+    return tuple(
+        Shortage(names[t], queue.max[t], queue.used[t], amount, queue.used[t] + amount - queue.max[t])
+        for t, amount in pairs
+        if t in queue.max and queue.used[t] + amount > queue.max[t]
+    )
+
+
+def _quota(kind: BlockerKind, level: Level, name: str, short: tuple[Shortage, ...]) -> Blocker:
+    never = any(shortage.asked > shortage.limit for shortage in short)
+    limit = "cluster" if kind is BlockerKind.CLUSTER_SIZE else "limit"
+    detail = f"asks for more than the {limit} ever allows" if never else f"not enough left of the {limit}"
+    distance = sum(min(1.0, shortage.short / shortage.asked) for shortage in short)
+    return Blocker(kind, level, name, detail, short, distance=distance, permanent=never)
+
+
+def _reservation(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+    reservation = ask.reservation
+    if reservation is None or ask.spec.required_node:
+        return
+    node, pairs = reservation.node, ask.shape.pairs
+    fits = node.fits_holder(reservation)
+    if ask.triggered:
+        kind = BlockerKind.WAITING_FOR_VICTIMS
+        detail = f"{len(ask.victims)} of its victims are still there" if ask.victims else "its victims are gone"
+    else:
+        kind = BlockerKind.RESERVED_NODE_FULL
+        detail = "what leaves there is held for this ask, not enough room yet"
+    if ask.triggered or not fits:
+        short = shortages_on(state, node, pairs)
+        yield Blocker(kind, Level.RESERVATION, node.node_id, detail, short, 1, missing_share(node, pairs))
+
+
+def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+    """The one node it may run on (scheduling.md 9). Draining does not matter there."""
+    name, pairs = ask.spec.required_node, ask.shape.pairs
+    node = state.nodes.get(name)
+    if node is None:
+        detail = "the node it must run on is not registered"
+        yield Blocker(BlockerKind.REQUIRED_NODE_UNKNOWN, Level.NODE, name, detail, permanent=True)
+        return
+    if not node.could_hold(pairs):
+        short = shortages_on(state, node, pairs, empty=True)
+        detail = "the node it must run on is smaller than the ask even when empty"
+        distance = sum(min(1.0, shortage.short / shortage.asked) for shortage in short)
+        yield Blocker(BlockerKind.NODE_TOO_SMALL, Level.NODE, name, detail, short, 1, distance, permanent=True)
+        return
+    if not fits_on(node, ask):
+        first = next((r.ask for r in _claims_of(node) if r.ask is not ask and r.ask.spec.required_node), None)
+        if first is not None:
+            detail = f"room is held for {first.spec.key}, which must run there too"
+            yield Blocker(BlockerKind.REQUIRED_NODE_TAKEN, Level.NODE, name, detail, (), 1)
+        detail = "the node it must run on has not enough room"
+        short = shortages_on(state, node, pairs)
+        yield Blocker(BlockerKind.NODE_FULL, Level.NODE, name, detail, short, 1, missing_share(node, pairs))
+    elif ask.refused is not None and name in ask.refused:
+        detail = f"refused by the shim: {ask.refused[name]}"
+        yield Blocker(BlockerKind.NODE_REFUSED, Level.NODE, name, detail, (), 1, until_ns=ask.pause_until_ns or None)
+
+
+def _claims_of(node: Node) -> list[Reservation]:
+    """Who holds room on *node*, the first to be served first."""
+    return [] if node.claims is None else node.claims.in_order()

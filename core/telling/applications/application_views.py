@@ -1,0 +1,391 @@
+"""Applications: live ones as they are, and what is kept of those that have ended."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from core.domain.application_states import AppState, StateEntry
+from core.domain.partition_names import bare_partition_name
+from core.domain.priorities import PRIORITY_MIN, as_reported
+from core.domain.resources import NOTHING, Resources
+from core.model.allocations import Allocation
+from core.model.applications import Application, SpentKind
+from core.partition.history.past import MOST as MOST_ENDED
+from core.partition.history.past import EndedApplication
+from core.partition.state import PartitionState
+from core.policies.owners import groups_of
+from core.telling.allocations.allocation_views import AllocationView, AskView, KeptViews, Tags, ask_view, most_kept
+
+
+class PlaceholderView(NamedTuple):
+    """The placeholders of one task group: how many there ever were, and what became of them."""
+
+    task_group: str
+    made: int
+    resources: Resources
+    replaced: int
+    timed_out: int
+
+
+Spent = Mapping[str, Mapping[str, int]]
+"""By instance type and resource type, amount times seconds."""
+
+
+class SpentView(NamedTuple):
+    """What ended allocations have used: real ones, those that were preempted, and placeholders."""
+
+    real: Spent
+    preempted: Spent
+    placeholder: Spent
+
+
+NOTHING_SPENT = SpentView({}, {}, {})
+
+
+class ApplicationView(NamedTuple):
+    """One application, live or remembered."""
+
+    application_id: str
+    partition: str
+    queue: str
+    state: AppState
+    user: str
+    groups: tuple[str, ...]
+    used: Resources
+    """By real allocations, not by placeholders."""
+    placeholder: Resources
+    max_used: Resources
+    pending: Resources
+    submitted_ns: int
+    started_ns: int
+    """When it first was Running."""
+    finished_ns: int
+    asks: tuple[AskView, ...]
+    allocations: tuple[AllocationView, ...]
+    rejected: str
+    """Why it was not taken."""
+    states: tuple[StateEntry, ...]
+    placeholders: tuple[PlaceholderView, ...]
+    reservations: tuple[str, ...]
+    """Keys of the asks for which a node is kept free."""
+    priority: int
+    """Highest that its asks lend it; ``PRIORITY_MIN`` also if none does."""
+    spent: SpentView
+    backoff_until_ns: int
+    tags: Tags = ()
+
+
+class ApplicationParts(NamedTuple):
+    """A live application, to be told bit by bit: it may ask for and hold very much.
+
+    ``head``: all that a reader makes of it but its asks and allocations.
+    """
+
+    head: bytes
+    asks: Iterator[Sequence[AskView]]
+    allocations: Iterator[Sequence[AllocationView]]
+
+
+class ApplicationSummary(NamedTuple):
+    """What a list of many applications shows of one: cheap to make."""
+
+    application_id: str
+    queue: str
+    user: str
+    state: AppState
+    submitted_ns: int
+    finished_ns: int
+    used: Resources
+    placeholder: Resources
+    pending: Resources
+    allocations: int
+    asks: int
+
+
+T = TypeVar("T")
+
+_UNFINISHED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.FAILING, AppState.RESUMING})
+"""States in which what was used is not final, and not shown."""
+
+_PIECE: Final = 256
+"""Asks or allocations handed over at once."""
+
+Render = Callable[[ApplicationView], bytes]
+"""What a reader makes of an application without its asks and allocations; always the same of the same."""
+
+
+class ApplicationViews:
+    """Shows the applications of one partition, and keeps what was made of them for the next reader.
+
+    What is kept of a live application is shown again while it would be made of the same. No record is kept alive.
+    """
+
+    def __init__(self, state: PartitionState, allocations: KeptViews) -> None:
+        self._past, self._live = state.past, state.applications
+        self._types, self._partition = state.types, bare_partition_name(state.name)
+        self._queues = state.queues
+        self._allocations = allocations
+        self._heads: dict[str, tuple[object, bytes]] = {}
+        """By ID, what was last made of a live application, and of what it was made."""
+        self._ended: dict[EndedApplication, ApplicationView] = {}
+
+    def all(self) -> Iterator[ApplicationView]:
+        """Shows all live applications, by ID."""
+        for application_id in sorted(self._live):
+            application = self._live.get(application_id)
+            if application is not None:
+                yield self.view(application)
+
+    def of_queue(self, path: str) -> Iterator[ApplicationView]:
+        """Shows the live applications of the very queue at *path*, by ID."""
+        for application in self._in_queue(path):
+            yield self.view(application)
+
+    def view(self, application: Application) -> ApplicationView:
+        """Shows one live application with everything it asks for and holds."""
+        waiting = application.asks
+        asks = [ask_view(waiting[key]) for key in sorted(waiting) if waiting[key].replaces is None] if waiting else []
+        reserved = tuple([ask.key for ask in asks if ask.reserved_node])
+        return self._view(application, tuple(asks), tuple(self._allocations.of(application)), reserved)
+
+    def parts(self, path: str, render: Render) -> Iterator[ApplicationParts]:
+        """Shows the live applications, of the very queue at *path* or, if that is empty, of all, by ID, in parts."""
+        for application in self._in_queue(path) if path else self._by_id():
+            head = self._head(application, render, _stamp(application, render))
+            yield ApplicationParts(head, _asks(application), self._placed(application))
+
+    def keep(self, render: Render) -> Iterator[None]:
+        """Keeps what *render* makes of each live application of which that can be kept, one at a time."""
+        for application in list(self._live.values()):
+            stamp = _stamp(application, render)
+            if stamp is not None and self._live.get(application.application_id) is application:
+                self._head(application, render, stamp)
+            yield
+
+    def summaries(self, after: str) -> Iterator[ApplicationSummary]:
+        """Shows all live applications in short whose IDs come after *after*, by ID."""
+        for application in self._by_id(after):
+            yield self._summary(application)
+
+    def finished(self, now_ns: int) -> Iterator[ApplicationView]:
+        """Shows those that have completed, failed or were removed, the oldest first."""
+        return map(self._ended_view, self._past.finished(now_ns))
+
+    def rejected(self, now_ns: int) -> Iterator[ApplicationView]:
+        """Shows those that were not taken, the oldest first."""
+        return map(self._ended_view, self._past.rejected(now_ns))
+
+    def _by_id(self, after: str = "") -> Iterator[Application]:
+        ids = sorted(self._live)
+        for application_id in ids[bisect_right(ids, after) :] if after else ids:
+            application = self._live.get(application_id)
+            if application is not None:
+                yield application
+
+    def _in_queue(self, path: str) -> Iterator[Application]:
+        queue = self._queues.get(path)
+        for application_id in sorted(queue.applications if queue is not None else ()):
+            application = self._live.get(application_id)
+            if application is not None and application.queue is queue:
+                yield application
+
+    def _head(self, application: Application, render: Render, stamp: object) -> bytes:
+        name = application.application_id
+        kept = self._heads.get(name) if stamp is not None else None
+        if kept is not None and kept[0] == stamp:
+            return kept[1]
+        asks = application.asks.items()
+        reserved = sorted((key, ask.spec.key) for key, ask in asks if ask.reservation is not None)
+        head = render(self._view(application, (), (), tuple([key for _, key in reserved])))
+        if stamp is not None:
+            if len(self._heads) >= most_kept(len(self._live)):
+                self._heads = {key: value for key, value in self._heads.items() if key in self._live}
+            self._heads[name] = stamp, head
+        return head
+
+    def _placed(self, application: Application) -> Iterator[list[AllocationView]]:
+        """What it holds, in pieces, each as of when its turn comes."""
+        placed = application.allocations
+        found = [placed[key] for key in sorted(placed)]
+        if len(found) > _PIECE:
+            return _in_pieces(found, self._allocations.show)
+        return iter([self._allocations.show(found)] if found else ())
+
+    def _view(
+        self,
+        application: Application,
+        asks: tuple[AskView, ...],
+        allocations: tuple[AllocationView, ...],
+        reserved: tuple[str, ...],
+    ) -> ApplicationView:
+        resources = self._types.resources
+        used = application.confirmed()
+        return ApplicationView(
+            application_id=application.application_id,
+            partition=self._partition,
+            queue=application.queue.path,
+            state=application.state,
+            user=application.user,
+            groups=groups_of(application.spec),
+            used=resources(used),
+            placeholder=resources(application.placeholder),
+            max_used=resources(list(map(max, used, application.peak))),
+            pending=resources(_pending(application)),
+            submitted_ns=application.submitted_ns,
+            started_ns=application.started_ns,
+            finished_ns=0,
+            asks=asks,
+            allocations=allocations,
+            rejected="",
+            states=tuple(application.entered),
+            placeholders=_placeholders(application),
+            reservations=reserved,
+            priority=as_reported(application.priority),
+            spent=NOTHING_SPENT if application.state in _UNFINISHED else self._spent(application),
+            backoff_until_ns=application.backoff_until_ns or 0,
+            tags=application.spec.tags,
+        )
+
+    def _spent(self, application: Application) -> SpentView:
+        spent = application.spent
+        return _spent_view({kind: self._types.resources(spent[kind]) for kind in sorted(spent)})
+
+    def _summary(self, application: Application) -> ApplicationSummary:
+        resources = self._types.resources
+        return ApplicationSummary(
+            application.application_id,
+            application.queue.path,
+            application.user,
+            application.state,
+            application.submitted_ns,
+            0,
+            resources(application.confirmed()),
+            resources(application.placeholder),
+            resources(_pending(application)),
+            len(application.allocations),
+            len(application.asks),
+        )
+
+    def _ended_view(self, ended: EndedApplication) -> ApplicationView:
+        view = self._ended.get(ended)
+        if view is None:
+            if len(self._ended) >= most_kept(2 * MOST_ENDED):
+                remembered = {*self._past.finished(0), *self._past.rejected(0)}
+                self._ended = {known: shown for known, shown in self._ended.items() if known in remembered}
+            view = self._ended[ended] = _ended_view(ended, self._partition)
+        return view
+
+
+def summary_of(view: ApplicationView) -> ApplicationSummary:
+    """Shows in short what has ended."""
+    return ApplicationSummary(
+        view.application_id,
+        view.queue,
+        view.user,
+        view.state,
+        view.submitted_ns,
+        view.finished_ns,
+        view.used,
+        view.placeholder,
+        view.pending,
+        len(view.allocations),
+        len(view.asks),
+    )
+
+
+def _ended_view(ended: EndedApplication, partition: str) -> ApplicationView:
+    """Shows an application that has left or was not taken: it asks for nothing and holds nothing."""
+    return ApplicationView(
+        application_id=ended.spec.application_id,
+        partition=partition,
+        queue=ended.queue,
+        state=ended.state,
+        user=ended.user,
+        groups=groups_of(ended.spec),
+        used=NOTHING,
+        placeholder=NOTHING,
+        max_used=ended.most_used,
+        pending=NOTHING,
+        submitted_ns=ended.submitted_ns,
+        started_ns=ended.started_ns,
+        finished_ns=ended.ended_ns,
+        asks=(),
+        allocations=(),
+        rejected=ended.reason,
+        states=ended.states,
+        placeholders=tuple(
+            [PlaceholderView(g.name, g.made, g.resources, g.replaced, g.timed_out) for g in ended.groups]
+        ),
+        reservations=(),
+        priority=PRIORITY_MIN,
+        spent=_spent_view(ended.spent),
+        backoff_until_ns=0,
+        tags=ended.spec.tags,
+    )
+
+
+def _stamp(application: Application, render: Render) -> object:
+    """Equal as long as the view of *application* is; ``None`` for one with more to look at than to show.
+
+    One that asks for nothing has neither pending amounts nor a priority.
+    """
+    if application.asks or application.task_groups or application.state not in _UNFINISHED:
+        return None
+    return (
+        render,
+        application.state,
+        application.spec,
+        application.queue.path,
+        application.user,
+        tuple(application.entered),
+        application.submitted_ns,
+        application.started_ns,
+        application.backoff_until_ns,
+        *application.real,
+        *application.peak,
+        *application.placeholder,
+    )
+
+
+def _asks(application: Application) -> Iterator[list[AskView]]:
+    """Those that wait now, each as of when its turn comes."""
+    waiting = application.asks
+    found = [waiting[key] for key in sorted(waiting) if waiting[key].replaces is None]
+    return _in_pieces(found, lambda piece: [ask_view(each) for each in piece])
+
+
+def _in_pieces(found: list[Allocation], show: Callable[[list[Allocation]], list[T]]) -> Iterator[list[T]]:
+    for start in range(0, len(found), _PIECE):
+        yield show(found[start : start + _PIECE])
+
+
+def _pending(application: Application) -> list[int]:
+    """What it asks for, asks included that are charged on a node while the shim is asked about them."""
+    if not application.held_count:
+        return application.pending
+    pending = list(application.pending)
+    for ask in application.asks.values():
+        if ask.held_on is not None:
+            for t, amount in ask.shape.pairs:
+                pending[t] += amount
+    return pending
+
+
+def _placeholders(application: Application) -> tuple[PlaceholderView, ...]:
+    if not application.task_groups:
+        return ()
+    return tuple(
+        PlaceholderView(name, group.count, group.shape.resources, group.replaced, group.timed_out)
+        for name, group in sorted(application.task_groups.items())
+    )
+
+
+def _spent_view(spent: Mapping[tuple[SpentKind, str], Resources]) -> SpentView:
+    if not spent:
+        return NOTHING_SPENT
+    named: dict[SpentKind, dict[str, Resources]] = {kind: {} for kind in SpentKind}
+    for (kind, instance_type), amounts in spent.items():
+        named[kind][instance_type] = amounts
+    return SpentView(named[SpentKind.REAL], named[SpentKind.PREEMPTED], named[SpentKind.PLACEHOLDER])

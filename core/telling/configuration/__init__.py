@@ -1,0 +1,1 @@
+"""The placement rules in force, and what another configuration would change."""

@@ -1,0 +1,155 @@
+"""A configuration tried on: the real update, done to a copy that nobody schedules with.
+
+The copy has the queues with their amounts, and of each application what placement and limits look at
+(:mod:`core.telling.configuration.partition_moment`). It shares no value that anybody changes with the partition it was
+taken from, so it may be worked on while that one goes on, in another process as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from core.config.model import Configuration, PartitionConfig, QueueConfig
+from core.domain.commands import ApplicationSpec
+from core.domain.effects import Effect
+from core.domain.partition_names import full_partition_name
+from core.model.queues import Queue
+from core.partition.configuration import configure
+from core.partition.state import PartitionState
+from core.policies.placement.applicant import applicant_of
+from core.policies.placement.decide import Unplaced, place
+from core.policies.preemption import quota_shares
+from core.telling.configuration import limit_usage, setting_changes
+from core.telling.configuration.impact import (
+    Impact,
+    LimitExcess,
+    PartitionChange,
+    QueueChange,
+    QuotaEnforcement,
+    QuotaExcess,
+    UnplacedApplication,
+)
+from core.telling.configuration.partition_moment import PartitionMoment, restore
+from core.telling.configuration.setting_changes import Terms
+
+
+class _Copy(NamedTuple):
+    """One partition. ``state`` has queues but neither nodes nor applications of its own."""
+
+    state: PartitionState
+    moment: PartitionMoment
+
+
+class ConfigurationPreview:
+    """The partitions of a moment. *configuration*: in force then; ``None``: nobody was registered."""
+
+    def __init__(self, rm_id: str, configuration: Configuration | None, moments: Mapping[str, PartitionMoment]) -> None:
+        self.rm_id = rm_id
+        self.configuration = configuration
+        self.moments = moments
+
+    def impact_of(self, configuration: Configuration) -> Impact:
+        """Tells what *configuration* would change. The same whenever it is asked."""
+        copies: dict[str, _Copy] = {}
+        if self.configuration is not None:
+            if configuration.checksum == self.configuration.checksum:
+                return Impact(changed=False, checksum=configuration.checksum)
+            in_force = {full_partition_name(self.rm_id, p.name): p for p in self.configuration.partitions}
+            copies = {name: _Copy(restore(moment, in_force[name]), moment) for name, moment in self.moments.items()}
+        listed = {full_partition_name(self.rm_id, p.name): p for p in configuration.partitions}
+        refused = tuple(
+            obstacle
+            for name, config in listed.items()
+            if name in copies
+            for obstacle in configure.obstacles(copies[name].state, config)
+        )
+        if refused:
+            return Impact(changed=True, checksum=configuration.checksum, refused=refused)
+        found = _Findings()
+        for name, copy in copies.items():
+            if name in listed:
+                _change(name, copy, listed[name], found)
+            else:
+                found.partitions.append(PartitionChange(name, False, True, len(copy.moment.subjects), ()))
+        for name, config in listed.items():
+            if name not in copies:
+                found.partitions.append(PartitionChange(name, True, False, 0, ()))
+                effects: list[Effect] = []
+                fresh = configure.build(name, config, 0, effects)
+                found.queues += setting_changes.added(name, fresh.queues)
+        return Impact(
+            True,
+            configuration.checksum,
+            (),
+            tuple(found.partitions),
+            tuple(found.queues),
+            tuple(found.quota_excesses),
+            tuple(found.limit_excesses),
+            tuple(found.unplaced),
+            tuple(found.enforcements),
+        )
+
+
+class _Findings:
+    def __init__(self) -> None:
+        self.partitions: list[PartitionChange] = []
+        self.queues: list[QueueChange] = []
+        self.quota_excesses: list[QuotaExcess] = []
+        self.limit_excesses: list[LimitExcess] = []
+        self.unplaced: list[UnplacedApplication] = []
+        self.enforcements: list[QuotaEnforcement] = []
+
+
+def _change(name: str, copy: _Copy, config: PartitionConfig, found: _Findings) -> None:
+    state, old = copy.state, copy.state.config
+    assert old is not None, "a partition follows a configuration from the start"
+    before = {path: setting_changes.terms(queue) for path, queue in state.queues.items()}
+    placed = {subject.spec.application_id for subject in copy.moment.subjects if _refusal(state, subject.spec) is None}
+    armed = dict(state.enforcement.armed)
+    configure.update(state, config, 0)
+    settings = setting_changes.partition_settings(old, config)
+    if settings:
+        found.partitions.append(PartitionChange(name, False, False, len(copy.moment.subjects), settings))
+    found.queues += setting_changes.queue_changes(state, before, _limits(old.root), _limits(config.root))
+    found.quota_excesses += _quota_excesses(state, before)
+    found.limit_excesses += limit_usage.excesses(name, copy.moment.holders, old.root, config.root)
+    found.unplaced += _unplaced(state, copy, placed)
+    found.enforcements += _enforcements(state, armed)
+
+
+def _quota_excesses(state: PartitionState, before: Mapping[str, Terms]) -> Iterator[QuotaExcess]:
+    for path, queue in state.queues.items():
+        for t, most in queue.max.items():
+            used = queue.used[t]
+            if used > most and queue.parent is not None:
+                was = before[path].max.get(t) if path in before else None
+                already = was is not None and used > was
+                yield QuotaExcess(state.name, path, state.types.names[t], used, most, already)
+
+
+def _unplaced(state: PartitionState, copy: _Copy, placed: set[str]) -> Iterator[UnplacedApplication]:
+    for spec, queue, _ in copy.moment.subjects:
+        if spec.application_id in placed:
+            reason = _refusal(state, spec)
+            if reason is not None:
+                yield UnplacedApplication(state.name, spec.application_id, queue, reason)
+
+
+def _refusal(state: PartitionState, spec: ApplicationSpec) -> str | None:
+    """Why placement would turn *spec* away now; ``None``: it would not."""
+    found = place(state.placement_rules, state.queues, applicant_of(spec))
+    return "; ".join(found.outcomes) if isinstance(found, Unplaced) else None
+
+
+def _enforcements(state: PartitionState, armed: Mapping[Queue, int]) -> Iterator[QuotaEnforcement]:
+    """Queues whose timer differs from those *armed* before, and what guarantees would let a run free now (D.4, D.6)."""
+    for queue, start_ns in state.enforcement.armed.items():
+        target = quota_shares.attainable(queue, quota_shares.excess(queue, queue.max))
+        if armed.get(queue) != start_ns and target:
+            delay_ns = queue.properties.quota_preemption_delay_ns
+            yield QuotaEnforcement(state.name, queue.path, state.types.resources(target), delay_ns)
+
+
+def _limits(root: QueueConfig) -> dict[str, QueueConfig]:
+    return dict(configure.walk(root, "root"))

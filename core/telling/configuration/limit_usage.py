@@ -1,0 +1,128 @@
+"""Who has more than a user or group limit allows, reckoned from what applications hold (config.md 10.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from core.config.model import LimitConfig, QueueConfig
+from core.domain.resources import Resources
+from core.partition.configuration.configure import walk
+from core.telling.configuration.impact import LimitExcess
+
+_EVERYBODY: Final = "*"
+_COUNT: Final = ""
+"""The type under which applications that hold something are counted."""
+
+
+class Holder(NamedTuple):
+    """An application: whose it is, its leaf, and what it holds.
+
+    group    it counts for now; ``None``: no group limit binds it
+    settled  it has asked for something and keeps its group as long as the limits allow
+    holds    at least one allocation
+    """
+
+    user: str
+    groups: tuple[str, ...]
+    group: str | None
+    settled: bool
+    queue: str
+    held: Resources
+    holds: bool
+
+
+class _Account(NamedTuple):
+    path: str
+    kind: str
+    name: str
+
+
+def excesses(partition: str, holders: Sequence[Holder], old: QueueConfig, new: QueueConfig) -> Iterator[LimitExcess]:
+    """Every limit of *new* that somebody exceeds, in tree order; *old* is the root that is in force now."""
+    before, after = _limited(old), _limited(new)
+    groups = [holder.group for holder in holders]
+    known, known_limits = _usage(holders, groups, before)
+    usage, limits = _usage(holders, [_group(holder, before, after) for holder in holders], after)
+    order = {path: number for number, path in enumerate(after)}
+    for account in sorted(usage, key=lambda found: (order[found.path], found.kind, found.name)):
+        for name, most in _amounts(limits[account]).items():
+            used = usage[account].get(name, 0)
+            if used > most:
+                was = _amounts(known_limits[account]).get(name) if account in known_limits else None
+                already = was is not None and known[account].get(name, 0) > was
+                yield LimitExcess(partition, *account, name, used, most, already)
+
+
+def _limited(root: QueueConfig) -> dict[str, tuple[LimitConfig, ...]]:
+    return {path: queue.limits for path, queue in walk(root, "root") if queue.limits}
+
+
+def _amounts(limit: LimitConfig) -> dict[str, int]:
+    counted = {_COUNT: limit.max_applications} if limit.max_applications else {}
+    return {**counted, **(limit.max_resources or {})}
+
+
+def _usage(
+    holders: Sequence[Holder], groups: Sequence[str | None], limited: Mapping[str, tuple[LimitConfig, ...]]
+) -> tuple[dict[_Account, dict[str, int]], dict[_Account, LimitConfig]]:
+    """What each limited user and group has, and the limit that binds it."""
+    usage: dict[_Account, dict[str, int]] = {}
+    limits: dict[_Account, LimitConfig] = {}
+    for holder, group in zip(holders, groups, strict=True):
+        for path in _limited_levels(holder, limited):
+            for kind, name, limit in _binding(holder.user, group, limited[path]):
+                account = _Account(path, kind, name)
+                limits[account] = limit
+                booked = usage.setdefault(account, {})
+                for type_, amount in holder.held.items():
+                    booked[type_] = booked.get(type_, 0) + amount
+                booked[_COUNT] = booked.get(_COUNT, 0) + holder.holds
+    return usage, limits
+
+
+def _binding(user: str, group: str | None, limits: tuple[LimitConfig, ...]) -> Iterator[tuple[str, str, LimitConfig]]:
+    """A user that only ``*`` names has a limit of its own; the group ``*`` is shared."""
+    named = next((limit for limit in limits if user in limit.users), None)
+    limit = named or next((limit for limit in limits if _EVERYBODY in limit.users), None)
+    if limit is not None:
+        yield "user", user, limit
+    of_group = next((limit for limit in limits if group is not None and group in limit.groups), None)
+    if of_group is not None and group is not None:
+        yield "group", group, of_group
+
+
+def _group(
+    holder: Holder, before: Mapping[str, tuple[LimitConfig, ...]], after: Mapping[str, tuple[LimitConfig, ...]]
+) -> str | None:
+    """The group that will count: the same as now unless a limit of it is gone (10.4).
+
+    Otherwise, from the leaf up, the first one listed that the owner belongs to, else ``*``.
+    """
+    levels = _limited_levels(holder, after)
+    if holder.settled and holder.group is not None:
+        had = {path for path in _limited_levels(holder, before) if holder.group in _groups(before[path])}
+        if all(path in after and holder.group in _groups(after[path]) for path in had):
+            return holder.group
+    for path in levels:
+        for name in _groups(after[path]):
+            if name in holder.groups or name == _EVERYBODY:
+                return name
+    return None
+
+
+def _groups(limits: tuple[LimitConfig, ...]) -> list[str]:
+    return [name for limit in limits for name in limit.groups]
+
+
+def _limited_levels(holder: Holder, limited: Mapping[str, tuple[LimitConfig, ...]]) -> list[str]:
+    """The queues with limits above the application, its leaf first."""
+    if not limited:
+        return []
+    levels = []
+    path = holder.queue
+    while path:
+        if path in limited:
+            levels.append(path)
+        path = path.rpartition(".")[0]
+    return levels

@@ -1,0 +1,154 @@
+"""What configurations shape, as it is at one moment: plain values, from which it can be made again elsewhere.
+
+What the configuration in force says is not among them; whoever restores a partition has that at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from core.config.model import PartitionConfig
+from core.domain.access import AccessList
+from core.domain.application_states import AppState
+from core.domain.commands import ApplicationSpec
+from core.domain.resources import Resources
+from core.domain.settings import QueueProperties
+from core.model.applications import Application
+from core.model.queues import DynamicTerms, Queue
+from core.model.shapes import KnownTypes
+from core.model.users import NO_LIMITS, QueueLimits
+from core.partition.state import PartitionState
+from core.policies.owners import groups_of
+from core.policies.placement.rules import compile_rules
+from core.telling.configuration.limit_usage import Holder
+
+
+class QueueMoment(NamedTuple):
+    """A queue. ``limits``: users and groups of its :class:`~core.model.users.QueueLimits`; ``None``: it has none.
+
+    Other fields as in :class:`~core.model.queues.Queue`.
+    """
+
+    path: str
+    leaf: bool
+    managed: bool
+    draining: bool
+    properties: QueueProperties
+    submit_acl: AccessList
+    admin_acl: AccessList
+    max_applications: int
+    limits: QueueLimits | None
+    dynamic_terms: DynamicTerms | None
+    guaranteed: dict[int, int]
+    max: dict[int, int]
+    used: list[int]
+    pending: list[int]
+    preempting: list[int]
+    waiting: int
+
+
+class Subject(NamedTuple):
+    """An application as placement sees it."""
+
+    spec: ApplicationSpec
+    queue: str
+    user: str
+
+
+class PartitionMoment(NamedTuple):
+    """A partition. ``queues``: parents before their children; ``armed``: since when maxima are enforced, by queue."""
+
+    name: str
+    types: KnownTypes
+    queues: Sequence[QueueMoment]
+    armed: Mapping[str, int]
+    subjects: Sequence[Subject]
+    holders: Sequence[Holder]
+
+
+def moment_of(state: PartitionState) -> PartitionMoment:
+    """*state* as it is now."""
+    armed = state.enforcement.armed.items()
+    return PartitionMoment(
+        state.name,
+        state.types.known_now(),
+        [_queue_moment(queue) for queue in _subtree(state.root)],
+        {queue.path: at_ns for queue, at_ns in armed if state.queues.get(queue.path) is queue},
+        [Subject(app.spec, app.queue.path, app.user) for app in state.applications.values()],
+        [
+            Holder(
+                app.user,
+                groups_of(app.spec),
+                app.limit_group,
+                app.state is not AppState.NEW,
+                app.queue.path,
+                _held(state, app.real, app.placeholder),
+                bool(app.allocations),
+            )
+            for app in state.applications.values()
+        ],
+    )
+
+
+def restore(moment: PartitionMoment, config: PartitionConfig) -> PartitionState:
+    """A partition with the queues of *moment*, when *config* held. It has neither nodes nor applications of its own."""
+    state = PartitionState(moment.name, moment.queues[0].properties, config.preemption, [])
+    state.types.follow(moment.types)
+    state.placement_rules = compile_rules(config.placement_rules)
+    state.config = config
+    _restore_queue(moment.queues[0], state.root)
+    for row in moment.queues[1:]:
+        above, _, name = row.path.rpartition(".")
+        queue = state.new_queue(name, state.queues[above], leaf=row.leaf, properties=row.properties)
+        _restore_queue(row, queue)
+    for path, start_ns in moment.armed.items():
+        state.enforcement.armed[state.queues[path]] = start_ns
+    width = len(state.types.names)
+    for spec, path, user in moment.subjects:
+        # Only the queue knows them, to tell whether it is empty.
+        queue = state.queues[path]
+        queue.applications[spec.application_id] = Application(spec, queue, user, 0, width)
+    return state
+
+
+def _held(state: PartitionState, real: list[int], placeholder: list[int]) -> Resources:
+    return state.types.resources([a + b for a, b in zip(real, placeholder, strict=True)])
+
+
+def _subtree(queue: Queue) -> Iterator[Queue]:
+    yield queue
+    for child in queue.children.values():
+        yield from _subtree(child)
+
+
+def _queue_moment(queue: Queue) -> QueueMoment:
+    return QueueMoment(
+        queue.path,
+        queue.leaf,
+        queue.managed,
+        queue.draining,
+        queue.properties,
+        queue.submit_acl,
+        queue.admin_acl,
+        queue.max_applications,
+        None if queue.limits is NO_LIMITS else queue.limits,
+        queue.dynamic_terms,
+        dict(queue.guaranteed),
+        dict(queue.max),
+        list(queue.used),
+        list(queue.pending),
+        list(queue.preempting),
+        queue.waiting,
+    )
+
+
+def _restore_queue(row: QueueMoment, queue: Queue) -> None:
+    queue.managed, queue.draining = row.managed, row.draining
+    queue.submit_acl, queue.admin_acl = row.submit_acl, row.admin_acl
+    queue.max_applications = row.max_applications
+    queue.limits = NO_LIMITS if row.limits is None else row.limits
+    queue.dynamic_terms = row.dynamic_terms
+    queue.set_limits(row.guaranteed, dict(row.max))
+    queue.used, queue.pending, queue.preempting = list(row.used), list(row.pending), list(row.preempting)
+    queue.waiting = row.waiting

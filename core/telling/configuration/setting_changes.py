@@ -1,0 +1,211 @@
+"""What differs between queues before and after an update, as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, NamedTuple
+
+from core.config import properties
+from core.config.model import LimitConfig, PartitionConfig, QueueConfig
+from core.domain.access import AccessList
+from core.domain.settings import PlacementRuleConfig, QueueProperties
+from core.model.queues import DynamicTerms, Queue
+from core.partition.state import PartitionState
+from core.telling.configuration.impact import QueueChange, QueueChangeKind, SettingChange
+
+_PROPERTIES: Final[Mapping[str, str]] = {
+    "sort_policy": properties.SORT_POLICY,
+    "sort_by_priority": properties.SORT_BY_PRIORITY,
+    "priority_policy": properties.PRIORITY_POLICY,
+    "priority_offset": properties.PRIORITY_OFFSET,
+    "preemption_policy": properties.PREEMPTION_POLICY,
+    "preemption_delay": properties.PREEMPTION_DELAY,
+    "quota_preemption_delay": properties.QUOTA_DELAY,
+    "quota_preemption_timer": properties.QUOTA_TIMER,
+    "quota_preemption_miss": properties.QUOTA_MISS,
+    "unschedulable_backoff": properties.BACKOFF,
+    "unschedulable_backoff_delay": properties.BACKOFF_DELAY,
+}
+_PREEMPTION: Final[Mapping[str, str]] = {
+    "quota_enabled": "quotapreemptionenabled",
+    "guarantee_mode": "guaranteemode",
+    "cycle_interval": "cycle.interval",
+    "cycle_limit": "cycle.limit",
+    "cycle_batch": "cycle.batch",
+    "victim_timeout": "victim.timeout",
+}
+"""Keys as they are written, where that is not the name of the field."""
+_NESTED: Final[Mapping[str, str]] = {"required_node": "required-node"}
+"""The same for what stands below one of them."""
+
+
+class Terms(NamedTuple):
+    """The settings of a queue at one moment; amounts by type index."""
+
+    leaf: bool
+    managed: bool
+    draining: bool
+    guaranteed: Mapping[int, int]
+    max: Mapping[int, int]
+    max_applications: int
+    properties: QueueProperties
+    submit_acl: AccessList
+    admin_acl: AccessList
+    dynamic_terms: DynamicTerms | None
+
+
+def terms(queue: Queue) -> Terms:
+    """The settings of *queue* now."""
+    return Terms(
+        queue.leaf,
+        queue.managed,
+        queue.draining,
+        dict(queue.guaranteed),
+        dict(queue.max),
+        queue.max_applications,
+        queue.properties,
+        queue.submit_acl,
+        queue.admin_acl,
+        queue.dynamic_terms,
+    )
+
+
+def added(partition: str, paths: Iterable[str]) -> list[QueueChange]:
+    """All of *paths* are new."""
+    return [QueueChange(partition, path, QueueChangeKind.ADDED, 0, ()) for path in paths]
+
+
+def queue_changes(
+    state: PartitionState,
+    before: Mapping[str, Terms],
+    old: Mapping[str, QueueConfig],
+    new: Mapping[str, QueueConfig],
+) -> Iterator[QueueChange]:
+    """Every queue of *state* that is not what it was *before*; *old* and *new*: the queues listed, by path."""
+    for path, queue in state.queues.items():
+        was = before.get(path)
+        if was is None:
+            yield QueueChange(state.name, path, QueueChangeKind.ADDED, 0, ())
+            continue
+        now = terms(queue)
+        settings = [*_differences(state, was, now), *_limit_differences(old.get(path), new.get(path))]
+        kind = _kind(queue, was, now)
+        if kind is not QueueChangeKind.CHANGED or settings:
+            yield QueueChange(state.name, path, kind, _applications(queue), tuple(settings))
+    for path in before:
+        if path not in state.queues:
+            yield QueueChange(state.name, path, QueueChangeKind.REMOVED, 0, ())
+
+
+def partition_settings(old: PartitionConfig, new: PartitionConfig) -> tuple[SettingChange, ...]:
+    """What differs outside the queues."""
+    found = list(_fields("preemption", old.preemption, new.preemption, _PREEMPTION))
+    if old.placement_rules != new.placement_rules:
+        before_, after_ = (" ".join(_rule(rule) for rule in config.placement_rules) for config in (old, new))
+        found.append(SettingChange("placementrules", before_, after_))
+    if old.node_sort != new.node_sort:
+        before_, after_ = (f"{c.node_sort.policy} {_text(c.node_sort.weights)}" for c in (old, new))
+        found.append(SettingChange("nodesortpolicy", before_, after_))
+    if old.resolver != new.resolver:
+        found.append(SettingChange("usergroupresolver", old.resolver, new.resolver))
+    return tuple(found)
+
+
+def _kind(queue: Queue, was: Terms, now: Terms) -> QueueChangeKind:
+    if now.draining and not was.draining:
+        empty = _applications(queue) == 0
+        return QueueChangeKind.REMOVED if empty else QueueChangeKind.DRAINED
+    if was.draining and not now.draining:
+        return QueueChangeKind.REACTIVATED
+    if was.leaf != now.leaf:
+        return QueueChangeKind.REPLACED
+    if now.managed and not was.managed:
+        return QueueChangeKind.ADOPTED
+    return QueueChangeKind.CHANGED
+
+
+def _applications(queue: Queue) -> int:
+    return len(queue.applications) + sum(_applications(child) for child in queue.children.values())
+
+
+def _differences(state: PartitionState, was: Terms, now: Terms) -> Iterator[SettingChange]:
+    if was == now:
+        return
+    names = state.types.names
+    for label, before, after in (("guaranteed", was.guaranteed, now.guaranteed), ("max", was.max, now.max)):
+        for t in sorted(before.keys() | after.keys(), key=lambda t: names[t]):
+            if before.get(t) != after.get(t):
+                yield SettingChange(f"{label}.{names[t]}", _text(before.get(t)), _text(after.get(t)))
+    if was.max_applications != now.max_applications:
+        yield SettingChange("maxapplications", str(was.max_applications), str(now.max_applications))
+    if was.submit_acl != now.submit_acl:
+        yield SettingChange("submitacl", was.submit_acl.text, now.submit_acl.text)
+    if was.admin_acl != now.admin_acl:
+        yield SettingChange("adminacl", was.admin_acl.text, now.admin_acl.text)
+    yield from _fields("properties", was.properties, now.properties, _PROPERTIES)
+    if was.dynamic_terms != now.dynamic_terms:
+        yield SettingChange("childtemplate", _template(state, was.dynamic_terms), _template(state, now.dynamic_terms))
+
+
+def _fields(label: str, was: Any, now: Any, keys: Mapping[str, str]) -> Iterator[SettingChange]:
+    """What differs between two objects of the same dataclass; times, which are in nanoseconds, as seconds."""
+    for item in fields(now):
+        before, after = getattr(was, item.name), getattr(now, item.name)
+        name = item.name.removesuffix("_ns")
+        path = f"{label}.{keys.get(name, name)}"
+        if before == after:
+            continue
+        if is_dataclass(after):
+            yield from _fields(path, before, after, _NESTED)
+        elif name != item.name:
+            yield SettingChange(path, _seconds(before), _seconds(after))
+        else:
+            yield SettingChange(path, _text(before), _text(after))
+
+
+def _limit_differences(old: QueueConfig | None, new: QueueConfig | None) -> Iterator[SettingChange]:
+    before = old.limits if old is not None else ()
+    after = new.limits if new is not None else ()
+    if before != after:
+        yield SettingChange("limits", "; ".join(map(_limit, before)), "; ".join(map(_limit, after)))
+
+
+def _limit(limit: LimitConfig) -> str:
+    parts = [f"users {','.join(limit.users)}"] if limit.users else []
+    parts += [f"groups {','.join(limit.groups)}"] if limit.groups else []
+    parts += [f"maxapplications {limit.max_applications}"] if limit.max_applications else []
+    return " ".join([*parts, _text(limit.max_resources or {})]).rstrip()
+
+
+def _rule(rule: PlacementRuleConfig) -> str:
+    above = f"{_rule(rule.parent)}->" if rule.parent is not None else ""
+    value = f"={rule.value}" if rule.value else ""
+    return f"{above}{rule.name}{value}{'+create' if rule.create else ''}"
+
+
+def _template(state: PartitionState, found: DynamicTerms | None) -> str:
+    if found is None:
+        return ""
+    resources = state.types.resources
+    return (
+        f"maxapplications {found.max_applications} guaranteed {_text(resources(found.guaranteed))}"
+        f" max {_text(resources(found.max))}"
+    )
+
+
+def _seconds(nanoseconds: int) -> str:
+    whole, part = divmod(nanoseconds, 10**9)
+    return f"{whole}.{part:09}".rstrip("0").rstrip(".") + "s"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value))
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={value[name]}" for name in sorted(value))
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,107 @@
+"""One answer to "why", whatever it is about: read from the state as it is, in plain values. Nothing is changed.
+
+What can be asked about is a :class:`Subject`, and each subject knows how it is explained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from core.partition.state import PartitionState
+from core.telling.allocations.allocation_views import KeptViews
+from core.telling.allocations.ask_report import ask_standing, explain_work
+from core.telling.allocations.explanation import AskReport, Report, add_absence
+from core.telling.nodes.node_views import NodeView, node_view
+from core.telling.preemption.outlook import ReadingIndex
+from core.telling.queues.headroom import QueueExplanation, explain_queue
+from core.telling.users.limits_of_user import UserExplanation, explain_user
+
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What there is to read at one moment. *index* and *kept* save time and decide nothing.
+
+    *absence*: what there is to say of the manager *rm_id* if it is gone; empty: it is there.
+    """
+
+    state: PartitionState
+    index: ReadingIndex
+    kept: KeptViews
+    now_ns: int
+    rm_id: str = ""
+    absence: str = ""
+
+
+class Subject(Protocol[A_co]):
+    """Something that can be asked about, and knows how it is explained."""
+
+    def explain_from(self, reading: Reading) -> A_co | None:
+        """Explains this; ``None``: the partition knows nothing of it."""
+
+
+def explain(reading: Reading, subject: Subject[A]) -> A | None:
+    """Explains *subject*: why it waits, what bounds it, or who took its room; ``None``: nothing is known of it."""
+    return subject.explain_from(reading)
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Subject[Report]):
+    """An ask or allocation by its key, else an application by its ID, else a recent victim by its key."""
+
+    name: str
+
+    def explain_from(self, reading: Reading) -> Report | None:
+        """Tells what is in its way, whose turn it is, and what preemption could do, or who took its room."""
+        found = explain_work(reading.state, reading.index, self.name, reading.now_ns)
+        return add_absence(found, reading.rm_id, reading.absence) if found is not None and reading.absence else found
+
+
+@dataclass(frozen=True, slots=True)
+class AskStanding(Subject[AskReport]):
+    """An ask or allocation by its key."""
+
+    key: str
+
+    def explain_from(self, reading: Reading) -> AskReport | None:
+        """Tells where it stands and what it failed at, but not what is in its way: at a cost that is constant."""
+        ask = reading.state.requests.get(self.key)
+        return ask_standing(ask) if ask is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAt(Subject[QueueExplanation]):
+    """The queue at a path, in any case of letters."""
+
+    path: str
+
+    def explain_from(self, reading: Reading) -> QueueExplanation | None:
+        """Tells what it may still take, and what bounds it, level by level."""
+        queue = reading.state.queues.get(self.path.lower())
+        return explain_queue(reading.state, queue) if queue is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class UserNamed(Subject[UserExplanation]):
+    """A user that has applications, or that a limit names."""
+
+    name: str
+
+    def explain_from(self, reading: Reading) -> UserExplanation | None:
+        """Tells what it holds, and what limits it."""
+        return explain_user(reading.state, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNamed(Subject[NodeView]):
+    """A registered node."""
+
+    node_id: str
+
+    def explain_from(self, reading: Reading) -> NodeView | None:
+        """Tells what it offers and holds, what it is kept free for, and who keeps it out of scheduling."""
+        node = reading.state.nodes.get(self.node_id)
+        return node_view(reading.state, node, reading.kept) if node is not None else None

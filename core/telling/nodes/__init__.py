@@ -1,0 +1,1 @@
+"""What nodes offer and hold, and why no node takes an ask."""

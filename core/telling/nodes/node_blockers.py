@@ -1,0 +1,126 @@
+"""Why no node takes an ask: nodes grouped by the same reason, never a list of all of them."""
+
+from __future__ import annotations
+
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.model.shapes import Pairs
+from core.partition.scheduling.reserving import missing_share
+from core.partition.state import PartitionState
+from core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
+
+
+class _Group:
+    """Nodes with the same reason; ``closest`` lacks the smallest share, the first by ID among equals."""
+
+    __slots__ = ("closest", "count", "distance")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.closest: Node | None = None
+        self.distance = 0.0
+
+    def add(self, node: Node, distance: float) -> None:
+        self.count += 1
+        if self.closest is None or (distance, node.node_id) < (self.distance, self.closest.node_id):
+            self.closest, self.distance = node, distance
+
+
+def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker], int]:
+    """One blocker per reason, and how many open nodes have room. Cost: linear in nodes.
+
+    A node counts for the first reason that applies, in the order of :func:`reason`.
+    """
+    if not state.nodes:
+        return [Blocker(BlockerKind.NO_NODES, Level.NODE, "", "the partition has no nodes", permanent=True)], 0
+    pairs = ask.shape.pairs
+    groups: dict[BlockerKind, _Group] = {}
+    fitting = 0
+    for node in state.nodes.values():
+        if ask.key in node.reservations:
+            continue  # A blocker of its own: the reservation.
+        kind = reason(node, ask)
+        if kind is None:
+            fitting += 1
+        else:
+            group = groups.get(kind)
+            if group is None:
+                group = groups[kind] = _Group()
+            group.add(node, _too_small_by(node, pairs) if kind in PERMANENT else missing_share(node, pairs))
+    found = [_blocker(state, ask, kind, groups[kind]) for kind in BlockerKind if kind in groups]
+    if ask.reservation is not None or not PERMANENT.issuperset(groups):
+        # Waiting may help as long as it may on one node.
+        found = [blocker._replace(permanent=False) for blocker in found]
+    return found, fitting
+
+
+def reason(node: Node, ask: Allocation) -> BlockerKind | None:
+    """What keeps *ask* off *node*; ``None``: nothing does."""
+    pairs = ask.shape.pairs
+    if not node.could_hold(pairs):
+        return BlockerKind.NODE_TOO_SMALL
+    if not node.schedulable:
+        return BlockerKind.NODE_DRAINING
+    if not fits_on(node, ask):
+        free = node.free
+        return BlockerKind.NODE_RESERVED if all(free[t] >= n for t, n in pairs) else BlockerKind.NODE_FULL
+    if ask.refused is not None and node.node_id in ask.refused:
+        return BlockerKind.NODE_REFUSED
+    return None
+
+
+def fits_on(node: Node, ask: Allocation) -> bool:
+    """Whether *node* has room for *ask* now, beside what is held for others and comes before it."""
+    own = ask.reservation
+    return node.fits_holder(own) if own is not None and own.node is node else node.fits(ask.shape.pairs)
+
+
+def shortages_on(state: PartitionState, node: Node, pairs: Pairs, *, empty: bool = False) -> tuple[Shortage, ...]:
+    """Types of which *node* has too little free, or with *empty* too little at all."""
+    names = state.types.names
+    return tuple(
+        Shortage(names[t], node.capacity[t], node.capacity[t] - left, amount, amount - left)
+        for t, amount in pairs
+        for left in [node.capacity[t] if empty else node.free[t]]
+        if amount > left
+    )
+
+
+def _too_small_by(node: Node, pairs: Pairs) -> float:
+    capacity = node.capacity
+    return sum([(amount - capacity[t]) / amount for t, amount in pairs if amount > capacity[t]])
+
+
+def _blocker(state: PartitionState, ask: Allocation, kind: BlockerKind, group: _Group) -> Blocker:
+    node = group.closest
+    assert node is not None, "a group has at least one node"
+    return Blocker(
+        kind,
+        Level.NODE,
+        node.node_id,
+        _detail(kind, node, ask),
+        shortages_on(state, node, ask.shape.pairs, empty=kind is BlockerKind.NODE_TOO_SMALL),
+        group.count,
+        group.distance,
+        permanent=kind in PERMANENT,
+    )
+
+
+def _detail(kind: BlockerKind, node: Node, ask: Allocation) -> str:
+    match kind:
+        case BlockerKind.NODE_TOO_SMALL:
+            return "smaller than the ask even when empty"
+        case BlockerKind.NODE_DRAINING:
+            drain = node.operator_drain
+            if drain is None:
+                return "draining: nothing new is placed there"
+            also = ", and its shim drains it too" if node.drained_by_shim else ""
+            return f"draining: nothing new is placed there; drained by {drain.by} until it is undrained{also}"
+        case BlockerKind.NODE_RESERVED:
+            first, *others = node.reservations.values()
+            more = f" and {len(others)} more" if others else ""
+            return f"its room is held for {first.ask.spec.key}{more}"
+        case BlockerKind.NODE_REFUSED:
+            return f"refused by the shim: {(ask.refused or {})[node.node_id]}"
+        case _:
+            return "not enough room"

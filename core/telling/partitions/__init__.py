@@ -1,0 +1,1 @@
+"""Partitions as a whole: status, gauges, and whether their books agree."""

@@ -1,0 +1,215 @@
+"""What one scrape tells of a partition. Cost: linear in queues, applications and nodes, and small for each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from core.domain.application_states import AppState
+from core.domain.settings import Budget
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.partition.preemption.governing import limits_for_reading
+from core.partition.preemption.governor_state import AsOf
+from core.partition.preemption.quota_standing import above_max
+from core.partition.state import PartitionState
+from core.policies.preemption.governor import Scope
+
+Amounts = Sequence[int]
+"""By the index of the resource type."""
+
+
+class QueueGauges(NamedTuple):
+    """One queue. ``guaranteed`` and ``max`` by type index, absent: none; ``max_applications`` 0: not limited.
+
+    ``applications``: live ones in this very queue, by state.
+    """
+
+    path: str
+    guaranteed: Mapping[int, int]
+    max: Mapping[int, int]
+    used: Amounts
+    pending: Amounts
+    preempting: Amounts
+    max_applications: int
+    applications: Mapping[AppState, int]
+
+
+class BudgetUse(NamedTuple):
+    """The largest part of a budget that any one scope of a kind has used: 1 is all of it.
+
+    scope     ``cluster``, ``queue`` or ``application``
+    resource  ``victims``, or the resource type of which resource-seconds are counted
+    """
+
+    scope: str
+    resource: str
+    used: float
+
+
+class GovernorGauges(NamedTuple):
+    """Bounds against storms. ``denied``: plans so far. ``paused``: how many scopes preemption pauses in, by kind."""
+
+    denied: int
+    paused: Mapping[str, int]
+    budgets: tuple[BudgetUse, ...]
+
+
+class PartitionGauges(NamedTuple):
+    """One partition.
+
+    types           names of the resource types, by index
+    usage           by resource type, how many nodes use 0 to 10 %, over 10 to 20 %, ... over 90 % of it; nodes that do
+                    not offer the type are left out (scheduling.md 16)
+    nodes_removed   since the partition was made
+    stuck           victims that have not left in time
+    quotas_due      queues whose lowered max is to be enforced, the one being enforced included
+    drained         nodes that operators keep out of scheduling, registered or not
+    above_max       by path, what each configured queue holds above its max, by type index, each above 0
+    queues_omitted  queues that are not in ``queues``
+    """
+
+    name: str
+    types: tuple[str, ...]
+    queues: tuple[QueueGauges, ...]
+    usage: Mapping[str, Sequence[int]]
+    nodes: int
+    unschedulable: int
+    nodes_removed: int
+    applications: Mapping[AppState, int]
+    asks: int
+    allocations: int
+    reservations: int
+    law_checks: int
+    law_violations: int
+    preemption_attempts: int
+    preemptions: int
+    stuck: int
+    quotas_due: int
+    governor: GovernorGauges
+    drained: int = 0
+    above_max: Mapping[str, Mapping[int, int]] = MappingProxyType({})
+    queues_omitted: int = 0
+
+
+DECILES: Final = 10
+
+LOOKED_AT_ONCE: Final = 128
+"""Queues or nodes, before others may have a turn."""
+
+_NO_STATES: Final[Mapping[AppState, int]] = MappingProxyType({})
+
+
+def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iterator[PartitionGauges | None]:
+    """The partition at *now_ns*, at last; before that moments to let others have a turn. At most so many queues."""
+    queues: list[QueueGauges] = []
+    everywhere: Counter[AppState] = Counter()
+    names = list(state.queues)
+    for number, path in enumerate(names):
+        if not number % LOOKED_AT_ONCE:
+            yield None
+        queue = state.queues.get(path)
+        if queue is None:
+            continue
+        states = _NO_STATES
+        if queue.applications:
+            states = Counter([application.state for application in queue.applications.values()])
+            everywhere.update(states)
+        if len(queues) < most_queues:
+            queues.append(_queue(path, queue, states))
+    usage, unschedulable = _Usage(state.types.names), 0
+    for number, node in enumerate(list(state.nodes.values())):
+        if not number % LOOKED_AT_ONCE:
+            yield None
+        usage.add(node)
+        unschedulable += not node.schedulable
+    above: dict[str, Mapping[int, int]] = {}
+    for number, queue in enumerate(list(state.enforcement.above)):
+        if not number % LOOKED_AT_ONCE:
+            yield None
+        if over := above_max(queue):
+            above[queue.path] = over
+    yield None
+    governor = _governor(state, now_ns)
+    yield None
+    yield PartitionGauges(
+        name=state.name,
+        types=tuple(state.types.names),
+        queues=tuple(queues),
+        usage=usage.by_type(),
+        nodes=len(state.nodes),
+        unschedulable=unschedulable,
+        nodes_removed=state.nodes_removed,
+        applications=everywhere,
+        asks=state.root.waiting + state.held_count,
+        allocations=state.allocation_count,
+        reservations=len(state.reservations),
+        law_checks=state.law_checks,
+        law_violations=state.law_violations,
+        preemption_attempts=state.preemption_attempts,
+        preemptions=state.preemptions,
+        stuck=len(state.stuck),
+        quotas_due=len(state.enforcement.armed),
+        drained=len(state.operator_drains),
+        above_max=above,
+        governor=governor,
+        queues_omitted=max(0, len(names) - len(queues)),
+    )
+
+
+def _queue(path: str, queue: Queue, states: Mapping[AppState, int]) -> QueueGauges:
+    return QueueGauges(
+        path,
+        queue.guaranteed,
+        queue.max,
+        queue.used,
+        queue.pending,
+        queue.preempting,
+        queue.max_applications,
+        states,
+    )
+
+
+class _Usage:
+    """Counts nodes by the part of each type that is allocated, up to *names* of types."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._counts = [[0] * DECILES for _ in self._names]
+
+    def add(self, node: Node) -> None:
+        for capacity, allocated, deciles in zip(node.capacity, node.allocated, self._counts, strict=False):
+            if capacity > 0:
+                if allocated >= capacity:
+                    deciles[-1] += 1
+                elif allocated > 0:
+                    deciles[(DECILES * allocated + capacity - 1) // capacity - 1] += 1
+                else:
+                    deciles[0] += 1
+
+    def by_type(self) -> Mapping[str, list[int]]:
+        return {name: deciles for name, deciles in zip(self._names, self._counts, strict=True) if any(deciles)}
+
+
+def _governor(state: PartitionState, now_ns: int) -> GovernorGauges:
+    books, settings = state.governor, state.preemption.governor
+    past = AsOf(books, limits_for_reading(state), now_ns)
+    paused = Counter(scope.kind for scope, until_ns in books.paused.items() if until_ns > now_ns)
+    budgets = {"cluster": settings.cluster, "queue": settings.queue, "application": settings.application}
+    scopes: dict[str, list[Scope]] = {kind: [] for kind in budgets}
+    for scope in books.scopes:
+        scopes[scope.kind].append(scope)
+    used = [use for kind, budget in budgets.items() for use in _used(state, past, kind, budget, scopes[kind])]
+    return GovernorGauges(books.denied, {kind: paused[kind] for kind in budgets}, tuple(used))
+
+
+def _used(state: PartitionState, past: AsOf, kind: str, budget: Budget, scopes: Iterable[Scope]) -> Iterator[BudgetUse]:
+    """Of every bound that *budget* has, the part that is used by that of *scopes* which uses most."""
+    if budget.victims:
+        yield BudgetUse(kind, "victims", max(map(past.victims, scopes), default=0) / budget.victims)
+    for name, limit in sorted(budget.lost.items()):
+        t = state.types.known(name)
+        lost = max((past.lost(scope, t) for scope in scopes), default=0) if t is not None else 0
+        yield BudgetUse(kind, name, lost / limit if limit else float(lost > 0))

@@ -1,0 +1,277 @@
+"""A partition described in plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from core.domain.drains import DrainedNode
+from core.domain.priorities import as_reported
+from core.domain.resources import Resources
+from core.domain.settings import Budget
+from core.model.applications import Application
+from core.model.queues import Queue
+from core.partition.books import audit
+from core.partition.preemption.governing import limits_for_reading
+from core.partition.preemption.governor_state import AsOf
+from core.partition.state import PartitionState
+from core.policies.preemption import guarantee, required_node
+from core.policies.preemption.governor import CLUSTER, Scope
+
+
+class QueueStatus(NamedTuple):
+    """One queue. Amounts as in :class:`core.model.queues.Queue`; ``max`` of the root is what its nodes offer."""
+
+    path: str
+    leaf: bool
+    draining: bool
+    guaranteed: Resources
+    max: Resources
+    used: Resources
+    pending: Resources
+    preempting: Resources
+    preempted: Resources
+    """Everything ever taken from this queue by preemption."""
+    preempted_allocations: int
+    applications: int
+    priority: int
+    quota_due_ns: int | None = None
+    """When its lowered max is to be enforced by preemption; ``None``: not at all."""
+    quota_running: bool = False
+    """It is being enforced just now."""
+
+
+class UserStatus(NamedTuple):
+    """A user that holds something: how much in all queues together, and how many applications hold it."""
+
+    user: str
+    used: Resources
+    applications: int
+
+
+class ScopeStatus(NamedTuple):
+    """What preemption took from one scope within the governor's window, and what it may take there.
+
+    kind, name        ``cluster``, ``queue`` and its path, ``application`` and its ID, or ``interval`` and a kind of
+                      preemption that is held back: what that took within one interval of the preemption cycle
+    victims           of ``most_victims``; 0: any number
+    lost              resource-seconds of ``most_lost``; an absent type is not limited
+    paused_until_ns   preemption was said to pause here until then; ``None``: it does not, as far as was said
+    """
+
+    kind: str
+    name: str
+    victims: int
+    most_victims: int
+    lost: Resources
+    most_lost: Resources
+    paused_until_ns: int | None = None
+
+
+class GovernorStatus(NamedTuple):
+    """Bounds against storms: how near they are. ``denied``: plans since the core started.
+
+    ``scopes``: the cluster, queues that lost something or where preemption paused, applications where it paused, and
+    kinds that the limit of one interval holds back.
+    """
+
+    window_ns: int
+    denied: int
+    shadow: tuple[str, ...]
+    scopes: tuple[ScopeStatus, ...]
+
+
+class StuckVictim(NamedTuple):
+    """An allocation that was told to leave and has not within ``preemption.victim.timeout``.
+
+    ``preemptor``: the ask that waited for it and looks elsewhere now, or the path of the queue whose max it was for.
+    """
+
+    key: str
+    application_id: str
+    queue: str
+    node_id: str
+    resources: Resources
+    preemptor: str
+
+
+class MonitorStatus(NamedTuple):
+    """The periodic policy, where it is on. ``at_risk``: allocations that ``notices`` open notices name."""
+
+    observe_only: bool
+    rounds: int
+    notices: int
+    at_risk: int
+
+
+class PartitionStatus(NamedTuple):
+    """One partition; ``queues`` parents before children, in tree order, ``users`` by name."""
+
+    name: str
+    nodes: int
+    asks: int
+    allocations: int
+    reservations: int
+    capacity: Resources
+    law_checks: int
+    law_violations: int
+    invariant_violations: int
+    """Books that do not add up; 0 when nobody asked for the audit."""
+    preemption_attempts: int
+    preemptions: int
+    queues: tuple[QueueStatus, ...]
+    users: tuple[UserStatus, ...]
+    ignored: tuple[tuple[str, int], ...] = ()
+    """Request entries without effect, by cause (:class:`core.domain.reasons.Ignored`)."""
+    governor: GovernorStatus | None = None
+    stuck: tuple[StuckVictim, ...] = ()
+    """By key."""
+    monitor: MonitorStatus | None = None
+    """``None``: the periodic policy is off."""
+    drained: tuple[DrainedNode, ...] = ()
+    """Nodes that operators keep out of scheduling, by ID."""
+
+
+class EngineStatus(NamedTuple):
+    """The whole core. ``rm_id`` empty: nobody is registered."""
+
+    rm_id: str
+    checksum: str
+    partitions: tuple[PartitionStatus, ...]
+    unrouted: int = 0
+    """Unanswered request entries that named no partition there is."""
+
+
+def partition_status(state: PartitionState, *, audited: bool, now_ns: int = 0) -> PartitionStatus:
+    """The partition at *now_ns*, which only bears on what the governor counts.
+
+    *audited*: check the books too, at a cost linear in everything the partition holds.
+    """
+    return PartitionStatus(
+        name=state.name,
+        nodes=len(state.nodes),
+        asks=state.root.waiting + state.held_count,
+        allocations=state.allocation_count,
+        reservations=len(state.reservations),
+        capacity=state.types.resources(state.root.max),
+        law_checks=state.law_checks,
+        law_violations=state.law_violations,
+        invariant_violations=len(audit.check(state)) if audited else 0,
+        preemption_attempts=state.preemption_attempts,
+        preemptions=state.preemptions,
+        queues=tuple(_describe(state, queue) for queue in _tree(state.root)),
+        users=_users(state),
+        ignored=tuple(sorted(state.ignored.items())),
+        governor=_governor(state, now_ns),
+        stuck=_stuck(state),
+        monitor=_monitor(state),
+        drained=tuple(
+            DrainedNode(node_id, drain, node_id in state.nodes)
+            for node_id, drain in sorted(state.operator_drains.items())
+        ),
+    )
+
+
+def _governor(state: PartitionState, now_ns: int) -> GovernorStatus:
+    settings, books = state.preemption.governor, state.governor
+    past = AsOf(books, limits_for_reading(state), now_ns)
+    budgets = {"cluster": settings.cluster, "queue": settings.queue, "application": settings.application}
+    named = {scope for scope in books.scopes if scope.kind == "queue" and past.victims(scope)}
+    paused = {scope: until_ns for scope, until_ns in books.paused.items() if until_ns > now_ns}
+    named.update(scope for scope in paused if scope != CLUSTER)
+
+    def describe_scope(scope: Scope) -> ScopeStatus:
+        lost = {t: past.lost(scope, t) for t in range(len(state.types.names))}
+        budget: Budget = budgets[scope.kind]
+        return ScopeStatus(
+            scope.kind,
+            scope.name,
+            past.victims(scope),
+            budget.victims,
+            state.types.resources({t: amount for t, amount in lost.items() if amount}),
+            Resources(dict(budget.lost)),
+            paused.get(scope),
+        )
+
+    scopes = (CLUSTER, *sorted(named, key=lambda scope: (scope.kind != "queue", scope.name)))
+    shadow = tuple(sorted(settings.shadow))
+    held = tuple(_held_back(state, now_ns))
+    return GovernorStatus(settings.window_ns, books.denied, shadow, (*map(describe_scope, scopes), *held))
+
+
+def _held_back(state: PartitionState, now_ns: int) -> Iterator[ScopeStatus]:
+    """The kinds of preemption of which somebody waits until the window of one interval has moved."""
+    pace, bounds, nothing = state.pace, state.preemption.governor.victims, Resources({})
+    if pace.wakes_ns is None or pace.wakes_ns <= now_ns:
+        return
+    since_ns = now_ns - state.preemption.cycle_interval_ns
+    for kind, waits, window, bound in (
+        (guarantee.KIND, bool(pace.waiting), pace.guarantee, bounds.guarantee),
+        (required_node.KIND, bool(pace.waiting_reservations), pace.required_node, bounds.required_node),
+    ):
+        if waits:
+            victims = window.without(since_ns).totals.victims
+            yield ScopeStatus("interval", kind, victims, bound.interval, nothing, nothing, pace.wakes_ns)
+
+
+def _stuck(state: PartitionState) -> tuple[StuckVictim, ...]:
+    return tuple(
+        StuckVictim(
+            victim.key,
+            victim.application.application_id,
+            victim.queue.path,
+            victim.node.node_id if victim.node is not None else "",
+            victim.shape.resources,
+            preemptor.path if isinstance(preemptor, Queue) else preemptor.key,
+        )
+        for victim, preemptor in sorted(state.stuck.items(), key=lambda entry: entry[0].key)
+    )
+
+
+def _monitor(state: PartitionState) -> MonitorStatus | None:
+    notices = state.notices
+    if notices.settings is None:
+        return None
+    return MonitorStatus(notices.settings.observe_only, notices.rounds, len(notices.open), len(notices.entries))
+
+
+def _users(state: PartitionState) -> tuple[UserStatus, ...]:
+    """Summed over the applications of each user: without limits nothing else keeps track of it."""
+    holders: dict[str, list[Application]] = {}
+    for application in state.applications.values():
+        if application.allocations:
+            holders.setdefault(application.user, []).append(application)
+    return tuple(UserStatus(user, _held(state, holders[user]), len(holders[user])) for user in sorted(holders))
+
+
+def _held(state: PartitionState, applications: list[Application]) -> Resources:
+    held = [sum(amounts) for amounts in zip(*(a.real for a in applications), strict=True)]
+    for application in applications:
+        held = [amount + more for amount, more in zip(held, application.placeholder, strict=True)]
+    return state.types.resources(held)
+
+
+def _tree(queue: Queue) -> Iterator[Queue]:
+    yield queue
+    for name in sorted(queue.children):
+        yield from _tree(queue.children[name])
+
+
+def _describe(state: PartitionState, queue: Queue) -> QueueStatus:
+    resources = state.types.resources
+    return QueueStatus(
+        path=queue.path,
+        leaf=queue.leaf,
+        draining=queue.draining,
+        guaranteed=resources(queue.guaranteed),
+        max=resources(queue.max),
+        used=resources(queue.used),
+        pending=resources(queue.pending),
+        preempting=resources(queue.preempting),
+        preempted=resources(queue.preempted_total),
+        preempted_allocations=queue.preempted_count,
+        applications=len(queue.applications),
+        priority=as_reported(queue.priority),
+        quota_due_ns=state.enforcement.armed.get(queue),
+        quota_running=state.enforcement.run is not None and state.enforcement.run.queue is queue,
+    )

@@ -1,0 +1,64 @@
+"""A partition as a whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from core.config.model import NodeSortConfig
+from core.domain.application_states import AppState
+from core.domain.partition_names import bare_partition_name
+from core.domain.resources import Resources
+from core.partition.state import PartitionState
+
+
+class PartitionView(NamedTuple):
+    """One partition. ``applications``: how many in each state, those still remembered included."""
+
+    name: str
+    """Without the manager's name in front."""
+    rm_id: str
+    capacity: Resources
+    used: Resources
+    node_sort_policy: str
+    node_sort_weights: Mapping[str, float]
+    preemption_enabled: bool
+    quota_preemption_enabled: bool
+    nodes: int
+    applications: Mapping[AppState, int]
+    allocations: int
+    reservations: int
+    pending_asks: int
+    state: str
+    since_ns: int
+    """When it entered its state."""
+
+
+_DEFAULT_SORT: Final = NodeSortConfig()
+
+
+def partition_view(state: PartitionState, rm_id: str, now_ns: int) -> PartitionView:
+    """Shows the partition of manager *rm_id* at *now_ns*. Cost: one look at each application."""
+    resources, past = state.types.resources, state.past
+    sort = state.config.node_sort if state.config is not None else _DEFAULT_SORT
+    counts = Counter(application.state for application in state.applications.values())
+    counts.update(ended.state for ended in past.finished(now_ns))
+    counts.update(ended.state for ended in past.rejected(now_ns))
+    return PartitionView(
+        name=bare_partition_name(state.name),
+        rm_id=rm_id,
+        capacity=resources(state.root.max),
+        used=resources(state.root.used),
+        node_sort_policy=sort.policy,
+        node_sort_weights=sort.weights,
+        preemption_enabled=state.preemption.enabled and "guarantee" in state.preemption.policies,
+        quota_preemption_enabled=state.preemption.quota_enabled,
+        nodes=len(state.nodes),
+        applications={name: counts[name] for name in sorted(counts)},
+        allocations=state.allocation_count,
+        reservations=len(state.reservations),
+        pending_asks=state.root.waiting + state.held_count,
+        state="Active",
+        since_ns=state.created_ns,
+    )

@@ -1,0 +1,1 @@
+"""Whom preemption could tell to leave, and who was told."""

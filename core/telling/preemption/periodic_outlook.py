@@ -1,0 +1,63 @@
+"""Whether the periodic monitor could make room for an ask: what its last round found, and what has come of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.domain.reasons import Outcome
+from core.model.allocations import Allocation
+from core.model.notices import Entry
+from core.partition.state import PartitionState
+from core.policies.preemption.monitor.plan import Place
+from core.telling.allocations.explanation import PreemptionOutlook, PreemptionVerdict
+
+_MOST_NAMED: Final = 5
+RESTS = "the periodic monitor is on: asks do not preempt by themselves"
+
+
+def left_to_monitor(state: PartitionState, ask: Allocation) -> bool:
+    """Whether only the monitor makes room for *ask*: asks do not preempt beside it, or this one never does (H)."""
+    settings = state.notices.settings
+    by_itself = state.guarantee_preemption and ask.spec.allow_preempt_other
+    return settings is not None and not settings.observe_only and not by_itself
+
+
+def by_monitor(state: PartitionState, ask: Allocation) -> PreemptionOutlook:
+    """What becomes of *ask* by the monitor's last round."""
+    verdict, notices, names = PreemptionVerdict, state.notices, state.types.names
+    path = ask.queue.path
+    if not notices.rounds:
+        return PreemptionOutlook(verdict.FORBIDDEN, RESTS, "", "its first round has not ended yet")
+    lacking = {t: amount for t, amount in notices.lacking.get(path, {}).items() if amount > 0}
+    asked = dict(ask.shape.pairs)
+    if not any(t in lacking for t in asked):
+        detail = f"round {notices.rounds}: {path} holds what it should, or free room makes up for the rest"
+        return PreemptionOutlook(verdict.FORBIDDEN, "monitor: no share is owed to its queue", "", detail)
+    owed = ", ".join(f"{amount} {names[t]}" for t, amount in sorted(lacking.items()))
+    detail = f"round {notices.rounds}: {path} should hold {owed} more"
+    if not ask.spec.allow_preempt_other:
+        why = "its preemption policy lets it preempt nobody, and the monitor takes nothing for it"
+        return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, why)
+    place: Place | None = next((place for place in notices.places if place.ask is ask), None)
+    if place is None:
+        why = "no tasks of queues above their shares, in this turn, leave it a place on one node"
+        return PreemptionOutlook(verdict.NO_VICTIMS, "monitor: nobody is asked for it now", "", f"{detail}; {why}")
+    entries = [notices.entries[victim.key] for victim in place.victims if victim.key in notices.entries]
+    detail += f"; it is to run on {place.node.node_id}"
+    if not entries:
+        detail += ", where others leave room for it"
+        return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.NOTIFIED, detail, None, place.node.node_id)
+    last = max(entry.deadline_ns for entry in entries)
+    risk = "; ".join(_told(state, entry) for entry in entries[:_MOST_NAMED])
+    more = f"; and {len(entries) - _MOST_NAMED} more" if len(entries) > _MOST_NAMED else ""
+    detail += f" once these have left, who are at risk: {risk}{more}"
+    return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.NOTIFIED, detail, last, place.node.node_id)
+
+
+def _told(state: PartitionState, entry: Entry) -> str:
+    """An allocation at risk, and what its application made of the notice."""
+    key = entry.allocation.key
+    answer = {None: "", True: ", its application prepares for it", False: ", its application does nothing about it"}
+    saved_ns = state.notices.checkpoints.get(key)
+    saved = "" if saved_ns is None else f", its work was saved {(entry.deadline_ns - saved_ns) / 1e9:g} s before then"
+    return f"{entry.allocation.spec.key}{answer[entry.notice.accepted]}{saved}"

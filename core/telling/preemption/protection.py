@@ -1,0 +1,84 @@
+"""What protects whom from an ask: for every queue with work in it, the first rule that stands in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.partition.state import PartitionState
+from core.policies.preemption.candidates import leaves_below
+from core.policies.preemption.entitlement import entitlement
+from core.policies.preemption.fences import fence_root
+from core.policies.preemption.index import VictimIndex
+from core.policies.preemption.needs import Needs
+from core.policies.preemption.plan import Refusal
+from core.policies.preemption.terms import LeafTerms, Terms
+from core.telling.allocations.explanation import LawTally
+
+OWN_QUEUE = "own queue"
+LAW_7 = "law 7 (fence)"
+_NAMES = {"disabled": "preemption disabled", "inherited": "law 5 (inherited guarantee)"}
+
+
+def protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tuple[LawTally, ...]:
+    """By rule, how many queues it protects from *ask*, most allocations first. Cost: linear in kinds of
+    allocations, where all of a queue is protected for its size."""
+    fence = fence_root(ask)
+    inside = set(leaves_below(fence))
+    entitled = entitlement(ask, state.guarantee_mode, state.types.names)
+    terms: Terms | None = None
+    if not isinstance(entitled, Refusal):
+        terms = Terms(ask, fence, entitled, Needs(ask, fence, entitled))
+    found: dict[str, list[Queue]] = {}
+    for leaf in sorted(leaves_below(state.root), key=lambda queue: queue.path):
+        if leaf is ask.queue:
+            law: str | None = OWN_QUEUE
+        elif leaf not in inside:
+            law = LAW_7
+        else:
+            law = _first_law(terms, leaf, ask, index) if terms is not None else None
+        if law is not None:
+            found.setdefault(_NAMES.get(law, law), []).append(leaf)
+    tallies = [LawTally(law, len(leaves), sum(map(_size, leaves)), leaves[0].path) for law, leaves in found.items()]
+    return tuple(sorted(tallies, key=lambda tally: (-tally.allocations, tally.law)))
+
+
+def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex) -> str | None:
+    """What protects all of *leaf*; ``None``: some of it may go."""
+    leaf_terms = terms.of(leaf)
+    if isinstance(leaf_terms, str):
+        return leaf_terms
+    by_size = [leaf_terms.kinds.get(shape) or terms.kind(leaf_terms, shape) for shape in index.of(leaf).sizes]
+    blocked = [law for law in by_size if isinstance(law, str)]
+    if blocked and len(blocked) == len(by_size):
+        return blocked[0]
+    first: str | None = None
+    for allocation in _allocations(leaf):
+        law = _law(terms, leaf_terms, allocation, ask)
+        if law is None:
+            return None
+        first = first or law
+    return first
+
+
+def _law(terms: Terms, leaf_terms: LeafTerms, allocation: Allocation, ask: Allocation) -> str | None:
+    if leaf_terms.highest is not None and allocation.priority > leaf_terms.highest:
+        return "law 6"
+    if allocation.spec.required_node:
+        return "required node"
+    kind = leaf_terms.kinds.get(allocation.shape) or terms.kind(leaf_terms, allocation.shape)
+    if isinstance(kind, str):
+        return kind
+    if allocation.preempted or allocation.released:
+        return "leaving already"
+    return "law 3" if allocation.application is ask.application else None
+
+
+def _allocations(leaf: Queue) -> Iterator[Allocation]:
+    for application in leaf.applications.values():
+        yield from application.allocations.values()
+
+
+def _size(leaf: Queue) -> int:
+    return sum(len(application.allocations) for application in leaf.applications.values())

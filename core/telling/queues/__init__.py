@@ -1,0 +1,1 @@
+"""What queues hold, and how much they may still take."""

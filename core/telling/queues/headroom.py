@@ -1,0 +1,90 @@
+"""How much a queue or a user may still take, level by level, and which level says so (config.md 7.3, 10.3)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from core.domain.resources import Resources
+from core.model.queues import Queue
+from core.partition.state import PartitionState
+from core.telling.queues.above_max import AboveMax, above_max_of
+
+
+class QueueLevel(NamedTuple):
+    """One queue on the way from a queue to the root. ``headroom``: its own max less what is used, types in max only."""
+
+    path: str
+    guaranteed: Resources
+    max: Resources
+    used: Resources
+    pending: Resources
+    preempting: Resources
+    headroom: Resources
+
+
+class Bound(NamedTuple):
+    """The level that leaves least of one type: ``left`` of its ``max``, negative above it."""
+
+    type: str
+    path: str
+    left: int
+    max: int
+
+
+class QueueExplanation(NamedTuple):
+    """What a queue may still take, and why no more (config.md 7.3).
+
+    levels      the queue first, the root last
+    headroom    the least over all levels; an absent type is not bounded, except that the root offers none of it
+    bounds      what sets it, one for each type in ``headroom``, by type
+    tightest    the bound with the smallest part of its max left; ``None``: nothing bounds
+    above       those of the levels that hold more than their max, the queue first
+    """
+
+    path: str
+    leaf: bool
+    draining: bool
+    levels: tuple[QueueLevel, ...]
+    headroom: Resources
+    bounds: tuple[Bound, ...]
+    tightest: Bound | None
+    above: tuple[AboveMax, ...] = ()
+
+
+def explain_queue(state: PartitionState, queue: Queue) -> QueueExplanation:
+    """*queue* and everything above it. Of two levels that leave the same, the one further down bounds."""
+    resources = state.types.resources
+    levels: list[QueueLevel] = []
+    bounds: dict[int, Bound] = {}
+    for level in queue.lineage():
+        left = {t: most - level.used[t] for t, most in level.max.items()}
+        levels.append(
+            QueueLevel(
+                level.path,
+                resources(level.guaranteed),
+                resources(level.max),
+                resources(level.used),
+                resources(level.pending),
+                resources(level.preempting),
+                resources(left),
+            )
+        )
+        for t, amount in left.items():
+            if t not in bounds or amount < bounds[t].left:
+                bounds[t] = Bound(state.types.names[t], level.path, amount, level.max[t])
+    return QueueExplanation(
+        queue.path,
+        queue.leaf,
+        queue.draining,
+        tuple(levels),
+        resources({t: bound.left for t, bound in bounds.items()}),
+        tuple(sorted(bounds.values())),
+        min(bounds.values(), key=part_left, default=None),
+        tuple(above for level in queue.lineage() if (above := above_max_of(state, level)) is not None),
+    )
+
+
+def part_left(bound: Bound) -> tuple[Fraction, str]:
+    """A max of 0 leaves nothing. Exact, so that equal parts compare equal on every machine."""
+    return (Fraction(bound.left, bound.max) if bound.max > 0 else Fraction(min(bound.left, 0)), bound.type)

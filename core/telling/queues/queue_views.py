@@ -1,0 +1,190 @@
+"""Queues, parents before their children."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from core.config import properties
+from core.config.model import ChildTemplate, QueueConfig
+from core.domain.names import RECOVERY_PATH
+from core.domain.priorities import as_reported
+from core.domain.resources import Resources
+from core.domain.settings import PreemptionPolicyKind, PriorityPolicy, SortPolicy
+from core.model.queues import Queue
+from core.partition.configuration.configure import walk
+from core.partition.state import PartitionState
+from core.telling.queues.above_max import AboveMax, above_max_of
+
+
+class TemplateView(NamedTuple):
+    """What queues that placement makes below a parent are made with. ``max_applications`` 0: unlimited."""
+
+    max_applications: int
+    max: Resources
+    guaranteed: Resources
+    properties: Mapping[str, str]
+
+
+class QueueView(NamedTuple):
+    """One queue. ``max`` of the root is what its nodes offer; ``None``: no maximum, no limit on the path."""
+
+    path: str
+    parent: str
+    """Path of the queue above; empty: the root."""
+    children: tuple[str, ...]
+    """Paths, sorted."""
+    status: str
+    leaf: bool
+    managed: bool
+    guaranteed: Resources
+    max: Resources | None
+    used: Resources
+    pending: Resources
+    preempting: Resources
+    headroom: Resources | None
+    """The least that any level up to the root leaves; an absent type is not limited."""
+    properties: Mapping[str, str]
+    template: TemplateView | None
+    max_applications: int
+    running_applications: int
+    applications: int
+    """Live ones, in this very queue."""
+    priority: int
+    """What it shows its parent; ``PRIORITY_MIN`` also if no ask lends it a priority."""
+    allocating: tuple[str, ...]
+    """Applications that hold something and do not run yet."""
+    sort_policy: str
+    sort_by_priority: bool
+    preemption_enabled: bool
+    preemption_fence: bool
+    priority_fence: bool
+    preemption_delay_ns: int
+    quota_preemption_delay_ns: int
+    quota_running: bool
+    quota_due_ns: int
+    priority_offset: int
+    backoff: int
+    backoff_delay_ns: int
+    preempted: Resources
+    """Everything ever taken from it by preemption."""
+    preempted_allocations: int
+    above: AboveMax | None = None
+    """``None``: it holds no more than its max, or is not configured."""
+
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def queue_views(state: PartitionState, path: str, *, subtree: bool) -> Iterator[QueueView]:
+    """The queue at *path* and, with *subtree*, everything below it in tree order; nothing if there is none."""
+    configured = dict(walk(state.config.root, "root")) if state.config is not None else {}
+    return _views(state, path, configured, subtree=subtree)
+
+
+def _views(
+    state: PartitionState, path: str, configured: Mapping[str, QueueConfig], *, subtree: bool
+) -> Iterator[QueueView]:
+    queue = state.queues.get(path)
+    if queue is None:
+        return
+    yield queue_view(state, queue, configured)
+    if subtree:
+        for name in sorted(queue.children):
+            yield from _views(state, f"{path}.{name}", configured, subtree=True)
+
+
+def queue_view(state: PartitionState, queue: Queue, configured: Mapping[str, QueueConfig]) -> QueueView:
+    """One queue as it is now. *configured*: queues of the configuration by their paths."""
+    resources, terms, enforcement = state.types.resources, queue.properties, state.enforcement
+    above, below = _nearest(configured, queue.path)
+    headroom = _headroom(queue)
+    return QueueView(
+        path=queue.path,
+        parent=queue.parent.path if queue.parent is not None else "",
+        children=tuple([f"{queue.path}.{name}" for name in sorted(queue.children)]),
+        status="Draining" if queue.draining else "Active",
+        leaf=queue.leaf,
+        managed=queue.managed,
+        guaranteed=resources(queue.guaranteed),
+        max=resources(queue.max) if queue.max else None,
+        used=resources(queue.used),
+        pending=resources(queue.pending),
+        preempting=resources(queue.preempting),
+        headroom=resources(headroom) if headroom is not None else None,
+        properties=_properties(queue, above, below),
+        template=_template(queue, above),
+        max_applications=queue.max_applications,
+        running_applications=queue.running,
+        applications=len(queue.applications),
+        priority=as_reported(queue.priority),
+        allocating=tuple(sorted([application.application_id for application in queue.allocating])),
+        sort_policy=terms.sort_policy if queue.leaf else SortPolicy.FAIR,
+        sort_by_priority=terms.sort_by_priority,
+        preemption_enabled=terms.preemption_policy is not PreemptionPolicyKind.DISABLED,
+        preemption_fence=terms.preemption_policy is PreemptionPolicyKind.FENCE,
+        priority_fence=terms.priority_policy is PriorityPolicy.FENCE,
+        preemption_delay_ns=terms.preemption_delay_ns,
+        quota_preemption_delay_ns=terms.quota_preemption_delay_ns,
+        quota_running=enforcement.run is not None and enforcement.run.queue is queue,
+        quota_due_ns=enforcement.armed.get(queue, 0),
+        priority_offset=terms.priority_offset,
+        backoff=terms.unschedulable_backoff,
+        backoff_delay_ns=terms.unschedulable_backoff_delay_ns,
+        preempted=resources(queue.preempted_total),
+        preempted_allocations=queue.preempted_count,
+        above=above_max_of(state, queue) if queue in enforcement.above else None,
+    )
+
+
+def _headroom(queue: Queue) -> dict[int, int] | None:
+    """The least of each type that any level leaves; ``None``: no level has a max."""
+    least: dict[int, int] | None = None
+    for level in queue.lineage():
+        if level.max:
+            if least is None:
+                least = {}
+            for t, most in level.max.items():
+                left = most - level.used[t]
+                if t not in least or left < least[t]:
+                    least[t] = left
+    return least
+
+
+def _nearest(configured: Mapping[str, QueueConfig], path: str) -> tuple[QueueConfig | None, int]:
+    """What is configured for the queue at *path* or the nearest one above, and how many levels above that is."""
+    levels = 0
+    while path and path not in configured:
+        path = path.rpartition(".")[0]
+        levels += 1
+    return configured.get(path), levels
+
+
+def _properties(queue: Queue, config: QueueConfig | None, below: int) -> Mapping[str, str]:
+    """As texts: those in force, inherited ones included."""
+    if config is None or queue.path == RECOVERY_PATH:
+        return _NONE
+    if not below:
+        return config.effective_raw
+    texts: Mapping[str, str] = config.effective_raw
+    for _ in range(below):
+        texts = properties.inherited(texts)
+    template = config.dynamic_template
+    return {**texts, **template.properties} if queue.leaf and template is not None else texts
+
+
+def _template(queue: Queue, config: QueueConfig | None) -> TemplateView | None:
+    if queue.leaf or config is None:
+        return None
+    template = config.child_template if queue.managed else config.dynamic_template
+    return _shown(template) if template is not None else None
+
+
+def _shown(template: ChildTemplate) -> TemplateView:
+    return TemplateView(
+        template.max_applications,
+        Resources(template.max),
+        Resources(template.guaranteed),
+        template.properties,
+    )

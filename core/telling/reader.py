@@ -1,0 +1,334 @@
+"""The one door to what an engine holds: ``Reader(engine)[partition]`` answers every question about a partition.
+
+The services of gRPC, REST, the metrics and, through them, the command line ask here and nowhere else. The engine knows
+nothing of it: what is kept from one answer to the next is kept here, and dropped with the partition that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from core.config.model import Configuration
+from core.domain.drains import OperatorDrain
+from core.domain.manager import RegisteredManager
+from core.domain.partition_names import full_partition_name
+from core.partition.state import PartitionState
+from core.policies.access import may_administer
+from core.telling.allocations.allocation_views import AllocationView, KeptViews
+from core.telling.applications.application_views import (
+    ApplicationParts,
+    ApplicationSummary,
+    ApplicationView,
+    ApplicationViews,
+)
+from core.telling.configuration.configuration_preview import ConfigurationPreview
+from core.telling.configuration.partition_moment import moment_of
+from core.telling.configuration.placement_rule_views import RuleView, rule_views
+from core.telling.explain import Reading, Subject, explain
+from core.telling.nodes.node_views import (
+    NodeSummary,
+    NodeView,
+    node_summaries,
+    node_view,
+    node_views,
+    nodes_by_id,
+)
+from core.telling.partitions.books_faults import Offender, faults
+from core.telling.partitions.partition_gauges import PartitionGauges, look_at_gauges
+from core.telling.partitions.partition_status import EngineStatus, PartitionStatus, partition_status
+from core.telling.partitions.partition_views import PartitionView, partition_view
+from core.telling.preemption.outlook import ReadingIndex
+from core.telling.queues.queue_views import QueueView, queue_views
+from core.telling.users.user_views import GroupView, UserView, group_view, group_views, user_view, user_views
+from core.telling.what_if.questions import suppose
+from core.telling.what_if.supposition import Forecast, Supposition
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class ReadableEngine(Protocol):
+    """What a reader needs of an engine: :class:`core.partition.engine.Engine` has it."""
+
+    @property
+    def rm_id(self) -> str:
+        """The registered resource manager; empty: none."""
+
+    @property
+    def manager(self) -> RegisteredManager | None:
+        """How the registered resource manager described itself; ``None``: none."""
+
+    @property
+    def checksum(self) -> str:
+        """Of the configuration in force; empty while nobody is registered."""
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """In force; ``None`` while nobody is registered."""
+
+    @property
+    def unrouted(self) -> int:
+        """Unanswered entries that named no partition there is."""
+
+    def partition(self, name: str) -> PartitionState | None:
+        """The state of partition *name* (full form), to look at; ``None``: there is no such partition."""
+
+    def partition_names(self) -> list[str]:
+        """The full names of all partitions, sorted."""
+
+
+class UnknownPartition(KeyError):
+    """There is no partition of that name."""
+
+
+class _Kept:
+    """What is kept of one partition from one answer to the next. It saves time and decides nothing."""
+
+    def __init__(self, state: PartitionState) -> None:
+        self.allocations = KeptViews(state)
+        self.applications = ApplicationViews(state, self.allocations)
+        self.index = ReadingIndex()
+
+
+class Reader:
+    """Reads what the partitions of *engine* hold, between two of its turns; each answer is about one moment.
+
+    *now_ns* tells the time of the engine. *absence*: what there is to say of a manager that is gone; empty: it is
+    there, or none is registered. Partitions are named in short or in full.
+    """
+
+    def __init__(
+        self, engine: ReadableEngine, now_ns: Callable[[], int] = lambda: 0, absence: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._engine = engine
+        self._now_ns = now_ns
+        self._absence = absence
+        self._kept: WeakKeyDictionary[PartitionState, _Kept] = WeakKeyDictionary()
+
+    def __getitem__(self, partition: str) -> PartitionReader:
+        """Reads one partition as it is now. Raises :class:`UnknownPartition`."""
+        found = self.get(partition)
+        if found is None:
+            raise UnknownPartition(partition)
+        return found
+
+    def get(self, partition: str) -> PartitionReader | None:
+        """Reads one partition as it is now; ``None``: there is no such partition."""
+        engine = self._engine
+        state = engine.partition(full_partition_name(engine.rm_id, partition))
+        return self._reader_of(state) if state is not None else None
+
+    def partitions(self) -> list[PartitionReader]:
+        """Reads each partition as it is now, by name."""
+        found = (self._engine.partition(name) for name in self._engine.partition_names())
+        return [self._reader_of(state) for state in found if state is not None]
+
+    @property
+    def manager(self) -> RegisteredManager | None:
+        """How the registered resource manager described itself; ``None``: none."""
+        return self._engine.manager
+
+    def status(self, *, audited: bool = False) -> EngineStatus:
+        """Describes the whole core. *audited*: check the books too, which takes time in a large cluster."""
+        engine = self._engine
+        found = tuple(reader.status(audited=audited) for reader in self.partitions())
+        return EngineStatus(engine.rm_id, engine.checksum, found, engine.unrouted)
+
+    def queue_of(self, application_id: str) -> str:
+        """Returns the path of the queue of a live application, in whichever partition; empty: there is none."""
+        found = (reader.queue_of(application_id) for reader in self.partitions())
+        return next((path for path in found if path), "")
+
+    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+        """Tells whether *user* administers the queue at *path*; nobody administers one that does not exist."""
+        reader = self.get(partition)
+        return reader is not None and reader.administers(path, user, groups)
+
+    def resolver_of(self, partition: str) -> str:
+        """Names who is to be asked for the groups of users; empty: nobody, or there is no such partition."""
+        reader = self.get(partition)
+        return reader.resolver if reader is not None else ""
+
+    def configuration_preview(self) -> ConfigurationPreview:
+        """Copies what configurations shape, to try one on. Cost: linear in queues and applications."""
+        engine = self._engine
+        states = {name: engine.partition(name) for name in engine.partition_names()}
+        moments = {name: moment_of(state) for name, state in states.items() if state is not None}
+        return ConfigurationPreview(engine.rm_id, engine.configuration, moments)
+
+    def _reader_of(self, state: PartitionState) -> PartitionReader:
+        kept = self._kept.get(state)
+        if kept is None:
+            kept = self._kept[state] = _Kept(state)
+        return PartitionReader(state, kept, self._engine.rm_id, self._now_ns(), self._absence)
+
+
+class PartitionReader:
+    """Reads one partition.
+
+    Iterators are lazy: take some items, let others have a turn, and go on. Each item is as of when it is taken.
+    """
+
+    def __init__(self, state: PartitionState, kept: _Kept, rm_id: str, now_ns: int, absence: Callable[[], str]) -> None:
+        self._state = state
+        self._kept = kept
+        self._rm_id = rm_id
+        self._now_ns = now_ns
+        self._absence = absence
+
+    @property
+    def name(self) -> str:
+        """The full name of the partition."""
+        return self._state.name
+
+    @property
+    def size(self) -> int:
+        """How many requests, nodes and applications there are."""
+        state = self._state
+        return len(state.requests) + len(state.nodes) + len(state.applications)
+
+    @property
+    def resolver(self) -> str:
+        """Who is to be asked for the groups of users; empty: nobody."""
+        return self._state.resolver
+
+    def partition(self) -> PartitionView:
+        """Shows the partition as a whole."""
+        return partition_view(self._state, self._rm_id, self._now_ns)
+
+    def status(self, *, audited: bool = False) -> PartitionStatus:
+        """Describes the partition for status calls. *audited*: check the books too, at a linear cost."""
+        return partition_status(self._state, audited=audited, now_ns=self._now_ns)
+
+    def gauges(self, most_queues: int) -> Iterator[PartitionGauges | None]:
+        """Yields what metrics tell, with at most so many queues; ``None``: a moment to let others have a turn."""
+        return look_at_gauges(self._state, self._now_ns, most_queues)
+
+    def faults(self) -> Iterator[Offender | None]:
+        """Yields what does not add up in the books; ``None``: a moment to let others have a turn."""
+        return faults(self._state)
+
+    def explain(self, subject: Subject[A]) -> A | None:
+        """Explains *subject*: why it waits, what bounds it, or who took its room; ``None``: nothing is known of it."""
+        kept = self._kept
+        reading = Reading(
+            self._state, kept.index, kept.allocations, self._now_ns, rm_id=self._rm_id, absence=self._absence()
+        )
+        return explain(reading, subject)
+
+    def suppose(self, question: Supposition) -> Forecast:
+        """Tells what would come of *question*; changes nothing.
+
+        Raises :class:`core.domain.commands.CommandRefused` for a question that makes no sense.
+        """
+        return suppose(self._state, self._kept.index, question, self._now_ns)
+
+    def waits(self, key: str) -> bool:
+        """Tells whether *key* names an ask that has no node yet."""
+        found = self._state.instances.get(key, {}).values() or [self._state.requests.get(key)]
+        return any(request is not None and request.node is None for request in found)
+
+    def queue_of(self, application_id: str) -> str:
+        """Returns the path of the queue of a live application; empty: there is no such application."""
+        application = self._state.applications.get(application_id)
+        return application.queue.path if application is not None else ""
+
+    def administers(self, path: str, user: str, groups: Sequence[str]) -> bool:
+        """Tells whether *user* administers the queue at *path*; nobody administers one that does not exist."""
+        queue = self._state.queues.get(path.lower())
+        return queue is not None and may_administer(queue, user, groups)
+
+    def rules(self) -> tuple[RuleView, ...]:
+        """Shows the placement rules in force, in order."""
+        return rule_views(self._state)
+
+    def has_queue(self, path: str) -> bool:
+        """Tells whether there is a queue at *path*, which is in lower case."""
+        return path in self._state.queues
+
+    def queues(self, path: str = "root", *, subtree: bool = True) -> Iterator[QueueView]:
+        """Shows the queue at *path* and, with *subtree*, all below it, parents first, by name; nothing without one."""
+        return queue_views(self._state, path, subtree=subtree)
+
+    def nodes(self) -> Iterator[NodeView]:
+        """Shows all nodes by ID."""
+        return self._tidying(node_views(self._state, self._kept.allocations))
+
+    def node(self, node_id: str) -> NodeView | None:
+        """Shows one node; ``None``: there is none."""
+        node = self._state.nodes.get(node_id)
+        return node_view(self._state, node, self._kept.allocations) if node is not None else None
+
+    def node_summaries(self, after: str = "") -> Iterator[NodeSummary]:
+        """Shows all nodes by ID without what runs there, those whose ID comes after *after*."""
+        return node_summaries(self._state, after)
+
+    def allocations(self) -> Iterator[list[AllocationView]]:
+        """Shows all allocations, node by node."""
+        return self._tidying(map(self._kept.allocations.of, nodes_by_id(self._state)))
+
+    def applications(self) -> Iterator[ApplicationView]:
+        """Shows all live applications by ID."""
+        return self._tidying(self._kept.applications.all())
+
+    def application_parts(self, path: str, render: Callable[[ApplicationView], bytes]) -> Iterator[ApplicationParts]:
+        """Shows the live applications of the very queue at *path* by ID, or all where it is empty, in parts.
+
+        *render* gets each without its asks and allocations, unless nothing of it has changed since it was given last:
+        what it makes of the same must always be the same.
+        """
+        return self._tidying(self._kept.applications.parts(path, render))
+
+    def keep_applications(self, render: Callable[[ApplicationView], bytes]) -> Iterator[None]:
+        """Has *render* make ahead what :meth:`application_parts` would have it make of one application, each step."""
+        return self._tidying(self._kept.applications.keep(render))
+
+    def applications_of(self, path: str) -> Iterator[ApplicationView]:
+        """Shows the live applications of the very queue at *path* by ID; nothing if there is none."""
+        return self._tidying(self._kept.applications.of_queue(path))
+
+    def application(self, application_id: str) -> ApplicationView | None:
+        """Shows a live application; ``None``: there is none."""
+        application = self._state.applications.get(application_id)
+        return self._kept.applications.view(application) if application is not None else None
+
+    def application_summaries(self, after: str = "") -> Iterator[ApplicationSummary]:
+        """Shows all live applications by ID without what they ask for and hold, those whose ID comes after *after*."""
+        return self._kept.applications.summaries(after)
+
+    def finished(self) -> Iterator[ApplicationView]:
+        """Shows what completed, failed or was removed, the oldest first; an ID may come up several times."""
+        return self._kept.applications.finished(self._now_ns)
+
+    def rejected(self) -> Iterator[ApplicationView]:
+        """Shows applications that were not taken, the oldest first."""
+        return self._kept.applications.rejected(self._now_ns)
+
+    def users(self) -> Iterator[UserView | None]:
+        """Shows users that hold something or that a limit names, by name; ``None``: a moment to let others go on."""
+        return user_views(self._state)
+
+    def user(self, name: str) -> Iterator[UserView | None]:
+        """Shows the one called *name*, if it is one of them, after moments to let others have a turn."""
+        return user_view(self._state, name)
+
+    def groups(self) -> Iterator[GroupView | None]:
+        """Shows groups that something counts for or that a limit names, by name; ``None``: a moment for others."""
+        return group_views(self._state)
+
+    def group(self, name: str) -> Iterator[GroupView | None]:
+        """Shows the one called *name*, if it is one of them, after moments to let others have a turn."""
+        return group_view(self._state, name)
+
+    def operator_drains(self) -> Mapping[str, OperatorDrain]:
+        """Tells which nodes operators keep out of scheduling, by ID, registered or not."""
+        return MappingProxyType(self._state.operator_drains)
+
+    def _tidying(self, items: Iterator[T]) -> Iterator[T]:
+        """Yields *items*, and between them drops some of what is kept of allocations that are gone."""
+        for item in items:
+            self._kept.allocations.forget_some()
+            yield item

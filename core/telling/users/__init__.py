@@ -1,0 +1,1 @@
+"""What users and groups hold, and what limits them."""

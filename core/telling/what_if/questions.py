@@ -1,0 +1,273 @@
+"""The questions, and how each is answered: suppose it, let everybody concerned have a turn, take it all back.
+
+Placements come at once, preemption when the delays are over; so all turns for a place come before the first search for
+victims. What is supposed to have left is gone, victims are still leaving. The shim is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from core.domain.effects import VictimRecord
+from core.domain.reasons import Outcome, Unschedulable
+from core.domain.resources import NOTHING
+from core.model.allocations import Allocation, standing_of
+from core.model.nodes import Node
+from core.model.not_placed import NotPlaced
+from core.model.queues import Queue
+from core.partition.preemption import preempting
+from core.partition.scheduling.reserving import most_kept_by_age
+from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED
+from core.policies.preemption import quota
+from core.policies.preemption.plan import PreemptionPlan
+from core.policies.preemption.quota_shares import excess as above_max
+from core.telling.allocations.ask_report import position
+from core.telling.preemption.outlook import ReadingIndex, records
+from core.telling.what_if.sandbox import MOST_SEARCHES, Sandbox
+from core.telling.what_if.supposed_asks import again, applicant, refused, shape_of, supposed_asks
+from core.telling.what_if.supposition import (
+    Enforced,
+    Forecast,
+    Placed,
+    Preempts,
+    SupposeAsk,
+    SupposeNodeLost,
+    SupposePriority,
+    SupposeQuota,
+    Supposition,
+    Waits,
+)
+from core.telling.what_if.turn_order import Turns
+from core.telling.what_if.undo_journal import Journal
+
+MOST_ASKS: Final = 10_000
+"""Supposed asks in one question."""
+MOST_DECISIONS: Final = 2_000
+"""Placements in one answer."""
+MOST_ENFORCED: Final = 10_000
+"""Allocations below a queue of which the victims of a lowered max are worked out."""
+
+
+def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, now_ns: int) -> Forecast:
+    """What would come of *question*. Leaves *state* exactly as it was, whatever happens.
+
+    *index*: kept from one question to the next, it saves ranking what did not change.
+    Raises :class:`core.domain.commands.CommandRefused` for a question that makes no sense.
+    """
+    index.begin()
+    with Journal() as journal:
+        sandbox = Sandbox(state, journal, index, now_ns)
+        if isinstance(question, SupposeAsk):
+            return _ask(sandbox, question)
+        if isinstance(question, SupposeNodeLost):
+            return _node_lost(sandbox, question)
+        if isinstance(question, SupposeQuota):
+            return _quota(sandbox, question)
+        return _priority(sandbox, question)
+
+
+def _ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
+    state = sandbox.state
+    if not 1 <= question.asks <= MOST_ASKS:
+        raise refused(f"{question.asks} asks are not between 1 and {MOST_ASKS}")
+    application = applicant(state, sandbox.journal, question, sandbox.now_ns)
+    shape = shape_of(state, question.resources)
+    # They are all alike: so many are placed, hold room or look for victims at most, and the others fare as the last.
+    alike = MOST_DECISIONS + most_kept_by_age(state, len(sandbox.view.nodes)) + MOST_SEARCHES + 1
+    asks = supposed_asks(application, shape, question, min(alike, question.asks), sandbox.now_ns)
+    forecast = _let_all_try(sandbox, asks)
+    if question.asks > alike and len(forecast.placed) < MOST_DECISIONS:
+        *waits, last = forecast.waits
+        last = last._replace(asks=last.asks + question.asks - alike)
+        forecast = forecast._replace(waits=(*waits, last))
+    return forecast
+
+
+def _node_lost(sandbox: Sandbox, question: SupposeNodeLost) -> Forecast:
+    node = sandbox.state.nodes.get(question.node_id)
+    if node is None:
+        raise refused(f"no node {question.node_id!r}")
+    waiting = _waiting(sandbox.state)
+    gone = sandbox.lose(node)
+    asks = [again(allocation, number, sandbox.now_ns) for number, allocation in enumerate(gone)]
+    sandbox.expect(asks)
+    forecast = _let_all_try(sandbox, [*waiting, *asks])
+    return forecast._replace(displaced=tuple(allocation.spec.key for allocation in gone))
+
+
+def _quota(sandbox: Sandbox, question: SupposeQuota) -> Forecast:
+    state = sandbox.state
+    queue = state.queues.get(question.queue.lower())
+    if queue is None:
+        raise refused(f"no queue {question.queue!r}")
+    if queue.parent is None:
+        raise refused("the root's max is what its nodes offer, and it guarantees nothing")
+    waiting = _waiting(state)
+    guaranteed = _changed(state, queue.guaranteed, question.guaranteed)
+    sandbox.set_terms(queue, guaranteed, _changed(state, queue.max, question.max))
+    enforced = _enforced(sandbox, queue)
+    forecast = _let_all_try(sandbox, waiting)
+    return forecast._replace(enforced=enforced)
+
+
+def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
+    state, journal = sandbox.state, sandbox.journal
+    request = state.requests.get(question.key)
+    if request is None:
+        raise refused(f"no ask or allocation {question.key!r}")
+    journal.set(request, "spec", request.spec._replace(priority=question.priority))
+    journal.set(request, "standing", standing_of(request.spec))
+    application = request.application
+    if not request.pending:
+        # Its leaf is ranked by what it was, and after this answer by what it was not.
+        index = sandbox.index
+        index.forget(request.queue)
+        forecast = _let_all_try(sandbox, [ask for ask in _waiting(state) if preempting.may_ever_preempt(ask)])
+        index.forget(request.queue)
+        return forecast
+    sandbox.show_priority(application)
+    place = position(state, request).partition
+    return _let_all_try(sandbox, [request] if _served(request) else [])._replace(position=place)
+
+
+def _changed(state: PartitionState, before: Mapping[int, int], new: Mapping[str, int | None]) -> dict[int, int]:
+    after = dict(before)
+    for name, amount in new.items():
+        t = state.types.known(name)
+        if t is None:
+            raise refused(f"no node, queue or ask ever had the resource type {name!r}")
+        if amount is None:
+            after.pop(t, None)
+        elif amount < 0:
+            raise refused(f"{name}={amount} is negative")
+        else:
+            after[t] = amount
+    return after
+
+
+def _waiting(state: PartitionState) -> list[Allocation]:
+    """Every ask that waits for a place of its own, in no order."""
+    return [
+        ask for application in state.applications.values() for ask in application.asks.values() if _served(ask)
+    ]  # fmt: skip
+
+
+def _served(ask: Allocation) -> bool:
+    application = ask.application
+    served = application.state not in UNSERVED and not application.backoff_until_ns
+    return served and ask.pending and ask.held_on is None and ask.pool is None
+
+
+def _let_all_try(sandbox: Sandbox, asks: Iterable[Allocation]) -> Forecast:
+    """Places for all that find one, in turn; then victims for those that may look for some, in the same order."""
+    turns, root = Turns(asks), sandbox.state.root
+    placed: list[Placed] = []
+    left: list[tuple[list[Allocation], NotPlaced]] = []
+    notes: list[str] = []
+    while (ask := turns.next(root)) is not None:
+        if len(placed) == MOST_DECISIONS:
+            notes.append(f"cut short after {MOST_DECISIONS} placements")
+            break
+        found = sandbox.find(ask)
+        if isinstance(found, Node):
+            sandbox.bind(ask, found)
+            turns.done(ask)
+            placed.append(Placed(*_identity(ask), found.node_id))
+        else:
+            left.append((turns.skip(ask), found))
+    for equals, reason in left:
+        if reason.reason is Unschedulable.NO_FITTING_NODE:
+            sandbox.reserve_by_age(equals)
+    preempts: list[Preempts] = []
+    waits: list[Waits] = []
+    for equals, reason in left:
+        _preempt(sandbox, equals, reason, preempts, waits)
+    if sandbox.searches >= MOST_SEARCHES:
+        notes.append(f"no more than {MOST_SEARCHES} searches for victims are made")
+    callbacks = sandbox.state.callbacks
+    if callbacks.predicates or callbacks.preemption_predicates:
+        notes.append("the shim, which has the last word, was not asked")
+    return Forecast(
+        tuple(placed), tuple(preempts), tuple(waits), complete=not notes or not _cut(notes), notes=tuple(notes)
+    )
+
+
+def _cut(notes: list[str]) -> bool:
+    return any(not note.startswith("the shim") for note in notes)
+
+
+def _preempt(
+    sandbox: Sandbox, equals: list[Allocation], reason: NotPlaced, preempts: list[Preempts], waits: list[Waits]
+) -> None:
+    """Victims for one after the other of *equals*, until one finds none for a reason that holds for all."""
+    for_all = "" if reason.preemption_may_help else "victims make no room within this limit"
+    own: list[Waits] = []
+    same = 0
+    for ask in equals:
+        if not for_all and sandbox.searches >= MOST_SEARCHES:
+            for_all = "not examined"
+        why = str(Outcome.ALREADY_TRIGGERED) if ask.triggered else for_all
+        if not why:
+            due_ns = sandbox.due_ns(ask)
+            result = sandbox.attempt(ask, due_ns)
+            if isinstance(result, PreemptionPlan):
+                preempts.append(
+                    Preempts(*_identity(ask), result.node.node_id, due_ns, result.kind, records(result))
+                )  # fmt: skip
+                continue
+            why = f"{result.outcome}: {result.detail}" if result.detail else str(result.outcome)
+            if result.outcome is not Outcome.ASK_MAY_NOT_PREEMPT:
+                for_all = why
+        if own and own[-1].preemption == why:
+            same += 1
+            continue
+        _count(own, same)
+        same = 0
+        own.append(Waits(*_identity(ask), 1, _named(reason), why))
+    _count(own, same)
+    waits.extend(own)
+
+
+def _count(waits: list[Waits], same: int) -> None:
+    """The last of *waits* stands for *same* others as well."""
+    if same:
+        waits[-1] = waits[-1]._replace(asks=waits[-1].asks + same)
+
+
+def _named(reason: NotPlaced) -> str:
+    where = reason.account or reason.queue
+    if where is None:
+        return str(reason.reason)
+    return f"{reason.reason} of {where.path if isinstance(where, Queue) else f'{where.kind} {where.name}'}"
+
+
+def _identity(ask: Allocation) -> tuple[str, str, str]:
+    return ask.spec.key, ask.application.application_id, ask.queue.path
+
+
+def _enforced(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...]:
+    """What a max below what *queue* holds would lead to (preemption.md D)."""
+    state = sandbox.state
+    named = state.types.resources
+    excess = {t: queue.used[t] - most for t, most in queue.max.items() if queue.used[t] > most}
+    if not excess:
+        return ()
+    delay_ns = queue.properties.quota_preemption_delay_ns
+    if not state.preemption.quota_enabled or not delay_ns or not queue.managed:
+        return (Enforced(queue.path, named(excess), None, (), NOTHING),)
+    due_ns = sandbox.now_ns + delay_ns
+    if _held_below(queue) > MOST_ENFORCED:
+        return (Enforced(queue.path, named(excess), due_ns, (), named(above_max(queue, queue.max))),)
+    plan = quota.plan(queue, queue.properties.quota_preemption_miss)
+    victims: tuple[VictimRecord, ...] = tuple(
+        preempting.victim_record(victim, victim.priority) for victim in plan.victims
+    )
+    return (Enforced(queue.path, named(excess), due_ns, victims, named(dict(plan.unmet))),)
+
+
+def _held_below(queue: Queue) -> int:
+    if queue.leaf:
+        return sum(len(application.allocations) for application in queue.applications.values())
+    return sum(map(_held_below, queue.children.values()))

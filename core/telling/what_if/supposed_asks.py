@@ -1,0 +1,98 @@
+"""Applications and asks that are only supposed: known to nobody, and bound by the limits that would bind them."""
+
+from __future__ import annotations
+
+from core.domain.application_states import AppState
+from core.domain.commands import AllocationSpec, ApplicationSpec, CommandRefused, Fault
+from core.domain.resources import Resources
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.model.shapes import Shape
+from core.model.users import Account
+from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED
+from core.policies.owners import groups_of
+from core.policies.user_limits import binding, choose_group
+from core.telling.what_if.supposition import SupposeAsk
+from core.telling.what_if.undo_journal import Journal
+
+NAME = "what-if"
+LATE = 1 << 62
+"""Arrival numbers of supposed asks: after everything there is."""
+
+
+def refused(message: str) -> CommandRefused:
+    """The question makes no sense for the partition as it is; to be raised."""
+    return CommandRefused(Fault.INVALID_ARGUMENT, message)
+
+
+def applicant(state: PartitionState, journal: Journal, question: SupposeAsk, now_ns: int) -> Application:
+    """Whose asks are supposed: a live application, or one that would be new in its leaf."""
+    if question.application_id:
+        application = state.applications.get(question.application_id)
+        if application is None or application.state in UNSERVED:
+            raise refused(f"no live application {question.application_id!r}")
+        if application.state is AppState.NEW:
+            journal.set(application, "state", AppState.ACCEPTED)
+        return application
+    leaf = state.queues.get(question.queue.lower())
+    if leaf is None or not leaf.leaf or leaf.draining:
+        raise refused(f"no leaf queue {question.queue!r} that takes applications")
+    width = len(state.types.names)
+    spec = ApplicationSpec(NAME, leaf.path, state.name, question.user, question.groups)
+    application = Application(spec, leaf, question.user or "nobody", now_ns, width)
+    # The first ask would have it accepted.
+    application.state = AppState.ACCEPTED
+    application.limit_group = choose_group(leaf, groups_of(spec))
+    application.accounts = tuple(
+        queue.accounts.get((kind, name)) or Account(kind, name, queue, limit, width)
+        for queue, kind, name, limit in binding(leaf, application.user, application.limit_group)
+    )
+    return application
+
+
+def shape_of(state: PartitionState, resources: Resources) -> Shape:
+    """*resources* as a demand that the partition does not remember. Refused if no node ever had one of its types."""
+    if resources.has_negative() or resources.is_zero():
+        raise refused("an ask needs amounts above 0 and none below")
+    known = state.types.shapes().get(resources)
+    if known is not None:
+        return known
+    pairs: list[tuple[int, int]] = []
+    for name, amount in resources.items():
+        t = state.types.known(name)
+        if t is None and amount:
+            raise refused(f"no node, queue or ask ever had the resource type {name!r}, so it fits nowhere")
+        if t is not None and amount:
+            pairs.append((t, amount))
+    return Shape(resources, tuple(sorted(pairs)))
+
+
+def supposed_asks(
+    application: Application, shape: Shape, question: SupposeAsk, count: int, now_ns: int
+) -> list[Allocation]:
+    """The first *count* of the equal asks of *application*."""
+    return [
+        Allocation(
+            AllocationSpec(
+                f"{NAME}-{number + 1}",
+                application.application_id,
+                application.spec.partition,
+                shape.resources,
+                question.priority,
+                allow_preempt_other=question.allow_preempt_other,
+                required_node=question.required_node,
+            ),
+            application,
+            shape,
+            now_ns,
+            LATE + number,
+        )
+        for number in range(count)
+    ]
+
+
+def again(lost: Allocation, number: int, now_ns: int) -> Allocation:
+    """*lost* asked for once more, under its own key."""
+    spec = lost.spec._replace(node_id="")
+    return Allocation(spec, lost.application, lost.shape, now_ns, LATE + number)

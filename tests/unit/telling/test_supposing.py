@@ -1,0 +1,70 @@
+"""What a question tells of asks that wait: each for its own reason."""
+
+from __future__ import annotations
+
+from core.domain.commands import (
+    AllocationSpec,
+    ApplicationSpec,
+    NodeAction,
+    NodeSpec,
+    RegisterManager,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
+from core.domain.resources import Resources
+from core.partition.engine import Engine
+from core.telling.what_if.supposition import Forecast, SupposeQuota
+from tests.reading import read
+
+PARTITION = "[rm]default"
+SECOND = 10**9
+QUEUES = (
+    "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: v}, {name: idle},"
+    " {name: a, resources: {guaranteed: {vcore: 4}}, properties: {preemption.delay: 5s}}]}]}]"
+)
+FOUR = Resources({"vcore": 4000})
+
+
+def full_cluster() -> Engine:
+    """Two nodes, each full of one allocation of root.v."""
+    engine = Engine(reservation_delay_ns=None)
+    engine.apply(RegisterManager("rm", QUEUES), 0)
+    nodes = tuple(NodeSpec(name, NodeAction.CREATE, PARTITION, capacity=FOUR) for name in ("n1", "n2"))
+    engine.apply(UpdateNodes("rm", nodes), 0)
+    engine.apply(UpdateApplications("rm", tuple(ApplicationSpec(q, f"root.{q}", PARTITION, "ann") for q in "va")), 0)
+    engine.apply(UpdateAllocations("rm", tuple(AllocationSpec(f"v{n}", "v", PARTITION, FOUR) for n in range(2))), 0)
+    engine.cycle(0, 100)
+    return engine
+
+
+def ask(engine: Engine, key: str, now_s: int, *, may_preempt: bool) -> None:
+    spec = AllocationSpec(key, "a", PARTITION, FOUR, allow_preempt_other=may_preempt)
+    engine.apply(UpdateAllocations("rm", (spec,)), now_s * SECOND)
+    engine.cycle(now_s * SECOND, 100)
+
+
+def foretold(engine: Engine, now_s: int) -> Forecast:
+    """What a question that changes nothing tells of everybody who waits."""
+    return read(engine, PARTITION, now_s * SECOND).suppose(SupposeQuota("root.idle", {}, {}))
+
+
+def reasons(forecast: Forecast) -> list[tuple[str, int, str]]:
+    return [(wait.key, wait.asks, wait.preemption.split(":")[0]) for wait in forecast.waits]
+
+
+def test_one_that_may_not_preempt_speaks_for_itself_only() -> None:
+    engine = full_cluster()
+    for key, may_preempt in (("k0", False), ("k1", False), ("k2", True), ("k3", True), ("k4", True)):
+        ask(engine, key, 0, may_preempt=may_preempt)
+    forecast = foretold(engine, 1)
+    assert [(p.key, [victim.key for victim in p.victims]) for p in forecast.preempts] == [("k2", ["v0"])]
+    assert reasons(forecast) == [("k0", 2, "ASK_MAY_NOT_PREEMPT"), ("k3", 2, "NOT_UNDER_GUARANTEE")]
+
+
+def test_one_whose_victims_are_leaving_speaks_for_itself_only() -> None:
+    engine = full_cluster()
+    ask(engine, "k0", 0, may_preempt=True)
+    engine.cycle(6 * SECOND, 100)
+    ask(engine, "k1", 6, may_preempt=True)
+    assert reasons(foretold(engine, 7)) == [("k0", 1, "ALREADY_TRIGGERED"), ("k1", 1, "NOT_UNDER_GUARANTEE")]
