@@ -15,7 +15,7 @@ PARTITION = "core.partition"
 MODULES = {
     "records": (
         "defaults", "history", "preemption.changes", "preemption.enforcement", "preemption.governor_state",
-        "preemption.pace", "preemption.refusals", "scheduling.reserving_round",
+        "preemption.pace", "preemption.refusals", "scheduling.reserving_record",
     ),
     "state": ("state",),
     "books": ("books",),

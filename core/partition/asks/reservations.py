@@ -26,7 +26,7 @@ def reserve_node(
     reservation = Reservation(ask, node, now_ns, by_age=by_age)
     if by_age:
         ledger.promise(ask)
-        state.kept_by_age += 1
+        state.reserving.kept += 1
     ask.reservation = reservation
     if node.reserve(reservation):
         state.node_order.room_changed(node)
@@ -55,7 +55,7 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
     forget_reservation(state, reservation)
     if reservation.by_age:
         ledger.unpromise(ask)
-        state.kept_by_age -= 1
+        state.reserving.kept -= 1
         state.reserving.call()
     ask.reservation = None
     if ask.place is AskPlace.RESERVED:

@@ -185,8 +185,8 @@ def _check_reservations(state: PartitionState) -> list[Broken]:
     if on_nodes != state.reservations.keys():
         broken.append(Broken("I7", state.name, "reservations of nodes and partition differ"))
     by_age = sum(reservation.by_age for reservation in state.reservations.values())
-    if by_age != state.kept_by_age:
-        broken.append(Broken("I7", state.name, f"counts {state.kept_by_age} nodes kept by age, has {by_age}"))
+    if by_age != state.reserving.kept:
+        broken.append(Broken("I7", state.name, f"counts {state.reserving.kept} nodes kept by age, has {by_age}"))
     for key, reservation in state.reservations.items():
         ask = reservation.ask
         held = () if ask.held_on is reservation.node else ask.shape.pairs

@@ -58,7 +58,7 @@ def node_gained(state: PartitionState, node: Node) -> None:
     if state.gangs_without_room:
         state.gangs.update(state.gangs_without_room)
         state.gangs_without_room.clear()
-    if state.no_room and state.reservation_delay_ns is not None:
+    if state.no_room and state.reserving.delay_ns is not None:
         state.reserving.call()
     for shape in [shape for shape in state.no_room if node.fits(shape.pairs)]:
         shape.no_room = False
