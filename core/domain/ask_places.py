@@ -141,7 +141,7 @@ class IllegalMove(ValueError):
     """A move that does not apply where the ask is: a bug of ours."""
 
 
-def after(place: AskPlace, move: AskMove) -> AskPlace:
+def follow_move(place: AskPlace, move: AskMove) -> AskPlace:
     """Returns the next place. Raises :class:`IllegalMove` for any pair that is not in the table."""
     target = MOVES[move].get(place)
     if target is None:

@@ -26,44 +26,44 @@ _IN_LINE: Final = (AskPlace.WAITING, AskPlace.POOLED)
 
 def add_ask(state: PartitionState, ask: Allocation) -> None:
     """Books a new *ask*, or one returned to pending, and puts it with its equals."""
-    ledger.ask_appears(ask)
+    ledger.book_pending(ask)
     wait_in_line(state, ask)
 
 
 def drop_ask(state: PartitionState, ask: Allocation) -> None:
     """Takes a pending *ask* out of where it waits and off the books: it was withdrawn."""
     move_ask(state, ask, AskMove.END)
-    ledger.ask_leaves(ask)
+    ledger.unbook_pending(ask)
 
 
 def place_ask(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """Charges a pending *ask* on *node*, unchecked; it waits no more."""
     move_ask(state, ask, _PLACE)
-    ledger.ask_placed(state, ask, node, now_ns)
+    ledger.book_placement(state, ask, node, now_ns)
 
 
 def place_unasked(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """Charges *allocation*, which never waited, on *node*, unchecked: the shim says that it runs there."""
     move_ask(state, allocation, _PLACE)
-    ledger.charge(state, allocation, node, now_ns)
+    ledger.book_allocation(state, allocation, node, now_ns)
 
 
 def hold_ask(state: PartitionState, ask: Allocation, node: Node) -> None:
     """Charges *ask* on *node* while the shim is asked whether it may run there."""
     move_ask(state, ask, AskMove.HOLD)
-    ledger.hold(state, ask, node)
+    ledger.book_hold(state, ask, node)
 
 
 def end_hold(state: PartitionState, ask: Allocation) -> None:
     """Has *ask*, which the shim does not want where it is held, pending again; it waits nowhere yet."""
-    ledger.unhold(state, ask)
+    ledger.unbook_hold(state, ask)
     move_ask(state, ask, AskMove.DISAGREE)
     wake_waiting(state)
 
 
 def confirm_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     """Has *ask* run where it is held, since the shim agrees. Returns the node."""
-    node = ledger.settle(state, ask, now_ns)
+    node = ledger.settle_hold(state, ask, now_ns)
     move_ask(state, ask, _PLACE)
     return node
 
@@ -71,20 +71,20 @@ def confirm_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
 def free_allocation(state: PartitionState, allocation: Allocation) -> None:
     """Takes *allocation*, which has ended, off the books, and wakes whoever waits for what it held."""
     move_ask(state, allocation, AskMove.END)
-    ledger.refund(state, allocation)
+    ledger.unbook_allocation(state, allocation)
     wake_waiting(state)
 
 
 def return_allocation(state: PartitionState, allocation: Allocation) -> None:
     """Has *allocation*, which the shim could not start, hold nothing any more; it waits nowhere yet."""
     move_ask(state, allocation, AskMove.RETURN)
-    ledger.refund(state, allocation)
+    ledger.unbook_allocation(state, allocation)
     wake_waiting(state)
 
 
 def mark_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
-    """Marks those *leaving*, each with its preemptor, as :func:`.ledger.mark` does, and wakes whom their exit helps."""
-    ledger.mark(state, leaving)
+    """Marks those *leaving*, each with its preemptor , and wakes whom their exit helps."""
+    ledger.book_victims(state, leaving)
     wake_waiting(state)
 
 

@@ -10,7 +10,7 @@ from core.partition.state import PartitionState
 from core.partition.waiting import admission
 from core.partition.waiting.places import move_ask, wait_in_line
 from core.partition.waiting.rooms import forget_reservation, park_without_node
-from core.partition.waiting.waking import node_gained
+from core.partition.waiting.waking import wake_for_node
 
 
 def reserve_node(
@@ -71,4 +71,4 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
 def offer_room(state: PartitionState, node: Node) -> None:
     """Let others know that *node*, unless it is gone, has room that is no longer held."""
     if state.nodes.get(node.node_id) is node:
-        node_gained(state, node)
+        wake_for_node(state, node)

@@ -25,7 +25,7 @@ from core.partition.intake import handshake, removal
 from core.partition.preemption import preempting, quota_timers, required_node
 from core.partition.scheduling import placement
 from core.partition.state import PartitionState
-from core.partition.waiting.waking import node_gained
+from core.partition.waiting.waking import wake_for_node
 from core.partition.withdrawing import withdraw_ask
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
@@ -376,7 +376,7 @@ def _vacate(state: PartitionState, key: str) -> bool:
     node.vacate(key)
     state.changes += 1
     state.node_order.refresh(node)
-    node_gained(state, node)
+    wake_for_node(state, node)
     return True
 
 

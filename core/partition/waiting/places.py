@@ -15,14 +15,14 @@ from core.model.allocations import Allocation, AskGroup
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import (
     activate,
-    deactivate,
     leave_room,
     lend_instead,
     lend_nothing,
     lend_priority,
-    let_in,
     look_again,
+    offer_application,
     offer_slot,
+    retract_group,
 )
 
 _WAIT: Final = AskMove.WAIT
@@ -99,7 +99,7 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
         return
     if gate.open():
         # The slot is offered to another one already, but this ask may bring its own application before it.
-        let_in(application)
+        offer_application(application)
     else:
         gate.held_back[application.queue].mark(application)
 
@@ -124,7 +124,7 @@ def _leave_group(state: PartitionState, ask: Allocation) -> None:
         if not room and state.no_room.get(group.shape) is room:
             del state.no_room[group.shape]
             group.shape.no_room = False
-    deactivate(group)
+    retract_group(group)
 
 
 def _join_pool(state: PartitionState, ask: Allocation) -> None:

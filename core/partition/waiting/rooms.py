@@ -67,7 +67,8 @@ def activate(group: AskGroup) -> None:
         queue, parent = parent, parent.parent
 
 
-def deactivate(group: AskGroup) -> None:
+def retract_group(group: AskGroup) -> None:
+    """Offers *group* to the next cycle no more, and its queues only for what else is in them."""
     application = group.application
     application.order.discard(group)
     queue: Queue | None = application.queue
@@ -90,7 +91,7 @@ def stop_offering(application: Application) -> None:
     application.step_back()
     for group in list(application.groups.values()):
         leave_room(group)
-        deactivate(group)
+        retract_group(group)
 
 
 def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
@@ -120,8 +121,8 @@ def hold_back(application: Application, gate: Gate) -> None:
         _park(group, application.held_groups, WaitsFor.APPLICATION_SLOT)
 
 
-def let_in(application: Application) -> None:
-    """*application* is no longer held back: it started after all, or has to be looked at again."""
+def offer_application(application: Application) -> None:
+    """Offers *application* to the next cycle: it started after all, or has to be looked at again."""
     _stop_waiting(application)
     for group in list(application.held_groups):
         if isinstance(group, AskGroup):
@@ -143,8 +144,8 @@ def _stop_waiting(application: Application) -> None:
         review_newcomer(application)
 
 
-def slot_freed(gate: Gate) -> None:
-    """One application less runs (or holds something) at *gate*: the first that waits in each leaf is offered again."""
+def offer_slots(gate: Gate) -> None:
+    """Offers the first that waits in each leaf, since one application less runs or holds something at *gate*."""
     for leaf in list(gate.held_back):
         offer_slot(gate, leaf)
 
@@ -156,7 +157,7 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
     while (application := waiting.first()) is not None:
         if gate is leaf and not may_start_next(application):
             return  # Nor may any of those behind it: of all that could start, the first is not among them.
-        let_in(application)
+        offer_application(application)
         if application.order:
             application.offered_by = gate
             return
@@ -197,7 +198,7 @@ def end_back_off(application: Application) -> None:
 
 def _park(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) -> None:
     if isinstance(waiter, AskGroup):
-        deactivate(waiter)
+        retract_group(waiter)
         waiter.waits_for = lacking
     room[waiter] = None
     waiter.parked_at = room
@@ -262,8 +263,8 @@ def _relies_on(state: PartitionState, shape: Shape, node: Node) -> None:
     state.holders.setdefault(node, {})[shape] = None
 
 
-def capacity_came(state: PartitionState, node: Node) -> None:
-    """*node* appeared, opened or grew: asks that no node could hold until now wait for room like any other."""
+def note_new_capacity(state: PartitionState, node: Node) -> None:
+    """Has asks that only *node* could hold wait for room like any other: it appeared, opened or grew."""
     if not node.schedulable:
         return
     for shape in [shape for shape in state.too_large if node.could_hold(shape.pairs)]:
@@ -273,8 +274,8 @@ def capacity_came(state: PartitionState, node: Node) -> None:
             lend_priority(group)
 
 
-def capacity_went(state: PartitionState, node: Node) -> None:
-    """*node* left, closed or shrank: asks that no other one could hold lend no priority any more."""
+def note_lost_capacity(state: PartitionState, node: Node) -> None:
+    """Has asks that only *node* could hold lend no priority any more: it left, closed or shrank."""
     for shape in state.holders.pop(node, {}):
         shape.has_holder = False
         groups = _groups_without_room(state, shape)
@@ -300,7 +301,7 @@ def filter_newcomers(leaf: Queue) -> None:
     elif leaf.newcomers is not None:
         leaf.newcomers = None
         for application in list(leaf.held_back.get(leaf, ())):
-            let_in(application)
+            offer_application(application)
 
 
 def review_newcomer(application: Application) -> None:
@@ -326,7 +327,7 @@ def review_newcomer(application: Application) -> None:
     if leaf.open() and not leaf.allocating:
         first = newcomers.first()
         if first is not None and first.held_at is leaf:
-            let_in(first)
+            offer_application(first)
 
 
 def may_start_next(application: Application) -> bool:

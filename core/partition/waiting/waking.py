@@ -9,7 +9,7 @@ from core.model.queues import Queue
 from core.model.users import Account
 from core.partition.state import PartitionState
 from core.partition.waiting.places import move_ask, resume_waiting
-from core.partition.waiting.rooms import activate, let_in, look_again, slot_freed
+from core.partition.waiting.rooms import activate, look_again, offer_application, offer_slots
 
 
 def wake_waiting(state: PartitionState) -> None:
@@ -22,20 +22,20 @@ def wake_waiting(state: PartitionState) -> None:
         return
     for what in gained:
         if isinstance(what, Node):
-            node_gained(state, what)
+            wake_for_node(state, what)
         elif isinstance(what, Queue):
-            queue_gained(state, what)
+            wake_for_queue(state, what)
         elif isinstance(what, Account):
-            account_gained(state, what)
+            wake_for_account(state, what)
         else:
-            slot_freed(what.account)
+            offer_slots(what.account)
     gained.clear()
 
 
 def reconsider_limited(state: PartitionState) -> None:
     """Other limits of users and groups apply now: whoever one of them may have kept back is looked at again."""
     for application in state.applications.values():
-        let_in(application)
+        offer_application(application)
         for group in application.groups.values():
             if group.kept_back:
                 activate(group)
@@ -43,8 +43,8 @@ def reconsider_limited(state: PartitionState) -> None:
         look_again(state, reservation)
 
 
-def node_gained(state: PartitionState, node: Node) -> None:
-    """*node* appeared, was freed, grew or opened: wake what it can hold now."""
+def wake_for_node(state: PartitionState, node: Node) -> None:
+    """Wakes those whom *node*, which appeared, opened, grew or was freed, can hold now."""
     if node.claims is not None:
         for reservation in node.claims.to_wake(node.free):
             look_again(state, reservation)
@@ -75,8 +75,8 @@ def _offer_to_refused(state: PartitionState, node: Node) -> None:
                 resume_waiting(state, ask)
 
 
-def queue_gained(state: PartitionState, queue: Queue) -> None:
-    """*queue* has more room under its max than before: wake what it kept back and no longer must."""
+def wake_for_queue(state: PartitionState, queue: Queue) -> None:
+    """Wakes those whom *queue* kept back and no longer must: it has more room under its max."""
     if not queue.parked:
         return
     for shape in [shape for shape, room in queue.parked.items() if not room or queue.admits(shape.pairs)]:
@@ -88,8 +88,8 @@ def queue_gained(state: PartitionState, queue: Queue) -> None:
                     look_again(state, waiter)  # What keeps others back beside its claim is that claim.
 
 
-def account_gained(state: PartitionState, account: Account) -> None:
-    """The user or group of *account* holds less than before: wake what its limit kept back and no longer must."""
+def wake_for_account(state: PartitionState, account: Account) -> None:
+    """Wakes those whom the limit of *account* kept back and no longer must: its user or group holds less."""
     if not account.parked:
         return
     for shape in [shape for shape, room in account.parked.items() if not room or account.admits(shape.pairs)]:

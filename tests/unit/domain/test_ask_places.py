@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove, after
+from core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove, follow_move
 
 NOWHERE, WAITING, POOLED, RESERVED, HELD, REFUSED, REPLACING, PLACED, GONE = AskPlace
 
@@ -41,9 +41,9 @@ def test_every_pair_of_place_and_move(place: AskPlace, move: AskMove) -> None:
     expected = EXPECTED[place].get(move)
     if expected is None:
         with pytest.raises(IllegalMove, match=f"{move.name} .* {place.name}"):
-            after(place, move)
+            follow_move(place, move)
     else:
-        assert after(place, move) is expected
+        assert follow_move(place, move) is expected
 
 
 def test_what_is_gone_stays_gone() -> None:
@@ -54,7 +54,7 @@ def test_what_is_gone_stays_gone() -> None:
 
 def test_every_place_can_be_reached_and_left_for_the_end() -> None:
     """From each place some moves in a row lead to the end, and from nowhere to each place."""
-    steps = {place: {after(place, move) for move in AskMove if place in MOVES[move]} for place in AskPlace}
+    steps = {place: {follow_move(place, move) for move in AskMove if place in MOVES[move]} for place in AskPlace}
 
     def reached(start: AskPlace) -> set[AskPlace]:
         found, ahead = {start}, [start]

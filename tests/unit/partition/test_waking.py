@@ -32,7 +32,7 @@ def test_a_refund_is_noted_and_wakes_whoever_waits_for_room() -> None:
     )
     group = group_of(state, "big")
     assert group.waits_for is WaitsFor.ROOM
-    ledger.refund(state, state.requests["k"])
+    ledger.unbook_allocation(state, state.requests["k"])
     assert state.gained == [state.nodes["n1"]]
     assert group.waits_for is WaitsFor.ROOM
     wake_waiting(state)
@@ -48,7 +48,7 @@ def test_queues_are_noted_only_where_somebody_waits_for_them() -> None:
         "cycle",
     )  # fmt: skip
     assert group_of(state, "more").waits_for is WaitsFor.QUOTA
-    ledger.refund(state, state.requests["k"])
+    ledger.unbook_allocation(state, state.requests["k"])
     assert state.gained == [state.queues["root.a"], state.nodes["n1"]]
 
 
