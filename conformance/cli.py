@@ -139,7 +139,7 @@ def shim(
     ] = SHIM_PATIENCE.start_s,
     watch: Annotated[
         float,
-        typer.Option(help="Seconds to watch a shim that has nothing to do: one that ends does so later.", min=0.0),
+        typer.Option(help="Seconds to watch a shim after a refusal, or if it has nothing to do.", min=0.0),
     ] = SHIM_PATIENCE.watch_s,
     log: Annotated[Path | None, typer.Option(help="Folder for what the shim prints.", metavar="DIR")] = None,
     tls_cert: Annotated[

@@ -57,7 +57,8 @@ class Verdict(StrEnum):
 class Result:
     """What came of one case.
 
-    reason  what was expected and what came, why it is a gap, what could not be looked at; empty for a plain pass
+    reason  what was expected and what came, why it is a gap, what could not be looked at, what a pass rests on;
+            empty for a plain pass
     tried   whether the peer was put to the test at all
     """
 

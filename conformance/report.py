@@ -109,6 +109,8 @@ def _test_case(result: Result, suite: str) -> ET.Element:
     )
     properties = ET.SubElement(element, "properties")
     ET.SubElement(properties, "property", name="rule", value=case.rule)
+    if result.verdict is Verdict.PASS and result.reason:
+        ET.SubElement(properties, "property", name="seen", value=write_visibly(result.reason))
     if result.verdict is Verdict.FAIL:
         ET.SubElement(element, "failure", message=write_visibly(result.reason))
     elif result.verdict is not Verdict.PASS:

@@ -71,12 +71,13 @@ class Findings:
     """What a run of the shim showed, by check ID. The first violation of a check is the one that is told."""
 
     def __init__(self) -> None:
-        self._kept: set[str] = set()
+        self._kept: dict[str, str] = {}
         self._broken: dict[str, str] = {}
 
-    def kept(self, *checks: str) -> None:
-        """The shim had the chance to break these and did not."""
-        self._kept.update(checks)
+    def kept(self, *checks: str, seen: str = "") -> None:
+        """The shim had the chance to break these and did not. *seen*: what that rests on, where it is not plain."""
+        for check in checks:
+            self._kept[check] = seen or self._kept.get(check, "")
 
     def broken(self, check: str, how: str) -> None:
         """The shim broke *check*."""
@@ -97,7 +98,7 @@ class Findings:
         if (how := self._broken.get(check.id)) is not None:
             return Result(check, Verdict.FAIL, how, took_s)
         if check.id in self._kept:
-            return Result(check, Verdict.PASS, took_s=took_s)
+            return Result(check, Verdict.PASS, self._kept[check.id], took_s)
         return Result(check, Verdict.UNSEEN, check.needs, took_s, tried=False)
 
 

@@ -164,7 +164,7 @@ def refusal(check: str, kind: Kind) -> Session:
     async def script(stage: Stage) -> None:
         await stage.ready(check, running=False)
         if await stage.until(lambda: kind in stage.core.refused):
-            await stage.probe(check)
+            await stage.probe(check, to_the_end=True)
 
     return Session(f"refused {kind}", (check,), script, Manners(refuse=frozenset({kind})))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,12 +28,15 @@ END_S: Final = 5.0
 @dataclass(frozen=True, slots=True)
 class Patience:
     """In seconds: from start to registration, for a reaction, for silence to count as none, and how long a shim is
-    watched that shows by nothing but its streams that it lives."""
+    watched that was refused something, or that shows by nothing but its streams that it lives.
+
+    One that gives up may clean up before it ends. Kubernetes gives a pod 30 seconds for that unless told otherwise.
+    """
 
     start_s: float = 30.0
     deadline_s: float = 10.0
     settle_s: float = 0.5
-    watch_s: float = 6.0
+    watch_s: float = 35.0
 
 
 @dataclass(slots=True)
@@ -154,24 +158,38 @@ class Stage:
         """Give the shim time to fall over."""
         await self.core.until(lambda: self.ended, self.patience.settle_s)
 
-    async def probe(self, check: str) -> None:
-        """See whether the shim still does its work: otherwise *check* is broken, and kept if it does."""
+    async def probe(self, check: str, *, to_the_end: bool = False) -> None:
+        """See whether the shim still does its work: otherwise *check* is broken, and kept if it does.
+
+        *to_the_end*: watch it for the whole time, because what it does meanwhile proves nothing: a part of it may
+        confirm releases while another one gives up.
+        """
+        began = time.monotonic()
         await self.pause()
         run = self.some_running()
+        confirmed = False
         if not self.ended and self.known.confirms and run is not None:
             self.demand(run, si.PREEMPTED_BY_SCHEDULER)
-            if await self.released(run) is None and not self.ended:
+            confirmed = await self.released(run) is not None
+            if not confirmed and not self.ended:
                 self.findings.broken(check, f"the shim runs on, but does not confirm the release of {run.key} any more")
-        else:
-            # Nothing that it does would tell. A shim that ends may clean up for a while before its status says so.
-            await self.core.until(lambda: self.ended or not self.connected(), self.patience.watch_s)
-            await self.core.until(lambda: self.ended or self.connected(), self.patience.deadline_s)
+        watched = run is None or not self.known.confirms or to_the_end
+        if watched:
+            await self._watch_until(began + self.patience.watch_s)
         finished = self.ended and self.process.status == 0 and not self.core.books.running
         if self.ended and not finished:
             self.findings.broken(check, self.process.end)
         elif not self.ended and not self.connected():
             self.findings.broken(check, "the shim runs on, but closed a stream")
-        self.findings.kept(check)
+        seen = f"seen to run on for {time.monotonic() - began:.0f} s" if watched and not self.ended else ""
+        self.findings.kept(check, seen=seen + ", and to confirm a release" if seen and confirmed else seen)
+
+    async def _watch_until(self, moment: float) -> None:
+        """Watch the shim until *moment*, unless it ends before or leaves a stream closed for too long."""
+        connected = True
+        while connected and not self.ended and (left_s := moment - time.monotonic()) > 0:
+            await self.core.until(lambda: self.ended or not self.connected(), left_s)
+            connected = await self.core.until(lambda: self.ended or self.connected(), self.patience.deadline_s)
 
     async def _tell_end(self, process: ShimProcess) -> None:
         while not await process.ended(END_S):

@@ -25,10 +25,10 @@ from core.domain.effects import (
     PreemptionDecided,
     VictimRecord,
 )
-from core.domain.laws import LAWS_OF
 from core.domain.names import cut_name
 from core.domain.reasons import Outcome
 from core.domain.resources import amounts_of, clamp
+from core.preemption.registry import laws_of
 from core.service.configuration_history import Version
 
 Kept: TypeAlias = (
@@ -188,7 +188,7 @@ def _removed(effect: ApplicationRemoved, _at_ns: int, _seq: int) -> list[Row]:
 
 def _decided(effect: PreemptionDecided, _at_ns: int, seq: int) -> list[Row]:
     shared = (
-        effect.at_ns, effect.partition, seq, effect.kind, LAWS_OF.get(effect.kind, ""), str(effect.outcome),
+        effect.at_ns, effect.partition, seq, effect.kind, laws_of(effect.kind), str(effect.outcome),
         effect.detail, effect.key, effect.application_id, effect.queue, effect.node_id,
     )  # fmt: skip
     if not effect.victims:

@@ -11,6 +11,7 @@ import typer
 from core.cli.bench import bench
 from core.cli.completion import completion
 from core.cli.config import config_app
+from core.cli.consent import ask_before_unregistering
 from core.cli.events import events
 from core.cli.explain import explain, what_if_app
 from core.cli.health import health
@@ -20,7 +21,7 @@ from core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Addre
 from core.cli.quota import queue_app, user_app
 from core.cli.security import security_app
 from core.cli.serve import serve
-from core.cli.terminal import ask_consent, complain, echo_json, echo_line, echo_text
+from core.cli.terminal import VisibleGroup, complain, echo_json, echo_line, echo_text
 from core.cli.text.status import render_explanation, render_status
 from core.cli.top import top
 from core.client import calls as client
@@ -29,6 +30,7 @@ from core.process.version import core_version
 
 app = typer.Typer(
     name="kornel",
+    cls=VisibleGroup,
     help="Kornel, a cluster-scheduler core served over gRPC.",
     no_args_is_help=True,
     add_completion=False,
@@ -153,22 +155,12 @@ def unregister(
     Exits 1 when the core refuses or the answer is no, 2 where nobody can be asked.
     """
     if not yes:
-        _ask_before_unregistering(rm_id)
+        ask_before_unregistering(rm_id)
     try:
         client.unregister(grpc, rm_id, timeout)
     except client.CoreUnreachable as error:
         complain(error)
         raise typer.Exit(EXIT_FAILED) from error
-
-
-def _ask_before_unregistering(rm_id: str) -> None:
-    loss = f"{rm_id} and all its nodes, applications and asks will be forgotten, and its streams end"
-    if not sys.stdin.isatty():
-        complain(f"{loss}; nobody can be asked here, so give --yes")
-        raise typer.Exit(EXIT_BAD_INPUT)
-    if not ask_consent(f"{loss}. Go on?"):
-        complain("nothing was done")
-        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command()

@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 import typer
 
+from core.cli.consent import ask_before_unregistering
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, failed
 from core.cli.terminal import complain, echo_json, echo_text
 from core.cli.text.lines import join_lines
@@ -43,9 +44,10 @@ def bench(
         typer.Option(
             "--force",
             help="Unregister the resource manager that is there: everything it reported is gone until it registers"
-            " again.",
+            " again. Asks first.",
         ),
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --force unregisters.")] = False,
     grpc_address: Address = DEFAULT_ADDRESS,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -53,7 +55,7 @@ def bench(
     """Register a throw-away resource manager, have a core place asks on made-up nodes, and clean up.
 
     A core serves one resource manager at a time, so one that has a shim is left alone without --force. Exits 1 then,
-    when no core answers, and when it does not place the asks.
+    when no core answers, and when it does not place the asks; and 2 where nobody can be asked about --force.
     """
     workload = _fitting(
         Workload(
@@ -62,7 +64,7 @@ def bench(
         singly,
     )
     try:
-        _make_way(grpc_address, timeout, force=force)
+        _make_way(grpc_address, timeout, force=force, yes=yes)
         rm_id = f"kornel-bench-{secrets.token_hex(4)}"
         try:
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -92,7 +94,7 @@ def _fitting(workload: Workload, singly: int) -> Workload:
     return replace(workload, node_cores=cores, node_gib=max(workload.node_gib, each * LARGEST_GIB))
 
 
-def _make_way(address: str, timeout: float, *, force: bool) -> None:
+def _make_way(address: str, timeout: float, *, force: bool, yes: bool) -> None:
     """Raises :class:`client.CoreUnreachable` for a core that is not free."""
     status = client.fetch_status(address, timeout_s=timeout)
     if not status.rm_id:
@@ -107,6 +109,8 @@ def _make_way(address: str, timeout: float, *, force: bool) -> None:
             f"{address} serves resource manager {status.rm_id!r} with {holds}, and a core serves one at a time."
             " Measure a core without a shim, or give --force to unregister this one, which loses what it reported"
         )
+    if not yes:
+        ask_before_unregistering(status.rm_id)
     client.unregister(address, status.rm_id, timeout)
 
 

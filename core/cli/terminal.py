@@ -8,11 +8,14 @@ rings, turns text around, or looks like a line of ours. Whatever several lines h
 from __future__ import annotations
 
 import sys
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 import typer
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import Message
+from typer.core import TyperGroup
 
 from core.service.visible import write_json, write_lines, write_visibly
 
@@ -29,9 +32,38 @@ def echo_text(text: str) -> None:
     typer.echo("\n".join(map(write_visibly, text.split("\n"))))
 
 
-def complain(error: object) -> None:
-    """Write *error* to standard error. Further lines are indented, so that none can look like another error."""
-    typer.echo("\n  ".join(map(write_visibly, str(error).split("\n"))), err=True)
+def complain(error: str | Exception) -> None:
+    """Write *error* to standard error.
+
+    A text of ours is one line. What a core says may have several; further ones are indented, so that none can look
+    like another error.
+    """
+    lines = [error] if isinstance(error, str) else str(error).split("\n")
+    typer.echo("\n  ".join(map(write_visibly, lines)), err=True)
+
+
+class VisibleGroup(TyperGroup):
+    """A group of commands that writes arguments visibly where it complains about them."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _visible_complaints():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, *args: Any, **kwargs: Any) -> Any:
+        with _visible_complaints():
+            return super().invoke(*args, **kwargs)
+
+
+@contextmanager
+def _visible_complaints() -> Iterator[None]:
+    """Has whoever prints an error of the parser print it visibly. What lists the commands is ours, and has lines."""
+    try:
+        yield
+    except typer.TyperException as error:
+        if type(error).__name__ != "NoArgsIsHelpError":
+            visible = write_visibly(error.format_message())
+            error.format_message = lambda: visible  # type: ignore[method-assign]
+        raise
 
 
 def ask_consent(question: str) -> bool:

@@ -13,13 +13,15 @@ from core.config import properties
 from core.config.access import parse_access
 from core.config.fields import Field
 from core.config.governor import read_governor
-from core.config.model import POLICIES, ChildTemplate, NodeSortConfig, PreemptionConfig, QueueConfig
+from core.config.kind_sections import SECTIONS, read_sections
+from core.config.model import ChildTemplate, NodeSortConfig, PreemptionConfig, QueueConfig
 from core.config.problems import ProblemLog, Remark
 from core.config.quantities import parse_duration, parse_quantity
 from core.config.yaml_reader import FoldedNode, shortened
 from core.domain.access import NOBODY, AccessList
-from core.domain.settings import FilterConfig, GuaranteeMode, MonitorContract, NodeSortPolicy
-from core.policies.preemption.registry import COSTS
+from core.domain.settings import FilterConfig, GuaranteeMode, NodeSortPolicy
+from core.preemption.guarantee.victim_orders import COSTS
+from core.preemption.registry import KINDS, NAMES
 
 _PARTITION_KEYS: Final = (
     "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver",
@@ -29,11 +31,9 @@ _QUEUE_KEYS: Final = (
     "childtemplate", "limits",
 )  # fmt: skip
 _PREEMPTION_KEYS: Final = (
-    "enabled", "quotapreemptionenabled", "guaranteemode", "monitor", "coexist", "policies", "cycle", "cost",
+    "enabled", "quotapreemptionenabled", "guaranteemode", *SECTIONS, "coexist", "policies", "cycle", "cost",
     "governor", "victim",
 )  # fmt: skip
-_MONITOR_SWITCHES: Final = ("enabled", "observe_only", "balance", "reserved_first", "conservative", "queue_priority")
-_MONITOR_NUMBERS: Final = {"per_round": 0.1, "natural_factor": 0.2, "originator_reserve": 0.0}
 _RESOLVERS: Final = ("os", "ldap", "test")
 _LIKELY_MEANT: Final = {"cpu": "vcore", "cpus": "vcore", "vcores": "vcore", "mem": "memory"}
 
@@ -335,15 +335,18 @@ class _Reader:
         defaults = PreemptionConfig()
         policies = _policies(keys["policies"])
         enforced = keys["quotapreemptionenabled"].boolean()
-        monitor = self.monitor(keys["monitor"])
+        sections = read_sections(keys)
         limit = cycle["limit"].number(defaults.cycle_limit, most=1)
-        for name, switched_on, found in (
-            ("guarantee", keys["enabled"].given and keys["enabled"].boolean(default=True), keys["enabled"]),
-            ("quota", enforced, keys["quotapreemptionenabled"]),
-            ("monitor", monitor is not None and monitor["enabled"], keys["monitor"]),
-        ):
-            if switched_on and name not in policies:
-                found.warning(f"no effect: preemption.policies does not list {name}")
+        for kind in KINDS:
+            switch = kind.keys.switch
+            if not switch or kind.name in policies:
+                continue
+            found = keys[kind.name if kind.keys.section else switch]
+            switched_on = (
+                sections.get(kind.name, {}).get(switch) if kind.keys.section else found.given and found.boolean()
+            )
+            if switched_on:
+                found.warning(f"no effect: preemption.policies does not list {kind.name}")
         if limit == 0:
             cycle["limit"].warning("nobody preempts for a guarantee while the limit is 0")
         return PreemptionConfig(
@@ -356,34 +359,10 @@ class _Reader:
             cycle_limit=limit,
             cycle_batch=cycle["batch"].unsigned(defaults.cycle_batch, least=1),
             cost=keys["cost"].choice(COSTS, defaults.cost),
-            monitor=monitor,
+            sections=sections,
             governor=read_governor(keys["governor"]),
             victim_timeout_ns=_victim_timeout(keys["victim"], defaults.victim_timeout_ns),
         )
-
-    def monitor(self, at: Field) -> Mapping[str, bool | int | float | str] | None:
-        keys = at.mapping(
-            (
-                *_MONITOR_SWITCHES,
-                *_MONITOR_NUMBERS,
-                "interval_ms",
-                "max_wait_ms",
-                "dead_zone",
-                "contract",
-                "queue_priority_wait_ms",
-            )
-        )
-        if not at.given:
-            return None
-        values: dict[str, bool | int | float | str] = {key: keys[key].boolean() for key in _MONITOR_SWITCHES}
-        values["interval_ms"] = keys["interval_ms"].unsigned(3000, least=1)
-        values["max_wait_ms"] = keys["max_wait_ms"].unsigned(15000)
-        values["queue_priority_wait_ms"] = keys["queue_priority_wait_ms"].unsigned(60000)
-        values["dead_zone"] = keys["dead_zone"].number(0.1)
-        for key, default in _MONITOR_NUMBERS.items():
-            values[key] = keys[key].number(default, most=1)
-        values["contract"] = keys["contract"].choice(MonitorContract, MonitorContract.NEGOTIABLE)
-        return values
 
     def node_sort(self, at: Field) -> NodeSortConfig:
         keys = at.mapping(("type", "resourceweights"))
@@ -420,11 +399,11 @@ def _amounts(at: Field) -> Amounts | None:
 
 def _policies(at: Field) -> tuple[str, ...]:
     if not at.given:
-        return POLICIES
+        return NAMES
     names: list[str] = []
     for name, found in at.texts():
-        if name not in POLICIES:
-            found.error(f"preemption policy {shortened(name)} is not known", f"one of {', '.join(POLICIES)}")
+        if name not in NAMES:
+            found.error(f"preemption policy {shortened(name)} is not known", f"one of {', '.join(NAMES)}")
         elif name in names:
             found.error(f"preemption policy {name!r} is listed twice", "each policy once")
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from core.config.model import Configuration, PartitionConfig, QueueConfig
+from core.preemption.monitor.kind import MONITOR
 
 _Amounts = Mapping[str, int]
 
@@ -19,8 +20,7 @@ def derived_guarantees(configuration: Configuration) -> list[str]:
 
 
 def _is_on(partition: PartitionConfig) -> bool:
-    monitor = partition.preemption.monitor
-    return monitor is not None and bool(monitor["enabled"])
+    return bool(partition.preemption.sections.get(MONITOR.name, {}).get(MONITOR.keys.switch))
 
 
 def _of_partition(partition: PartitionConfig) -> Iterator[str]:

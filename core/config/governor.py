@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from core.config.fields import Field
-from core.config.model import POLICIES
 from core.config.quantities import parse_quantity
 from core.config.yaml_reader import shortened
-from core.domain.settings import Budget, GovernorSettings, VictimBound, VictimBounds
+from core.domain.settings import Budget, GovernorSettings, VictimBound
+from core.preemption.registry import KINDS, NAMES
 
 MS_NS: Final = 10**6
 
@@ -20,7 +21,7 @@ def read_governor(at: Field) -> GovernorSettings:
     loop = keys["loop"].mapping(("window_ms", "returns"))
     defaults = GovernorSettings()
     return GovernorSettings(
-        victims=_bounds(keys["victims"], defaults.victims),
+        victims=_bounds(keys["victims"]),
         window_ns=keys["window_ms"].unsigned(defaults.window_ns // MS_NS, least=1) * MS_NS,
         cluster=_budget(keys["cluster"], defaults.cluster),
         queue=_budget(keys["queue"], defaults.queue),
@@ -32,20 +33,16 @@ def read_governor(at: Field) -> GovernorSettings:
     )
 
 
-def _bounds(at: Field, defaults: VictimBounds) -> VictimBounds:
-    kinds = at.mapping(("guarantee", "required-node", "quota"))
-    # An enforced max serves no ask.
-    quota = kinds["quota"].mapping(("interval",))["interval"].unsigned(defaults.quota.interval)
-    return VictimBounds(
-        _bound(kinds["guarantee"], defaults.guarantee),
-        _bound(kinds["required-node"], defaults.required_node),
-        VictimBound(interval=quota),
-    )
-
-
-def _bound(at: Field, default: VictimBound) -> VictimBound:
-    keys = at.mapping(("ask", "interval"))
-    return VictimBound(keys["ask"].unsigned(default.ask), keys["interval"].unsigned(default.interval))
+def _bounds(at: Field) -> Mapping[str, VictimBound]:
+    """By kind, what is written, and the default of the kind where nothing is."""
+    bounded = {kind.name: kind.keys for kind in KINDS if kind.keys.bound is not None}
+    found: dict[str, VictimBound] = {}
+    for name, entry in at.mapping(bounded).items():
+        default = bounded[name].bound or VictimBound()
+        keys = entry.mapping(("ask", "interval") if bounded[name].serves else ("interval",))
+        interval = keys["interval"].unsigned(default.interval)
+        found[name] = VictimBound(keys["ask"].unsigned(default.ask) if "ask" in keys else 0, interval)
+    return MappingProxyType(found)
 
 
 def _budget(at: Field, default: Budget) -> Budget:
@@ -62,7 +59,7 @@ def _budget(at: Field, default: Budget) -> Budget:
 def _kinds(at: Field) -> frozenset[str]:
     kinds: set[str] = set()
     for name, found in at.texts():
-        if name not in POLICIES:
-            found.error(f"preemption policy {shortened(name)} is not known", f"one of {', '.join(POLICIES)}")
+        if name not in NAMES:
+            found.error(f"preemption policy {shortened(name)} is not known", f"one of {', '.join(NAMES)}")
         kinds.add(name)
     return frozenset(kinds)

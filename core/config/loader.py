@@ -151,12 +151,12 @@ def _check_partition_names(partitions: list[DeclaredPartition]) -> None:
 
 
 def _partition(declared: DeclaredPartition, root: DeclaredQueue) -> PartitionConfig:
-    preemption, node_sort = declared.preemption, declared.node_sort
+    node_sort = declared.node_sort
     return PartitionConfig(
         name=declared.name,
         root=_queue(root, None, properties.Resolver()),
         placement_rules=tuple(_rule(rule) for rule in declared.rules),
-        preemption=replace(preemption, monitor=_frozen(preemption.monitor)),
+        preemption=declared.preemption,
         node_sort=replace(node_sort, weights=MappingProxyType(dict(node_sort.weights))),
         resolver=declared.resolver,
     )

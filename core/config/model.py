@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
 
 from core.config.problems import Problem
 from core.domain.access import AccessList
@@ -20,10 +19,6 @@ from core.domain.settings import (
     PlacementRuleConfig,
     QueueProperties,
 )
-from core.policies.preemption import registry
-
-POLICIES: Final = tuple(registry.POLICIES)
-"""The preemption policies there are, in the order in which they run unless told otherwise (preemption.md H)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +87,11 @@ class PreemptionConfig:
     """The switches of one partition (preemption.md 0.2).
 
     enabled         guarantee-driven preemption, in the allocation path and in its cycle; not the other kinds
-    policies        in the order in which they run
+    policies        names of kinds of preemption, in the order in which they run
     quota_enabled   lowered maxima are enforced: switched on, and ``policies`` lists it
     cycle_limit     part of the cluster that asks may be served by preemption within one interval, 0 to 1
     cycle_batch     asks that a round takes at a time, those with the least in hand first
-    monitor         all parameters of preemption.md E.1, defaults filled in; ``None``: not configured, which is off
+    sections        by kind, what the section of its own says, defaults filled in; without a section a kind is missing
     governor        bounds against storms; never of preemption on required nodes
     victim_timeout_ns  how long after it was told to leave a victim counts as stuck (K14)
     """
@@ -105,12 +100,12 @@ class PreemptionConfig:
     quota_enabled: bool = False
     guarantee_mode: GuaranteeMode = GuaranteeMode.REACH
     coexist: bool = False
-    policies: tuple[str, ...] = POLICIES
+    policies: tuple[str, ...] = ()
     cycle_interval_ns: int = 10**9
     cycle_limit: float = 1.0
     cycle_batch: int = 10
     cost: str = "default"
-    monitor: Mapping[str, bool | int | float | str] | None = None
+    sections: Mapping[str, Mapping[str, bool | int | float | str]] = field(default_factory=lambda: MappingProxyType({}))
     governor: GovernorSettings = DEFAULT_GOVERNOR
     victim_timeout_ns: int = 300 * 10**9
 

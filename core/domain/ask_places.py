@@ -23,23 +23,23 @@ class AskPlace(IntEnum):
     """Where an ask is."""
 
     NOWHERE = 0
-    """It is new, or between two other places."""
+    """The ask is new, or between two other places."""
     WAITING = 1
-    """It waits with its equals, which the next cycle tries, or which are parked until they get what they wait for."""
+    """The ask waits with its equals, which the next cycle tries, or which are parked until they have what they lack."""
     POOLED = 2
-    """It waits in its task group for a placeholder whose place it can take."""
+    """The ask waits in its task group for a placeholder whose place it can take."""
     RESERVED = 3
     """Room is held for it on a node, and it waits by that reservation."""
     HELD = 4
-    """It is charged on a node while the shim is asked whether it may run there."""
+    """The ask is charged on a node while the shim is asked whether it may run there."""
     REFUSED = 5
     """The shim refused it on every node with room: it waits for another node, or for the end of its pause."""
     REPLACING = 6
-    """It takes the place of a placeholder, which was asked to leave, once the shim confirms."""
+    """The ask takes the place of a placeholder, which was asked to leave, once the shim confirms."""
     PLACED = 7
-    """It is an allocation."""
+    """The ask is an allocation."""
     GONE = 8
-    """It was withdrawn or has ended, and its key is free."""
+    """The ask was withdrawn or has ended, and its key is free."""
 
 
 class WaitsFor(StrEnum):
@@ -63,9 +63,9 @@ class AskMove(IntEnum):
     """What moves an ask from one place to the next."""
 
     WAIT = 0
-    """It is put with its equals."""
+    """The ask is put with its equals."""
     POOL = 1
-    """It is put in its task group, which still has placeholders."""
+    """The ask is put in its task group, which still has placeholders."""
     RESERVE = 2
     """Room is held for it on a node, or it waits by the reservation that it had."""
     HOLD = 3
@@ -73,11 +73,11 @@ class AskMove(IntEnum):
     REFUSE = 4
     """The shim has refused every node with room."""
     REPLACE = 5
-    """It is linked to a placeholder, which is asked to leave."""
+    """The ask is linked to a placeholder, which is asked to leave."""
     PLACE = 6
-    """It runs: a node was found, the shim agreed or confirmed, or reported it as running."""
+    """The ask runs: a node was found, the shim agreed or confirmed, or reported it as running."""
     STEP_OUT = 7
-    """It leaves where it waits, to wait elsewhere: it changed its size, or its task group opened or closed."""
+    """The ask leaves where it waits, to wait elsewhere: it changed its size, or its task group opened or closed."""
     GIVE_BACK = 8
     """The room that was held for it is given back."""
     DISAGREE = 9
@@ -85,11 +85,11 @@ class AskMove(IntEnum):
     FORGIVE = 10
     """What the shim refused is forgotten, or another node has room."""
     UNDO = 11
-    """Its placeholder, or the node it was to run on, is gone before the shim confirmed."""
+    """The placeholder of the ask, or the node it was to run on, is gone before the shim confirmed."""
     RETURN = 12
     """The shim could not start it: it is an ask again."""
     END = 13
-    """It is withdrawn, released, or ends with its node or application."""
+    """The ask is withdrawn, released, or ends with its node or application."""
 
 
 MOVES: Final[Mapping[AskMove, Mapping[AskPlace, AskPlace]]] = MappingProxyType(

@@ -1,34 +1,53 @@
-"""What is not shown to anybody: values that their names give away as secrets. Whoever shows settings asks here."""
+"""What is not shown to anybody: secrets among settings. Whoever shows settings asks here.
+
+A setting is a secret by its name, and so is what gives itself away within a value: user and password in an address, a
+token, a private key. All of it takes time in proportion to the text, whoever wrote that.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 HIDDEN: Final = "[hidden]"
 
-_WORDS: Final = (
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "token",
-    "credential",
-    "private",
-    "authorization",
-    "apikey",
-    "accesskey",
+_SECRET_WORD: Final = re.compile(
+    "password|passwd|passphrase|secret|token|credential|private|authorization|apikey|accesskey"
 )
 _LAST: Final = ("key", "keys", "pwd", "pin")
 """Secrets only as the last of several words: a key by itself names an ask."""
 
 _SEPARATORS: Final = str.maketrans("-_/:@", ".....")
 
+_SECRET_VALUE: Final = re.compile(
+    r"krn_[A-Za-z0-9_-]{43}"
+    r"|(?<=bearer )[^\s\"']+"
+    r"|(?<=://)[^/\s\"<>]+(?=@)"
+    r"|(?:(?<=password=)|(?<=passwd=)|(?<=pwd=)|(?<=secret=)|(?<=token=)|(?<=api.key=)|(?<=apikey=)|(?<=access.key=)"
+    r"|(?<=accesskey=))[^\s&;,\"']+"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Our tokens, other bearer tokens, user and password in an address or a list of words, private keys."""
+
+# What only begins like a JWT is taken as a whole too: a search that began anew within it would read it again and again.
+_JWT: Final = re.compile(r"eyJ[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]*)?", re.IGNORECASE)
+
+_SIGNS: Final = ("krn_", "bearer ", "://", "password=", "passwd=", "pwd=", "secret=", "token=", "key=")
+_SIGNS_OF_BLOCKS: Final = ("private key-----", "eyj")
+"""In lower case: a text without any of them has no secret values. Looking for them is a tenth of the work."""
+
+_COLON: Final = re.compile(r":[ \t]+|(?<=[\"']):|:(?=[\r\n])|:\Z")
+_QUOTED: Final = re.compile(r"'[^']*(?:''[^']*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"", re.DOTALL)
+_END_IN_FLOW: Final = re.compile(r"[,}\]\r\n]")
+_END_OF_LINE: Final = re.compile(r"[\r\n]")
+
 
 def names_secret(name: str) -> bool:
-    """Whether the value of a setting called *name* is likely to be a secret."""
+    """Tells whether the value of a setting called *name* is likely to be a secret."""
     lower = name.lower()
-    if any(word in lower for word in _WORDS):
+    if _SECRET_WORD.search(lower):
         return True
     before, _, last = lower.translate(_SEPARATORS).rpartition(".")
     if last in _LAST:
@@ -36,31 +55,97 @@ def names_secret(name: str) -> bool:
     return name.endswith(("Key", "Keys")) and len(name) > len("Keys")
 
 
+def hide_secret_values(text: str) -> str:
+    """Returns *text* with everything replaced that looks like a secret whatever its name is."""
+    lower = text.lower()
+    if not any(sign in lower for sign in (*_SIGNS, *_SIGNS_OF_BLOCKS)):
+        return text
+    return _JWT.sub(lambda found: HIDDEN if found[1] else found[0], _SECRET_VALUE.sub(HIDDEN, text))
+
+
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
-    """*settings*, with what must not be shown replaced."""
-    return {name: HIDDEN if text and names_secret(name) else text for name, text in settings.items()}
+    """Returns *settings*, with what must not be shown replaced."""
+    return {
+        hide_secret_values(name): HIDDEN if text and names_secret(name) else hide_secret_values(text)
+        for name, text in settings.items()
+    }
+
+
+def document_without_secrets(document: Any) -> Any:
+    """Returns *document*, JSON that a resource manager wrote about itself, with its secrets replaced.
+
+    Only words that mean secrets count in its names: "allocationKey" is none there.
+    """
+    if isinstance(document, str):
+        return hide_secret_values(document)
+    if isinstance(document, list):
+        return [document_without_secrets(item) for item in document]
+    if isinstance(document, dict):
+        return {
+            name: HIDDEN
+            if item and isinstance(item, str) and _SECRET_WORD.search(name.lower())
+            else document_without_secrets(item)
+            for name, item in document.items()
+        }
+    return document
 
 
 def text_without_secrets(text: str) -> str:
-    """YAML *text*, with the values of such keys replaced where they stand on the key's own line."""
+    """Returns YAML *text* with the values of such keys replaced, and what looks like a secret anywhere else.
+
+    The text keeps its lines: whatever belongs to a secret beyond the line of its key becomes empty lines.
+    """
+    text = hide_secret_values(text)
     lower = text.lower()
-    if not any(word in lower for word in (*_WORDS, *_LAST)):
+    if not (_SECRET_WORD.search(lower) or any(word in lower for word in _LAST)):
         return text
-    return "".join(map(_line_without_secrets, text.splitlines(keepends=True)))
+    shown: list[str] = []
+    within: int | None = None
+    """The column of the key whose value goes on, while it is a secret."""
+    for line in text.splitlines(keepends=True):
+        content = line.strip()
+        if within is not None and (not content or _column(line, " ") > within):
+            shown.append(line[len(line.rstrip("\r\n")) :])
+            continue
+        hidden, is_secret = _line_without_secrets(line)
+        shown.append(hidden)
+        within = _column(line, " -") if is_secret else None
+    return "".join(shown)
 
 
-def _line_without_secrets(line: str) -> str:
-    first, *others = line.split(": ")
-    shown, before = [first], first
-    for part in others:
+def _column(line: str, passed_over: str) -> int:
+    return len(line) - len(line.lstrip(passed_over))
+
+
+def _line_without_secrets(line: str) -> tuple[str, bool]:
+    """Returns *line* with its secrets replaced, and whether the last key on it is one: its value may go on below."""
+    shown: list[str] = []
+    done = 0
+    in_flow = last_is_secret = False
+    found = _COLON.search(line)
+    while found is not None:
+        before = line[done : found.start()]
+        shown.append(line[done : found.end()])
+        done = found.end()
+        in_flow = in_flow or "{" in before or "[" in before
         words = before.replace("{", " ").replace(",", " ").rsplit(maxsplit=1)
-        secret = bool(words) and names_secret(words[-1].strip("'\""))
-        shown.append(_without_value(part) if secret and part.strip() else part)
-        before = part
-    return ": ".join(shown)
+        last_is_secret = bool(words) and names_secret(words[-1].strip("'\""))
+        if last_is_secret:
+            end = _end_of_value(line, done, in_flow=in_flow)
+            shown.append(HIDDEN if line[done:end].strip() else line[done:end])
+            done = end
+        found = _COLON.search(line, done)
+    shown.append(line[done:])
+    return "".join(shown), last_is_secret
 
 
-def _without_value(part: str) -> str:
-    """*part* without the value that it begins with."""
-    end = min((at for at in map(part.find, ",}\r\n") if at >= 0), default=len(part))
-    return HIDDEN + part[end:]
+def _end_of_value(line: str, start: int, *, in_flow: bool) -> int:
+    """Returns where the value ends that begins at *start*; in doubt it is the rest of the line."""
+    if line[start : start + 1] in ("'", '"'):
+        quoted = _QUOTED.match(line, start)
+        if quoted is not None:
+            return quoted.end()
+        in_flow = False
+    ends = _END_IN_FLOW if in_flow and line[start : start + 1] not in ("{", "[") else _END_OF_LINE
+    found = ends.search(line, start)
+    return len(line) if found is None else found.start()

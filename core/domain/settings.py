@@ -130,24 +130,14 @@ class VictimBound:
     interval: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class VictimBounds:
-    """The bounds of the kinds that have some (preemption.md 0.2, F7). The monitor has a pace of its own.
-
-    The defaults leave room for what the public trace needs: its largest node holds 56 of its smallest pods (Kubernetes
-    allows 110), and the demo on it has at most 13 victims for one ask and 121 in one second.
-    """
-
-    guarantee: VictimBound = VictimBound(ask=128, interval=1_000)
-    required_node: VictimBound = VictimBound(ask=128, interval=1_000)
-    quota: VictimBound = VictimBound(interval=1_000)
+UNBOUNDED: Final = VictimBound()
 
 
 @dataclass(frozen=True, slots=True)
 class GovernorSettings:
     """Bounds against storms of preemption (preemption.md 0.2, K13). Times in nanoseconds.
 
-    victims         how many may go for one ask, and within one interval of the cycle, by kind
+    victims         how many may go for one ask, and within one interval of the cycle, by kind; any number if missing
     window_ns       over which the three budgets are counted, sliding
     cluster, queue, application  budgets of the partition, of each leaf and of each application that loses something
     cooldown_ns     how long nobody preempts from a leaf again after a decision that did; 0: no pause
@@ -156,7 +146,7 @@ class GovernorSettings:
     shadow          kinds of preemption that are decided and recorded, but not carried out
     """
 
-    victims: VictimBounds = VictimBounds()
+    victims: Mapping[str, VictimBound] = field(default_factory=lambda: MappingProxyType({}))
     window_ns: int = 600 * 10**9
     cluster: Budget = Budget(victims=20_000)
     queue: Budget = Budget(victims=10_000)
@@ -165,6 +155,10 @@ class GovernorSettings:
     loop_window_ns: int = 300 * 10**9
     loop_returns: int = 3
     shadow: frozenset[str] = frozenset()
+
+    def bound_of(self, kind: str) -> VictimBound:
+        """Returns how many victims the *kind* of preemption called so may tell to leave (preemption.md F7)."""
+        return self.victims.get(kind, UNBOUNDED)
 
 
 DEFAULT_GOVERNOR: Final = GovernorSettings()

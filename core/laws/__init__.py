@@ -6,11 +6,13 @@ does not. Every plan is checked before it is applied. Which laws bind which kind
 
 from __future__ import annotations
 
-from core.laws import guarantee, quota, required_node
-from core.laws.guarantee import check_exhaustive
 from core.laws.verdict import Law, Violation
-from core.policies.preemption.plan import PreemptionPlan, QuotaPlan
 from core.policies.view import PartitionView
+from core.preemption.guarantee import laws as guarantee
+from core.preemption.guarantee.laws import check_exhaustive
+from core.preemption.plan import PreemptionPlan, QuotaPlan
+from core.preemption.quota import laws as quota
+from core.preemption.required_node import laws as required_node
 
 __all__ = ["Law", "Violation", "check", "check_exhaustive"]
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from core.laws.verdict import Law, Violation, net_of, path_of
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.policies.preemption.plan import PreemptionPlan, QuotaPlan
 from core.policies.view import PartitionView
+from core.preemption.plan import PreemptionPlan, QuotaPlan
 
 
 class Before(NamedTuple):

@@ -8,11 +8,11 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from core.domain.laws import LAWS_OF
 from core.domain.partition_names import bare_partition_name
 from core.metrics.families import counters, gauge, gauges, histogram
 from core.metrics.queue_series import TYPES_SHOWN
 from core.metrics.sources import Scrape, Sources
+from core.preemption.registry import laws_of
 from core.telling.partitions.partition_gauges import PartitionGauges
 
 ABOVE_MAX_SHOWN: Final = 200
@@ -56,7 +56,7 @@ def _preemption(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
         "kornel_preemption_victims_total",
         "Allocations told to leave by kind; laws: those that bind this kind.",
         ["kind", "laws"],
-        {(kind, LAWS_OF.get(kind, "")): count for kind, count in preemptions.victims.items()},
+        {(kind, laws_of(kind)): count for kind, count in preemptions.victims.items()},
     )
     yield counters(
         "kornel_preemption_victim_resources_total",

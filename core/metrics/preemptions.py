@@ -8,39 +8,18 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from core.domain.effects import Allocated, Effect, PreemptionDecided
-from core.domain.laws import LAWS_OF
 from core.domain.reasons import Outcome
+from core.preemption.registry import NAMES, SOURCES, ending_of
 from core.service.clock import SECOND_NS
 from core.service.durations import Durations
 
 BOUNDS_S: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 WAITING_REMEMBERED: Final = 10_000
 
-DECIDED_BY: Final = {
-    Outcome.NO_GUARANTEE: "4",
-    Outcome.ASK_EXCEEDS_GUARANTEE: "4",
-    Outcome.NOT_UNDER_GUARANTEE: "4",
-    Outcome.FENCED_AT_LEAF: "7",
-}
-"""Outcomes that one law alone decides."""
-
 _NAMED: Final = re.compile(r"law (\d)")
 
-QUOTA: Final = "quota"
-GOVERNOR: Final = "governor"
-ENFORCED: Final = (Outcome.FULL, Outcome.BEST_EFFORT, Outcome.PARTIAL, Outcome.NONE)
-"""How the enforcement of a lowered max can end."""
-
-COUNTED_FROM_0: Final = (
-    *((kind, Outcome.TRIGGERED) for kind in LAWS_OF if kind != QUOTA),
-    *((QUOTA, outcome) for outcome in ENFORCED),
-    *(
-        (GOVERNOR, outcome)
-        for outcome in (Outcome.BUDGET_SPENT, Outcome.COOLING_DOWN, Outcome.LOOP, Outcome.ROUND_LIMIT)
-    ),
-    *((kind, Outcome.VICTIM_LIMIT) for kind in ("guarantee", "required-node")),
-    ("guarantee", Outcome.VICTIM_STUCK),
-    (QUOTA, Outcome.VICTIM_STUCK),
+COUNTED_FROM_0: Final = tuple(
+    (name, outcome) for name, source in SOURCES.items() for outcome, ending in source.outcomes.items() if ending.counted
 )
 """Published before they happen: of a counter that first appears as 1, Prometheus sees no increase."""
 
@@ -66,7 +45,7 @@ class Preemptions:
         self.attempts: Counter[tuple[str, str, str]] = Counter(
             {(kind, str(outcome), ""): 0 for kind, outcome in COUNTED_FROM_0}
         )
-        self.victims: Counter[str] = Counter(dict.fromkeys(LAWS_OF, 0))
+        self.victims: Counter[str] = Counter(dict.fromkeys(NAMES, 0))
         self.lost: Counter[tuple[str, str]] = Counter()
         self.placed = Durations(BOUNDS_S)
         self.ended: Counter[str] = Counter({"placed": 0, "elsewhere": 0, "gone": 0})
@@ -95,7 +74,7 @@ class Preemptions:
     def _decided(self, decision: PreemptionDecided) -> None:
         kind, outcome = decision.kind, decision.outcome
         self.attempts[kind, str(outcome), _law(decision)] += 1
-        if outcome is Outcome.TRIGGERED or (kind == QUOTA and outcome not in (Outcome.SHADOW, Outcome.VICTIM_STUCK)):
+        if ending_of(decision).leaves:
             self.victims[kind] += len(decision.victims)
             for victim in decision.victims:
                 for resource, amount in victim.resources.items():
@@ -119,4 +98,4 @@ def _law(decision: PreemptionDecided) -> str:
     if decision.outcome is Outcome.LAW_BROKEN:
         named = _NAMED.search(decision.detail)
         return named.group(1) if named is not None else ""
-    return DECIDED_BY.get(decision.outcome, "")
+    return ending_of(decision).law

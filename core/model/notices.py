@@ -77,7 +77,7 @@ class Notices:
 
     def __init__(self) -> None:
         self.settings: Any = None
-        """:class:`core.policies.preemption.monitor.settings.MonitorSettings` in force."""
+        """:class:`core.preemption.monitor.settings.MonitorSettings` in force."""
         self.generation = 0
         """Counts changes of the settings: timers of an earlier generation do nothing."""
         self.rounds = 0
@@ -101,7 +101,7 @@ class Notices:
         self.checkpoints: Final[dict[str, int]] = {}
         """When allocations last saved their work, by key, as far as their applications said so."""
         self.places: tuple[Any, ...] = ()
-        """What the last round planned: :class:`core.policies.preemption.monitor.plan.Place`."""
+        """What the last round planned: :class:`core.preemption.monitor.plan.Place`."""
         self.observed: dict[str, tuple[str, ...]] = {}
         """By leaf: whom the last round would have notified, had it not only observed."""
 

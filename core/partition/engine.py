@@ -44,10 +44,11 @@ from core.partition import dissolving, lifecycle
 from core.partition.configuration import configure
 from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.intake import allocation_intake, application_intake, node_intake
-from core.partition.preemption import monitor, noticing, preempting, rounds
 from core.partition.scheduling import autoscaling, cycle, vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import inquiries
+from core.preemption import preempting, registry, rounds
+from core.preemption.monitor import noticing
 
 RECORDS_PER_DECISION: Final = 4
 """Records of a partition that is no more which are freed in the time of one decision."""
@@ -259,7 +260,7 @@ class Engine:
         state.reserving.delay_ns = self._reservation_delay_ns
         state.reserving.percent = self._reservation_percent
         autoscaling.start(state, now_ns)
-        monitor.start(state, now_ns)
+        registry.configure_kinds(state, now_ns)
 
     def _unregister(self, command: UnregisterManager, _now_ns: int) -> None:
         self._require(command.rm_id, "UnregisterResourceManager")
@@ -308,7 +309,7 @@ class Engine:
                 self._build(name, partition, now_ns)
             else:
                 configure.update(running, partition, now_ns)
-                monitor.start(running, now_ns)
+                registry.configure_kinds(running, now_ns)
         self._in_force(configuration)
 
     def _refuse_obstacles(self, configuration: Configuration) -> None:

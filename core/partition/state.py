@@ -24,18 +24,19 @@ from core.partition.history.event_log import EventLog
 from core.partition.history.events import Recorder
 from core.partition.history.past import Past
 from core.partition.history.recent_victims import RecentVictims
-from core.partition.preemption.changes import ChangeWatch
-from core.partition.preemption.enforcement import Enforcement
-from core.partition.preemption.governor_state import GovernorBooks
-from core.partition.preemption.pace import Pace
-from core.partition.preemption.refusals import Refusals
 from core.partition.scheduling.reserving_record import ReservingRecord
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
-from core.policies.preemption.index import VictimIndex
-from core.policies.preemption.prospects import KnownProspects
 from core.policies.queue_order import queue_key
+from core.preemption.governor.books import GovernorBooks
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee.changes import ChangeWatch
+from core.preemption.guarantee.prospects import KnownProspects
+from core.preemption.guarantee.refusals import Refusals
+from core.preemption.pace import Pace
+from core.preemption.quota.enforcement import Enforcement
+from core.preemption.victim_index import VictimIndex
 
 if TYPE_CHECKING:
     from core.config.model import PartitionConfig, PreemptionConfig
@@ -175,7 +176,7 @@ class PartitionState:
     @property
     def guarantee_preemption(self) -> bool:
         """Whether asks may preempt for their guarantees, by whatever path: only if the policy is listed (F2)."""
-        return "guarantee" in self.preemption.policies and self.has_rounds
+        return guarantee.KIND in self.preemption.policies and self.has_rounds
 
     @property
     def has_rounds(self) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from core.model.allocations import Allocation
 from core.partition.asks import instances, moves, questions
 from core.partition.gangs import pools, replacement
-from core.partition.preemption import preempting
 from core.partition.state import PartitionState
 from core.partition.waiting import pausing
+from core.preemption import preempting
 
 
 def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = False) -> None:

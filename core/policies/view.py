@@ -41,5 +41,5 @@ class PartitionView(Protocol):
 
     @property
     def victim_order(self) -> str:
-        """Name of the order of victims (:data:`core.policies.preemption.registry.COSTS`)."""
+        """Name of the order of victims (:data:`core.preemption.guarantee.victim_orders.COSTS`)."""
         ...

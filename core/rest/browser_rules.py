@@ -34,8 +34,18 @@ class BrowserRules:
     origins: frozenset[str] = frozenset()
     tokens: bool = False
 
+    def names_one_host(self, hosts: list[str], *, old: bool) -> bool:
+        """Tells whether a request with these ``Host`` headers says which host it is meant for.
+
+        Nobody knows by which of several others went, a proxy or a cache on its way. *old*: it is of HTTP before 1.1,
+        which did not ask for one; browsers do not speak it any more.
+        """
+        if len(hosts) > 1:
+            return False
+        return self.hosts is None or bool(hosts and hosts[0]) or (old and not hosts)
+
     def knows_host(self, host: str) -> bool:
-        """Whether a request with this ``Host`` header is meant for this core."""
+        """Tells whether a request with this ``Host`` header is meant for this core."""
         if self.hosts is None:
             return True
         name = _name_of(host)

@@ -13,6 +13,7 @@ import yaml
 
 from core.config.default import DEFAULT_CONFIGURATION
 from core.config.fields import Field
+from core.config.kind_sections import SECTIONS
 from core.config.problems import ProblemLog
 from core.config.properties import QUOTA_DELAY
 from core.config.tree import ROOT
@@ -27,7 +28,7 @@ _SWITCHES: Final = {"enabled": "Enabled", "quotapreemptionenabled": "QuotaPreemp
 _OURS: Final = {
     "guaranteemode": "GuaranteeMode",
     "coexist": "Coexist",
-    "monitor": "Monitor",
+    **{name: name.capitalize() for name in SECTIONS},
     "policies": "Policies",
     "cycle": "Cycle",
     "cost": "Cost",

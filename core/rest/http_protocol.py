@@ -46,8 +46,11 @@ DRAINED: Final = 64 * 1024
 """So much of a body that nobody wants is read after the answer; with more to come the connection ends."""
 
 LINGER_S: Final = 1.0
-LINGER_BYTES: Final = 2 * 2**20
-"""So long, and for so many bytes, who is refused may go on sending, and read why, before the connection is reset."""
+LONGEST_LINGER: Final = 10
+LINGER_BYTES: Final = BODY_LIMIT + 2**20
+LEAST_LINGERED: Final = 64 * 1024
+"""Who is refused may go on sending, and read why, before the connection is reset: so long, and again so long for as
+many bytes as the last number says, so many times at most. All in all it may be a whole body and what is around it."""
 
 PARSED_AT_ONCE: Final = 16 * 1024
 CHUNKS_PARSED_AT_ONCE: Final = 256
@@ -102,6 +105,8 @@ class PatientProtocol(HttpToolsProtocol):
         self._lingers = False
         """Whether the last answer was given, and what still comes is thrown away."""
         self._thrown_away = 0
+        self._thrown_before = 0
+        """How much that was when the connection was last looked at."""
         self._in_headers = False
         """Whether a request has begun, or the first one is awaited."""
         self._header_bytes = 0
@@ -146,9 +151,7 @@ class PatientProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse *data*, or keep it until the requests before it are answered."""
         if self._lingers:
-            self._thrown_away += len(data)
-            if self._thrown_away > LINGER_BYTES:
-                self._abort()
+            self._throw_away(len(data))
             return
         if not self._ends:
             self._unparsed.append(data)
@@ -324,13 +327,32 @@ class PatientProtocol(HttpToolsProtocol):
             return
         self._lingers = True
         self._stop_clock()
+        waiting = sum(map(len, self._unparsed)) - self._parsed
         self._forget_input()
         if self._held_up:
             self._held_up = False
             self.transport.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._late = self.loop.call_later(LINGER_S, self.transport.close)
+        self._late = self.loop.call_later(LINGER_S, self._linger_on, LONGEST_LINGER)
+        self._throw_away(waiting)
+
+    def _linger_on(self, looks_left: int) -> None:
+        """Wait on while the client still sends much, but not for ever."""
+        if self._thrown_away - self._thrown_before >= LEAST_LINGERED and looks_left:
+            self._thrown_before = self._thrown_away
+            self._late = self.loop.call_later(LINGER_S, self._linger_on, looks_left - 1)
+        else:
+            self.transport.close()
+
+    def _throw_away(self, count: int) -> None:
+        """Count what came and nobody wants. After the last byte of a body the connection can end at once."""
+        self._thrown_away += count
+        if self._thrown_away > LINGER_BYTES:
+            self._abort()
+        elif self._in_body and self._length is not None and self._body_bytes + self._thrown_away >= self._length:
+            self._stop_clock()
+            self.transport.close()
 
     def _may_answer(self) -> bool:
         """Whether a refusal of what is coming in may be written now. If not, the connection ends without one.

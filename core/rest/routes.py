@@ -288,6 +288,16 @@ def _explanation_routes(to: Handlers) -> list[Route]:
             ),
         ),
         Route(
+            f"{PREFIX}/preemption-kinds",
+            to.explanations.kinds,
+            _get(
+                "preemptionKinds",
+                "Explanations",
+                "Extension: the kinds of preemption in the order in which they run, then the governor.",
+                listed("PreemptionKind"),
+            ),
+        ),
+        Route(
             f"{one}/preemptions",
             to.explanations.preemptions,
             _get(

@@ -26,6 +26,7 @@ from core.rest.long_answers import LongAnswers
 from core.rest.operations import Operation
 from core.rest.paths import canonical
 
+NO_HOST: Final = "A request names the host that it is meant for, and no more than one\n"
 NOT_OURS: Final = "The Host of this request is no name of this core, see --rest-host\n"
 
 _IS_JSON: Final = raw([("YuniKorn-Api-Version", API_VERSION)])[0]
@@ -141,8 +142,10 @@ class Router:
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[ASGIApp, str]:
         """The answer, and the methods of its route; empty: it is no route's."""
-        host = _header(scope, b"host")
-        if host and not self._rules.knows_host(host):
+        hosts = [value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"host"]
+        if not self._rules.names_one_host(hosts, old=scope["http_version"] < "1.1"):
+            return text_answer(NO_HOST, status=400), ""
+        if hosts and not self._rules.knows_host(hosts[0]):
             return text_answer(NOT_OURS, status=421), ""
         path = scope["path"]
         tidy = canonical(path)

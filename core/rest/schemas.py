@@ -282,6 +282,20 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "victims": listed("Victim"),
         },
     ),
+    "PreemptionKind": _object(
+        {
+            "name": TEXT,
+            "laws": {"type": "array", "items": COUNT},
+            "law": TEXT,
+            "colour": TEXT,
+            "outcomes": {"type": "object", "additionalProperties": ref("PreemptionEnding")},
+        },
+        description="Decisions bear its name. laws: numbers of those that bind it; law: what lets it act.",
+    ),
+    "PreemptionEnding": _object(
+        {"leaves": FLAG, "tone": TEXT},
+        description="leaves: the victims named were told to leave. tone: good, accent, warn, bad or nothing.",
+    ),
     "PreemptionBatch": _object(
         {"InstanceUUID": TEXT, "lowestID": COUNT, "nextID": COUNT, "preemptions": listed("PreemptionDecision")}
     ),

@@ -36,7 +36,9 @@ from core.domain.commands import (
     UpdateNodes,
 )
 from core.domain.effects import Effect, PreemptionDecided
-from core.domain.reasons import Ignored, Outcome
+from core.domain.reasons import Ignored
+from core.preemption.kind import Level
+from core.preemption.registry import ending_of
 from core.service.callback_board import CallbackBoard, CallbackStream
 from core.service.callback_link import CallbackLink
 from core.service.callback_wire import Subscription
@@ -451,14 +453,13 @@ class PartitionRunner:
         self._logger.debug("request entry ignored", rm_id=self._engine.rm_id, item=item, cause=str(cause))
 
     def _log_preemption(self, decided: PreemptionDecided) -> None:
-        tell = (
-            decided.outcome in (Outcome.TRIGGERED, Outcome.SHADOW, Outcome.VICTIM_STUCK)
-            or decided.kind == "governor"
-            or (decided.kind == "quota" and decided.outcome is not Outcome.NOTHING_TO_DO)
-        )
-        log = self._logger.info if tell else self._logger.debug
-        if decided.kind == "quota" and decided.outcome in (Outcome.NONE, Outcome.PARTIAL, Outcome.VICTIM_STUCK):
-            log = self._logger.warning
+        match ending_of(decided).level:
+            case Level.DEBUG:
+                log = self._logger.debug
+            case Level.INFO:
+                log = self._logger.info
+            case Level.WARNING:
+                log = self._logger.warning
         log(
             "preemption decided",
             partition=decided.partition,

@@ -12,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from core.domain.partition_names import full_partition_name
 from core.domain.resources import Resources, clamp
+from core.domain.secrets import document_without_secrets
 from core.service.callback_board import CallbackBoard, NoStateDump
 from core.service.callers import Permission, caller
 from core.service.clock import Clock
@@ -126,7 +127,7 @@ class StatusService:
     async def _diagnostics(self) -> dict[str, Any]:
         """The shim's own state, or why there is none."""
         try:
-            return _json_object(await self._callbacks.state_dump())
+            return dict(document_without_secrets(_json_object(await self._callbacks.state_dump())))
         except NoStateDump as reason:
             return {"error": str(reason)}
 

@@ -13,24 +13,30 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     "core.domain": set(),
-    "core.config": {"core.domain", "core.policies.placement.patterns", "core.policies.preemption.registry"},
+    "core.config": {
+        "core.domain", "core.policies.placement.patterns", "core.preemption.guarantee.victim_orders", "core.preemption",
+    },
     "core.model": {"core.domain"},
     "core.laws": {
-        "core.domain", "core.model", "core.policies.view", "core.policies.preemption.plan",
-        "core.policies.preemption.monitor.plan",
+        "core.domain", "core.model", "core.policies.view", "core.preemption.plan",
+        "core.preemption.monitor.plan",
     },
     "core.policies": {"core.domain", "core.model"},
-    "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies"},
-    "core.telling": {"core.domain", "core.config", "core.model", "core.laws", "core.policies", "core.partition"},
-    "core.service": {"core.domain", "core.config", "core.partition", "core.telling"},
+    "core.preemption": {"core.domain", "core.model", "core.laws", "core.partition", "core.policies"},
+    "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies", "core.preemption"},
+    "core.telling": {
+        "core.domain", "core.config", "core.model", "core.laws", "core.policies", "core.partition", "core.preemption",
+    },
+    "core.service": {"core.domain", "core.config", "core.partition", "core.preemption", "core.telling"},
     "core.client": {"core.service"},
     "core.load": set(),
-    "core.archive": {"core.config", "core.domain", "core.service"},
+    "core.archive": {"core.config", "core.domain", "core.preemption", "core.service"},
     "core.security": {"core.domain", "core.config", "core.service"},
     "core.tracing": {"core.domain"},
-    "core.metrics": {"core.domain", "core.service", "core.telling"},
+    "core.metrics": {"core.domain", "core.preemption", "core.service", "core.telling"},
     "core.rest": {
-        "core.archive", "core.config", "core.domain", "core.metrics", "core.security", "core.service", "core.telling",
+        "core.archive", "core.config", "core.domain", "core.metrics", "core.preemption", "core.security",
+        "core.service", "core.telling",
     },
     "core.web": set(),
     "core.process": {

@@ -16,6 +16,7 @@ from shim_client import (
     Allocated,
     ApplicationAccepted,
     ApplicationUpdated,
+    AskRejected,
     NodeRejected,
     Released,
     ShimClient,
@@ -143,16 +144,36 @@ def uses_two_names() -> None:
 
 def ends_slowly_of_a_refusal() -> None:
     """Gives up when a node is refused, and cleans up for a while before it says so with its status."""
+    _gives_up_after(1.5)
+
+
+def ends_very_slowly_of_a_refusal() -> None:
+    """Does the same for longer than a few seconds."""
+    _gives_up_after(7.0)
+
+
+def _gives_up_after(cleanup_s: float) -> None:
     create = ShimClient.create_nodes
 
     async def strict(self: ShimClient, nodes: Any) -> Any:
         answers = await create(self, nodes)
         if any(isinstance(answer, NodeRejected) for answer in answers):
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(cleanup_s)
             os._exit(1)
         return answers
 
     ShimClient.create_nodes = strict  # type: ignore[method-assign]
+
+
+def gives_up_beside_its_work() -> None:
+    """Ends because an ask was refused, but confirms releases until then."""
+
+    def bad(update: Any) -> bool:
+        if isinstance(update, AskRejected):
+            asyncio.get_running_loop().call_later(1.5, os._exit, 1)
+        return False
+
+    _fails_when(bad)
 
 
 def creates_no_node() -> None:
@@ -199,6 +220,8 @@ WAYS: dict[str, Callable[[], None]] = {
         forgets_what_runs,
         uses_two_names,
         ends_slowly_of_a_refusal,
+        ends_very_slowly_of_a_refusal,
+        gives_up_beside_its_work,
         creates_no_node,
         asks_for_nothing,
         ends_at_once,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance.outcome import Result, Verdict
-from conformance.report import verdict_line
+from conformance.report import as_json, verdict_line
 from conformance.shim.checks import select_checks
 from conformance.shim.process import CommandFailed
 from conformance.shim.runner import judge_shim
@@ -105,6 +105,7 @@ async def test_what_is_broken_is_named(way: str, broken: list[str]) -> None:
         ("forgets_what_runs", "S21", ["S20", "S21"]),
         ("uses_two_names", "S25", ["S2"]),
         ("ends_slowly_of_a_refusal", "S22", ["S22"]),
+        ("gives_up_beside_its_work", "S24", ["S24"]),
         ("creates_no_node", "S26", ["S26"]),
         ("asks_for_nothing", "S26", ["S26"]),
         ("ends_at_once", "S25", ["S25"]),
@@ -117,6 +118,23 @@ async def test_each_provocation_finds_its_shim(way: str, check: str, broken: lis
     chosen = [each for each in always if check in ("S15", "S21") or int(each[1:]) < 17]
     results = await judge(module("tests.conformance.broken_shims", way), *chosen, check, patience=IMPATIENT)
     assert ids(results, Verdict.FAIL) == broken, told(results)
+
+
+async def test_a_long_cleanup_after_a_refusal_is_no_pass() -> None:
+    """Nothing but its status tells such a shim from a good one, so the kit watches for long unless told otherwise."""
+    results = await judge(
+        module("tests.conformance.broken_shims", "ends_very_slowly_of_a_refusal"), "S22", patience=Patience()
+    )
+    assert ids(results, Verdict.FAIL) == ["S22"]
+    assert results["S22"].reason.startswith("the shim ended with status 1")
+
+
+async def test_a_pass_after_a_refusal_says_how_long_was_watched() -> None:
+    """A shim might still end later than that."""
+    results = await judge(module("shim_client.example"), "S22", "S24", patience=IMPATIENT)
+    assert results["S22"].reason == "seen to run on for 4 s"
+    assert results["S24"].reason == "seen to run on for 4 s, and to confirm a release"
+    assert '"reason": "seen to run on for 4 s"' in as_json([results["S22"]])
 
 
 async def test_a_command_that_does_not_exist() -> None:

@@ -12,6 +12,7 @@ from si.v1 import si_pb2_grpc
 
 from tests.e2e.harness import CONFIG
 from tests.e2e.test_command import kornel, serving
+from tests.e2e.test_unregister import answered
 
 SMALL = ("--nodes", "20", "--asks", "200", "--queues", "2", "--applications", "2", "--batch", "50", "--singly", "20")
 
@@ -38,7 +39,7 @@ def test_figures_and_nothing_left_behind(tmp_path: Path) -> None:
 
 
 def test_a_core_with_a_shim_is_left_alone_unless_forced(tmp_path: Path) -> None:
-    """Exit 1 naming who is there; --force unregisters it."""
+    """Exit 1 naming who is there; --force unregisters it, once somebody has agreed."""
     with serving(tmp_path, "--rest-address", "off") as (_, address), grpc.insecure_channel(address) as channel:
         stub = si_pb2_grpc.SchedulerStub(channel)
         stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=5)
@@ -47,7 +48,14 @@ def test_a_core_with_a_shim_is_left_alone_unless_forced(tmp_path: Path) -> None:
         assert "'rm-1'" in refused.stderr
         assert "--force" in refused.stderr
         assert registered(channel) == "rm-1"
-        assert kornel("bench", "--core", address, *SMALL, "--force").returncode == 0
+        nobody_to_ask = kornel("bench", "--core", address, *SMALL, "--force")
+        assert nobody_to_ask.returncode == 2
+        assert "rm-1 and all its nodes" in nobody_to_ask.stderr
+        assert "give --yes" in nobody_to_ask.stderr
+        assert registered(channel) == "rm-1"
+        assert answered("n", "bench", "--core", address, *SMALL, "--force") == (1, True, True)
+        assert registered(channel) == "rm-1"
+        assert kornel("bench", "--core", address, *SMALL, "--force", "--yes").returncode == 0
         assert registered(channel) == ""
 
 

@@ -233,6 +233,33 @@ async def test_json_means_the_names_themselves(tmp_path: Path) -> None:
         assert dump["rmId"] == MANAGER
 
 
+@pytest.mark.parametrize("hidden", ["\u3164", "\u200b", "\x1b[31m", "\u202e", "\n  FORGED", "\x9b"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no{}such"],
+        ["status", "--no{}such"],
+        ["status", "too much{}"],
+        ["bench", "--nodes", "1{}"],
+        ["config", "no{}such"],
+        ["config", "check", "no{}such"],
+        ["serve", "--log-level", "x{}"],
+        ["unregister", "rm{}"],
+        ["history", "apps", "--since", "x{}"],
+        ["nodes", "--sort", "x{}"],
+        ["completion", "x{}"],
+        ["what-if", "quota", "root.a", "x{}"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_wrong_with_arguments_is_told_visibly(arguments: list[str], hidden: str) -> None:
+    """Whoever reads a log of commands is not fooled by them either."""
+    result = CliRunner().invoke(app, [word.replace("{}", hidden) for word in arguments])
+    assert result.exit_code == 2
+    judge(result, str(arguments))
+    assert not any(line.strip(" │").startswith("FORGED") for line in result.output.splitlines()), result.output
+
+
 def test_a_document_is_as_it_is_in_a_file_and_visible_to_people(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

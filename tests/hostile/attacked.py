@@ -172,7 +172,12 @@ def attacked_core(
 
 
 def _hurry(pid: int) -> None:
-    """Raise the priority of *pid*, which has just begun: threads have that of the one that made them."""
+    """Raise the priority of *pid*, which has just begun: threads have that of the one that made them.
+
+    Whoever has made the whole run nice wants others on the machine to come first.
+    """
+    if os.getpriority(os.PRIO_PROCESS, 0) > 0:
+        return
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, pid, URGENT)
 

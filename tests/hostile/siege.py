@@ -1,8 +1,9 @@
 """A core under load for as long as you like, with hostile neighbours: ``make siege MINUTES=60``.
 
 A shim places asks on 5,000 nodes and releases them again as fast as the core takes them, over 100 leaves as P2 does.
-Meanwhile the attacks of the suite take turns on connections of their own. Each minute one line tells memory, rate and
-the longest answer about health. It fails when memory does not stay flat or an answer takes too long.
+Meanwhile the attacks of the suite take turns on connections of their own. Each minute one line tells memory, rate, the
+longest answer about health, and what the core's collector of cycles has found. It fails when memory does not stay flat,
+an answer takes too long or the collector meets something that it cannot free.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import json
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -42,6 +45,9 @@ HEALTH_S: Final = 2.0
 WARM_UP: Final = 1
 """Minutes whose memory does not count: caches fill, and the first burst has every ask at once."""
 
+LAST_WORDS: Final = 20_000
+"""Characters of the core's log that are shown when its load has failed."""
+
 
 @dataclass
 class Minute:
@@ -51,6 +57,23 @@ class Minute:
     allocations: int
     health_s: float
     attacks: int
+    garbage: Garbage
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """What the collector of the core has done since the core began, all generations together."""
+
+    collections: int
+    collected: int
+    uncollectable: int
+
+    def __sub__(self, before: Garbage) -> Garbage:
+        return Garbage(
+            self.collections - before.collections,
+            self.collected - before.collected,
+            self.uncollectable - before.uncollectable,
+        )
 
 
 @dataclass
@@ -89,7 +112,7 @@ class Siege:
         try:
             asyncio.run(self.load())
         except Exception as error:  # noqa: BLE001 - whatever ends the load ends the siege
-            self.failed = repr(error)
+            self.failed = f"{time.strftime('%H:%M:%S')} {error!r}"
             self.ending.set()
 
     def attack(self) -> None:
@@ -142,23 +165,48 @@ def attacks(core: AttackedCore) -> list[Callable[[], None]]:
     return [*floods, *bombs, *towers]  # type: ignore[list-item]
 
 
+def read_garbage(core: AttackedCore) -> Garbage:
+    """Returns what the metrics of *core* say of its collector."""
+    with urllib.request.urlopen(f"http://{core.http}/ws/v1/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+
+    def count(family: str) -> int:
+        return int(sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(family + "{")))
+
+    return Garbage(
+        count("python_gc_collections_total"),
+        count("python_gc_objects_collected_total"),
+        count("python_gc_objects_uncollectable_total"),
+    )
+
+
 def watch(siege: Siege, minutes: int) -> list[Minute]:
     """Print a line each minute until time is up or the load has failed."""
     found: list[Minute] = []
+    garbage = read_garbage(siege.core)
     for number in range(1, minutes + 1):
         asked, placed, attacked = time.monotonic(), siege.allocations, siege.attacks
         siege.ending.wait(60)
         longest = max((took for began, took in list(siege.core.probes) if began >= asked), default=0.0)
-        minute = Minute(siege.core.memory_mib(), siege.allocations - placed, longest, siege.attacks - attacked)
+        memory_mib, before, garbage = siege.core.memory_mib(), garbage, read_garbage(siege.core)
+        minute = Minute(memory_mib, siege.allocations - placed, longest, siege.attacks - attacked, garbage - before)
         found.append(minute)
         print(
             f"minute {number:3}: {minute.memory_mib:6.0f} MiB, {minute.allocations / 60:7,.0f} allocations/s,"
-            f" longest health answer {minute.health_s * 1e3:5.0f} ms, {minute.attacks} attacks",
+            f" longest health answer {minute.health_s * 1e3:5.0f} ms, {minute.attacks} attacks,"
+            f" {minute.garbage.collected:,} objects of cycles freed in {minute.garbage.collections} collections,"
+            f" {minute.garbage.uncollectable} not to be freed",
             flush=True,
         )
         if siege.failed:
             break
     return found
+
+
+def looks_through_everything(logged: Path) -> Iterator[dict[str, object]]:
+    """Yields the records of full collections in the log of the core."""
+    with logged.open(encoding="utf-8") as lines:
+        yield from (json.loads(line) for line in lines if "memory nobody accounted for" in line)
 
 
 def judge(found: list[Minute], failed: str) -> list[str]:
@@ -170,6 +218,9 @@ def judge(found: list[Minute], failed: str) -> list[str]:
     longest = max((minute.health_s for minute in found), default=0.0)
     if longest > HEALTH_S:
         wrong.append(f"an answer about health took {longest:.1f} s")
+    uncollectable = sum(minute.garbage.uncollectable for minute in found)
+    if uncollectable:
+        wrong.append(f"the collector met {uncollectable} objects that it could not free")
     if any(not minute.allocations for minute in found):
         wrong.append("nothing was placed for a minute")
     return wrong
@@ -188,6 +239,10 @@ def main() -> int:
         siege.ending.set()
         for thread in threads:
             thread.join()
+        for record in looks_through_everything(Path(directory) / "log"):
+            print(f"everything looked through: {record['freed_objects']:,} objects freed in {record['took_ms']} ms")
+        if siege.failed:
+            print((Path(directory) / "log").read_text(encoding="utf-8")[-LAST_WORDS:])
     wrong = judge(found, siege.failed)
     print("\n".join(wrong) or "flat")
     return 1 if wrong else 0

@@ -11,10 +11,11 @@ from core.laws import Law
 from core.laws.aftermath import check_applied, remember
 from core.model.allocations import Allocation
 from core.partition.books import ledger
-from core.partition.preemption import preempting, quota_preemption
-from core.partition.preemption.enforcement import QuotaRun
 from core.partition.state import PartitionState
-from core.policies.preemption.plan import PreemptionPlan, QuotaPlan
+from core.preemption import preempting
+from core.preemption.plan import PreemptionPlan, QuotaPlan
+from core.preemption.quota import drive as quota_preemption
+from core.preemption.quota.enforcement import QuotaRun
 from tests.properties.shim import Shim, random_history
 from tests.scenarios.language import Stage
 

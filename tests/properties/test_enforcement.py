@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from core import laws
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.policies.preemption import quota, required_node
-from core.policies.preemption.plan import PreemptionPlan, QuotaPlan, Refusal
-from core.policies.preemption.quota_shares import attainable, excess, leaf_shares
+from core.preemption.plan import PreemptionPlan, QuotaPlan, Refusal
+from core.preemption.quota import planner as quota
+from core.preemption.quota.shares import attainable, excess, leaf_shares
+from core.preemption.required_node import planner as required_node
 from tests.examples import scale_examples
 from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import World

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from core import laws
 from core.domain.priorities import PRIORITY_MIN
-from core.policies.preemption import quota
-from core.policies.preemption.plan import QuotaPlan
+from core.preemption.plan import QuotaPlan
+from core.preemption.quota import planner as quota
 from tests.examples import scale_examples
 from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import World

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from core.domain.effects import PreemptionDecided
 from core.domain.reasons import Outcome
-from core.partition.preemption.governor_state import GovernorBooks
-from core.policies.preemption.governor import Allowance, Limits, Loss, judge
+from core.preemption.governor.books import GovernorBooks
+from core.preemption.governor.bounds import Allowance, Limits, Loss, judge
 from tests.examples import scale_examples
 from tests.scenarios.language import Stage
 

@@ -24,9 +24,9 @@ from core.partition.asks import moves, questions
 from core.partition.books import ledger
 from core.partition.gangs import pools
 from core.partition.intake import allocation_intake, node_intake
-from core.partition.preemption import preempting
 from core.partition.scheduling import vetting
 from core.partition.waiting import admission, inquiries, places, waking
+from core.preemption import preempting
 from tests.examples import mark_rest_long, scale_examples
 from tests.properties.machine import driver, journal
 from tests.properties.machine.cluster import VARIANTS, configuration

@@ -18,7 +18,7 @@ from core.domain.settings import PreemptionPolicyKind
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.policies.preemption.priorities import adjustment
+from core.preemption.priorities import adjustment
 from tests.examples import scale_examples
 from tests.properties.test_monitor import LEAVES, PARENTS
 from tests.scenarios.preemption.monitor_stage import Stage

@@ -18,9 +18,9 @@ import pytest
 from core.domain.commands import CommandRefused, UnregisterManager
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.policies.preemption import guarantee
-from core.policies.preemption.plan import PreemptionPlan
-from core.policies.preemption.prospects import KnownProspects, Unprepared
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee.prospects import KnownProspects, Unprepared
+from core.preemption.plan import PreemptionPlan
 from core.telling.explain import Named
 from core.telling.reader import Reader
 from tests.examples import mark_rest_long

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from core import laws
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
-from core.policies.preemption import guarantee, required_node
-from core.policies.preemption.plan import PreemptionPlan, Refusal
-from core.policies.preemption.prospects import KnownProspects
-from core.policies.preemption.solve import Solver
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee.prospects import KnownProspects
+from core.preemption.guarantee.solve import Solver
+from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.required_node import planner as required_node
 from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import Case, TaskCase, parse

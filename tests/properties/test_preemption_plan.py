@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from core import laws
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.policies.preemption import guarantee
-from core.policies.preemption.index import VictimIndex
-from core.policies.preemption.plan import PreemptionPlan, Refusal
-from core.policies.preemption.prospects import KnownProspects
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee.prospects import KnownProspects
+from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.victim_index import VictimIndex
 from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle, TooLarge
 from tests.preemption_notation import Amounts, Case, Expected, QueueCase, ReservationCase, Step, TaskCase

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from core import laws
 from core.model.allocations import Allocation
-from core.policies.preemption import guarantee
-from core.policies.preemption.plan import PreemptionPlan
-from core.policies.preemption.prospects import KnownProspects
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee.prospects import KnownProspects
+from core.preemption.plan import PreemptionPlan
 from tests.examples import scale_examples
 from tests.preemption_notation import Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.domain.reasons import Outcome
 from core.model.queues import Queue
 from core.partition.state import PartitionState
-from core.policies.preemption import quota
+from core.preemption.quota import planner as quota
 from tests.examples import scale_examples
 from tests.scenarios.language import Stage
 

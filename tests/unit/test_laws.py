@@ -9,8 +9,8 @@ import pytest
 from core import laws
 from core.laws import Law
 from core.model.allocations import Allocation
-from core.policies.preemption import guarantee
-from core.policies.preemption.plan import PreemptionPlan
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import MINUTE_NS, NOW_NS, World
 

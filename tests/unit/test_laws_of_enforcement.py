@@ -7,7 +7,7 @@ import pytest
 from core import laws
 from core.domain.reasons import Outcome
 from core.laws import Law
-from core.policies.preemption.plan import PreemptionPlan, QuotaPlan
+from core.preemption.plan import PreemptionPlan, QuotaPlan
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import World
 

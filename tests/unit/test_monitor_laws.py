@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from core.laws import Law
-from core.laws import monitor as monitor_laws
 from core.model.allocations import Allocation
 from core.partition.asks import reservations
-from core.policies.preemption.monitor.plan import Doomed, DuePlace, MonitorPlan, Place
+from core.preemption.monitor import laws as monitor_laws
+from core.preemption.monitor.plan import Doomed, DuePlace, MonitorPlan, Place
 from tests.scenarios.preemption.monitor_stage import Stage
 
 SECOND_NS = 10**9

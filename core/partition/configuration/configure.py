@@ -19,14 +19,15 @@ from core.model.users import NO_LIMITS
 from core.partition.books import ledger, user_accounting
 from core.partition.configuration import dynamic_queues, offered_types
 from core.partition.history.queue_events import settings_of
-from core.partition.preemption import preempting, quota_timers
 from core.partition.state import PartitionState
 from core.partition.waiting import admission
 from core.partition.waiting.rooms import activate, filter_newcomers
 from core.partition.waiting.waking import reconsider_limited, wake_for_queue
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import compile_rules
-from core.policies.preemption.quota_timer import Terms, terms_of
+from core.preemption import preempting
+from core.preemption.quota import timers as quota_timers
+from core.preemption.quota.timer_rules import Terms, terms_of
 
 CLEANER_INTERVAL_NS: Final = 10 * 10**9
 

@@ -12,8 +12,8 @@ from core.config.model import PartitionConfig, QueueConfig
 from core.domain.resources import MAX_TYPES
 from core.model.shapes import TooManyTypes
 from core.partition.asks import moves
-from core.partition.preemption import preempting
 from core.partition.state import PartitionState
+from core.preemption import preempting
 
 DEMANDS_KEPT: Final = 10_000
 """Demands that are remembered although nobody may have them any more."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from core.model.allocations import Allocation
 from core.model.task_groups import TaskGroup
 from core.partition.asks import moves, questions
-from core.partition.preemption import preempting
 from core.partition.state import PartitionState
+from core.preemption import preempting
 
 
 def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:

@@ -22,11 +22,11 @@ from core.model.nodes import Node
 from core.model.queues import Queue
 from core.partition.asks import moves
 from core.partition.gangs import placeholders
-from core.partition.preemption import preempting
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import UNSERVED
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
+from core.preemption import preempting
 
 
 class Pair(NamedTuple):

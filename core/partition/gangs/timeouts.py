@@ -13,9 +13,9 @@ from core.partition.asks import questions
 from core.partition.asks.answers import answer_release
 from core.partition.asks.reservations import end_reservation
 from core.partition.gangs import placeholders, replacement
-from core.partition.preemption import preempting
 from core.partition.state import PartitionState
 from core.partition.withdrawing import withdraw_ask
+from core.preemption import preempting
 
 REASON: Final = "ResourceReservationTimeout"
 """Message of the state change: shims search for this word (protocol.md 11)."""

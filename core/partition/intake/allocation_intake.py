@@ -22,11 +22,13 @@ from core.partition.asks.answers import answer_release
 from core.partition.configuration import offered_types
 from core.partition.gangs import pools
 from core.partition.intake import handshake, removal
-from core.partition.preemption import preempting, quota_timers, required_node
 from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 from core.partition.waiting.waking import wake_for_node
 from core.partition.withdrawing import withdraw_ask
+from core.preemption import preempting
+from core.preemption.quota import timers as quota_timers
+from core.preemption.required_node import drive as required_node
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
 _RUNNING = AppState.RUNNING

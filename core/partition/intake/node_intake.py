@@ -23,12 +23,12 @@ from core.partition.books import ledger
 from core.partition.configuration import offered_types
 from core.partition.gangs import replacement
 from core.partition.intake import allocation_intake, handshake, removal
-from core.partition.preemption import preempting
 from core.partition.scheduling import vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import pausing
 from core.partition.waiting.rooms import note_lost_capacity, note_new_capacity
 from core.partition.waiting.waking import wake_for_node, wake_waiting
+from core.preemption import preempting
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
 

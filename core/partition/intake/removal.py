@@ -12,11 +12,11 @@ from core.partition.asks import instances, moves
 from core.partition.asks.answers import answer_release
 from core.partition.books import spent
 from core.partition.gangs import pools, replacement
-from core.partition.preemption import preempting
 from core.partition.state import PartitionState
 from core.partition.waiting import pausing
 from core.partition.waiting.rooms import stop_offering
 from core.partition.withdrawing import withdraw_ask
+from core.preemption import preempting
 
 
 def remove_allocation(state: PartitionState, allocation: Allocation, termination: int | None, now_ns: int) -> None:

@@ -18,7 +18,6 @@ from core.model.queues import Queue
 from core.partition.asks import finding
 from core.partition.books import ledger
 from core.partition.gangs import approval, replacement, timeouts
-from core.partition.preemption import monitor, pacing, preempting, quota_preemption
 from core.partition.scheduling import reserved, reserving, vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import backoff, failing
@@ -30,6 +29,9 @@ from core.partition.waiting.rooms import (
     park_for_node,
     park_without_node,
 )
+from core.preemption import pacing, preempting
+from core.preemption.monitor import drive as monitor
+from core.preemption.quota import drive as quota_preemption
 
 _ACCEPTED: Final = AppState.ACCEPTED
 """Names a member once: reading it from its class costs as much as a call, and every turn asks."""

@@ -11,11 +11,12 @@ from core.model.allocations import Allocation, Reservation
 from core.model.not_placed import NotPlaced
 from core.partition.asks import finding
 from core.partition.asks.reservations import end_reservation, reserve_node
-from core.partition.preemption import preempting, required_node
 from core.partition.scheduling import vetting
 from core.partition.scheduling.reserving import Turns
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import park_below_limit, park_below_quota, park_without_node
+from core.preemption import preempting
+from core.preemption.required_node import drive as required_node
 
 
 def serve(state: PartitionState, now_ns: int, *, required_only: bool = False) -> int:

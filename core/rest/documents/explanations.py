@@ -7,6 +7,7 @@ from typing import Any
 
 from core.domain.effects import PreemptionDecided, VictimRecord
 from core.domain.reasons import Outcome
+from core.preemption.registry import allowed_by
 from core.rest.documents.values import amounts, clamped, present
 from core.telling.allocations.explanation import (
     ApplicationReport,
@@ -17,7 +18,6 @@ from core.telling.allocations.explanation import (
     PreemptionOutlook,
     Report,
 )
-from core.telling.preemption.preempted_work import LAWS
 
 
 def explanation(found: Report) -> dict[str, Any]:
@@ -40,9 +40,7 @@ def decision(number: int, next_event: int, decided: PreemptionDecided) -> dict[s
         "outcome": decided.outcome,
         **present(
             {
-                "law": LAWS.get(decided.kind, "")
-                if decided.victims and decided.outcome is not Outcome.WITHDRAWN
-                else "",
+                "law": allowed_by(decided.kind) if decided.victims and decided.outcome is not Outcome.WITHDRAWN else "",
                 "allocationKey": decided.key,
                 "applicationID": decided.application_id,
                 "queueName": decided.queue,

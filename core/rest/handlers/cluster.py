@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from core.domain.secrets import without_secrets
 from core.rest.documents import nodes, partitions, rules
 from core.rest.handlers.places import partition_of
 from core.rest.listing import page_answer
@@ -53,6 +54,7 @@ class ClusterHandlers:
         manager = self._reader.manager
         if manager is None:
             return []
+        manager = manager._replace(build_info=tuple(without_secrets(dict(manager.build_info)).items()))
         return [partitions.cluster(views.partition(), manager, self._started_ns) for views in self._reader.partitions()]
 
     def partition_documents(self) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from core.domain.secrets import document_without_secrets
 from core.rest.answers import JSON, Answer, json_headers, wants_gzip
 from core.rest.compression import Body
 from core.rest.documents.applications import application
@@ -134,7 +135,11 @@ class DumpHandlers:
             value = orjson.loads(text)
         except orjson.JSONDecodeError as error:
             return {"Error": f"the resource manager's answer is no JSON: {error}"}
-        return value if isinstance(value, dict) else {"Error": "the resource manager's answer is no JSON object"}
+        return (
+            document_without_secrets(value)
+            if isinstance(value, dict)
+            else {"Error": "the resource manager's answer is no JSON object"}
+        )
 
     def _streams(self) -> list[dict[str, str]]:
         return [

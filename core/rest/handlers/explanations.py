@@ -14,6 +14,7 @@ from core.domain.partition_names import bare_partition_name
 from core.rest.answers import JSON, Answer, json_answer, json_headers
 from core.rest.documents.explanations import decision as decision_document
 from core.rest.documents.explanations import explanation as explanation_document
+from core.rest.documents.preemption_kinds import preemption_kinds
 from core.rest.errors import RestError
 from core.rest.handlers.places import partition_of, partition_or_none
 from core.rest.queries import positive, read_query, unsigned
@@ -29,7 +30,7 @@ MOST_DECISIONS: Final = 1_000
 
 
 class ExplanationHandlers:
-    """``/explain`` and ``/preemptions`` of a partition."""
+    """``/explain`` and ``/preemptions`` of a partition, and the kinds of preemption there are."""
 
     def __init__(self, runner: PartitionRunner, journal: EventJournal) -> None:
         self._runner = runner
@@ -54,6 +55,10 @@ class ExplanationHandlers:
         if reader is None:
             return None
         return reader.explain(Named(key))
+
+    async def kinds(self, request: Request) -> ASGIApp:
+        """Who decides about preemption, and how what they decide is to be read."""
+        return json_answer(preemption_kinds())
 
     async def preemptions(self, request: Request) -> ASGIApp:
         """Attempts to preempt that came to something. Their numbers leave out those of other decisions."""

@@ -19,7 +19,7 @@ from core.partition.configuration import configure
 from core.partition.state import PartitionState
 from core.policies.placement.applicant import applicant_of
 from core.policies.placement.decide import Unplaced, place
-from core.policies.preemption import quota_shares
+from core.preemption.quota import shares as quota_shares
 from core.telling.configuration import limit_usage, setting_changes
 from core.telling.configuration.impact import (
     Impact,

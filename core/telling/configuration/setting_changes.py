@@ -34,10 +34,9 @@ _PREEMPTION: Final[Mapping[str, str]] = {
     "cycle_limit": "cycle.limit",
     "cycle_batch": "cycle.batch",
     "victim_timeout": "victim.timeout",
+    "sections": "",
 }
-"""Keys as they are written, where that is not the name of the field."""
-_NESTED: Final[Mapping[str, str]] = {"required_node": "required-node"}
-"""The same for what stands below one of them."""
+"""Keys as they are written, where that is not the name of the field; the sections of kinds stand beside the others."""
 
 
 class Terms(NamedTuple):
@@ -153,15 +152,31 @@ def _fields(label: str, was: Any, now: Any, keys: Mapping[str, str]) -> Iterator
     for item in fields(now):
         before, after = getattr(was, item.name), getattr(now, item.name)
         name = item.name.removesuffix("_ns")
-        path = f"{label}.{keys.get(name, name)}"
+        path = f"{label}.{keys.get(name, name)}".removesuffix(".")
         if before == after:
             continue
         if is_dataclass(after):
-            yield from _fields(path, before, after, _NESTED)
+            yield from _fields(path, before, after, {})
+        elif isinstance(after, Mapping) and any(map(_has_parts, (*before.values(), *after.values()))):
+            yield from _entries(path, before, after)
         elif name != item.name:
             yield SettingChange(path, _seconds(before), _seconds(after))
         else:
             yield SettingChange(path, _text(before), _text(after))
+
+
+def _has_parts(value: Any) -> bool:
+    return is_dataclass(value) or isinstance(value, Mapping)
+
+
+def _entries(label: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[SettingChange]:
+    """What differs between two mappings of kinds of preemption to their settings."""
+    for name in sorted(was.keys() | now.keys()):
+        before, after = was.get(name), now.get(name)
+        if is_dataclass(before) and is_dataclass(after):
+            yield from _fields(f"{label}.{name}", before, after, {})
+        elif before != after:
+            yield SettingChange(f"{label}.{name}", _text(before), _text(after))
 
 
 def _limit_differences(old: QueueConfig | None, new: QueueConfig | None) -> Iterator[SettingChange]:

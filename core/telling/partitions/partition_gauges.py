@@ -11,11 +11,11 @@ from core.domain.application_states import AppState
 from core.domain.settings import Budget
 from core.model.nodes import Node
 from core.model.queues import Queue
-from core.partition.preemption.governing import limits_for_reading
-from core.partition.preemption.governor_state import AsOf
-from core.partition.preemption.quota_standing import above_max
 from core.partition.state import PartitionState
-from core.policies.preemption.governor import Scope
+from core.preemption.governor.books import AsOf
+from core.preemption.governor.bounds import Scope
+from core.preemption.governor.governing import limits_for_reading
+from core.preemption.quota.standing import above_max
 
 Amounts = Sequence[int]
 """By the index of the resource type."""

@@ -12,11 +12,12 @@ from core.domain.settings import Budget
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.partition.books import audit
-from core.partition.preemption.governing import limits_for_reading
-from core.partition.preemption.governor_state import AsOf
 from core.partition.state import PartitionState
-from core.policies.preemption import guarantee, required_node
-from core.policies.preemption.governor import CLUSTER, Scope
+from core.preemption.governor.books import AsOf
+from core.preemption.governor.bounds import CLUSTER, Scope
+from core.preemption.governor.governing import limits_for_reading
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.required_node import planner as required_node
 
 
 class QueueStatus(NamedTuple):
@@ -201,17 +202,19 @@ def _governor(state: PartitionState, now_ns: int) -> GovernorStatus:
 
 def _held_back(state: PartitionState, now_ns: int) -> Iterator[ScopeStatus]:
     """The kinds of preemption of which somebody waits until the window of one interval has moved."""
-    pace, bounds, nothing = state.pace, state.preemption.governor.victims, Resources({})
+    pace, governor, nothing = state.pace, state.preemption.governor, Resources({})
     if pace.wakes_ns is None or pace.wakes_ns <= now_ns:
         return
     since_ns = now_ns - state.preemption.cycle_interval_ns
-    for kind, waits, window, bound in (
-        (guarantee.KIND, bool(pace.waiting), pace.guarantee, bounds.guarantee),
-        (required_node.KIND, bool(pace.waiting_reservations), pace.required_node, bounds.required_node),
+    for kind, waits, window in (
+        (guarantee.KIND, bool(pace.waiting), pace.guarantee),
+        (required_node.KIND, bool(pace.waiting_reservations), pace.required_node),
     ):
         if waits:
             victims = window.without(since_ns).totals.victims
-            yield ScopeStatus("interval", kind, victims, bound.interval, nothing, nothing, pace.wakes_ns)
+            yield ScopeStatus(
+                "interval", kind, victims, governor.bound_of(kind).interval, nothing, nothing, pace.wakes_ns
+            )
 
 
 def _stuck(state: PartitionState) -> tuple[StuckVictim, ...]:

@@ -5,8 +5,6 @@ Nothing is decided, counted or asked of the shim; the answer is what an attempt 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from core.domain.effects import VictimRecord
@@ -14,39 +12,20 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
-from core.partition.preemption import governing, pacing, preempting
 from core.partition.state import PartitionState
-from core.policies.preemption import guarantee, required_node
-from core.policies.preemption.index import RankedLeaf, VictimIndex
-from core.policies.preemption.plan import PreemptionPlan, Refusal, Spared
+from core.preemption import pacing, preempting
+from core.preemption.governor import governing
+from core.preemption.governor.source import BOUNDS
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee.kind import GUARANTEE
+from core.preemption.plan import PreemptionPlan, Refusal, Spared
+from core.preemption.required_node import planner as required_node
+from core.preemption.required_node.kind import REQUIRED_NODE
+from core.preemption.victim_index import RankedLeaf, VictimIndex
 from core.telling.allocations.explanation import PreemptionOutlook, PreemptionVerdict
 from core.telling.nodes.node_blockers import fits_on
 from core.telling.preemption.periodic_outlook import by_monitor, left_to_monitor
 from core.telling.preemption.protection import protection
-
-LAWS: Final[Mapping[Outcome, str]] = MappingProxyType(
-    {
-        Outcome.NO_GUARANTEE: "law 4: no queue on its path guarantees a type it asks for",
-        Outcome.ASK_EXCEEDS_GUARANTEE: "law 4: it asks for more than is guaranteed",
-        Outcome.NOT_UNDER_GUARANTEE: "law 4: its queue has all that it is guaranteed",
-        Outcome.FENCED_AT_LEAF: "law 7: the fence, or a max that is used up, lies at its own queue",
-        Outcome.NO_CANDIDATES: "the laws let nobody go",
-        Outcome.NO_NODE: "those who may go do not make enough room on any node",
-        Outcome.NO_VICTIM_REQUIRED_NODE: "those who may go from its node do not make enough room",
-        Outcome.LAW_BROKEN: "the plan broke a law",
-    }
-)
-"""What each refusal of the planners means in the words of the laws."""
-
-BOUNDS: Final[Mapping[Outcome, str]] = MappingProxyType(
-    {
-        Outcome.BUDGET_SPENT: "budget spent",
-        Outcome.COOLING_DOWN: "pause of the queue that would lose",
-        Outcome.LOOP: "two queues take from each other in turns",
-        Outcome.VICTIM_LIMIT: "victims for one ask",
-    }
-)
-"""What the governor has against a lawful plan."""
 
 _UNLISTED: Final = "preemption.policies"
 _LIMITED: Final = "limit of one interval of the preemption cycle"
@@ -126,7 +105,7 @@ def outlook(
             verdict.WOULD_HELP, blocked_by, Outcome.TRIGGERED, detail, not_before_ns, result.node.node_id,
             records(result),
         )  # fmt: skip
-    law = LAWS.get(result.outcome, "")
+    law = GUARANTEE.ending(result.outcome).words
     nobody = result.outcome in _NOBODY
     return PreemptionOutlook(
         verdict.NO_VICTIMS if nobody else verdict.FORBIDDEN,
@@ -150,7 +129,7 @@ def _governed(
     found = governing.govern(state, plan, now_ns, None if asked else without, supposed=True)
     if isinstance(found, Refusal):
         return PreemptionOutlook(
-            PreemptionVerdict.FORBIDDEN, f"governor: {BOUNDS[found.outcome]}", found.outcome, found.detail,
+            PreemptionVerdict.FORBIDDEN, f"governor: {BOUNDS[found.outcome].words}", found.outcome, found.detail,
             found.retry_ns, plan.node.node_id, records(plan),
         )  # fmt: skip
     if governing.shadowed(state, guarantee.KIND):
@@ -208,12 +187,13 @@ def _on_required_node(
         return PreemptionOutlook(verdict.FORBIDDEN, _UNLISTED, held.outcome, held.detail)
     result = required_node.plan(state, ask, node)
     if isinstance(result, Refusal):
-        return PreemptionOutlook(verdict.NO_VICTIMS, LAWS.get(result.outcome, ""), result.outcome, result.detail)
+        law = REQUIRED_NODE.ending(result.outcome).words
+        return PreemptionOutlook(verdict.NO_VICTIMS, law, result.outcome, result.detail)
     too_many = governing.too_many(state, result)
     if too_many is not None:
         held = Refusal(too_many.outcome, too_many.detail)
     if held is not None:
-        blocked_by = _LIMITED if held.outcome is Outcome.ROUND_LIMIT else f"governor: {BOUNDS[held.outcome]}"
+        blocked_by = _LIMITED if held.outcome is Outcome.ROUND_LIMIT else f"governor: {BOUNDS[held.outcome].words}"
         return PreemptionOutlook(
             verdict.FORBIDDEN, blocked_by, held.outcome, held.detail, held.retry_ns, node.node_id, records(result)
         )

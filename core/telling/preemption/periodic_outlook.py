@@ -8,7 +8,7 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.notices import Entry
 from core.partition.state import PartitionState
-from core.policies.preemption.monitor.plan import Place
+from core.preemption.monitor.plan import Place
 from core.telling.allocations.explanation import PreemptionOutlook, PreemptionVerdict
 
 _MOST_NAMED: Final = 5

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.partition.state import PartitionState
-from core.policies.preemption.candidates import leaves_below
-from core.policies.preemption.entitlement import entitlement
-from core.policies.preemption.fences import fence_root
-from core.policies.preemption.index import VictimIndex
-from core.policies.preemption.needs import Needs
-from core.policies.preemption.plan import Refusal
-from core.policies.preemption.terms import LeafTerms, Terms
+from core.preemption.guarantee.allowances import LeafTerms, Terms
+from core.preemption.guarantee.candidates import leaves_below
+from core.preemption.guarantee.entitlement import entitlement
+from core.preemption.guarantee.fences import fence_root
+from core.preemption.guarantee.needs import Needs
+from core.preemption.plan import Refusal
+from core.preemption.victim_index import VictimIndex
 from core.telling.allocations.explanation import LawTally
 
 OWN_QUEUE = "own queue"

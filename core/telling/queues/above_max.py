@@ -8,12 +8,12 @@ from typing import NamedTuple
 from core.domain.reasons import Outcome
 from core.domain.resources import Resources
 from core.model.queues import Queue
-from core.partition.preemption.enforcement import Standing
-from core.partition.preemption.quota_standing import above_max as held_above_max
-from core.partition.preemption.quota_standing import say_protection
 from core.partition.state import PartitionState
-from core.policies.preemption.plan import ProtectedBy, Protection
-from core.policies.preemption.quota_shares import Amounts, net
+from core.preemption.plan import ProtectedBy, Protection
+from core.preemption.quota.enforcement import Standing
+from core.preemption.quota.shares import Amounts, net
+from core.preemption.quota.standing import above_max as held_above_max
+from core.preemption.quota.standing import say_protection
 
 
 class AboveMax(NamedTuple):

@@ -16,13 +16,13 @@ from core.model.allocations import Allocation, standing_of
 from core.model.nodes import Node
 from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
-from core.partition.preemption import preempting
 from core.partition.scheduling.reserving import most_kept_by_age
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import UNSERVED
-from core.policies.preemption import quota
-from core.policies.preemption.plan import PreemptionPlan
-from core.policies.preemption.quota_shares import excess as above_max
+from core.preemption import preempting
+from core.preemption.plan import PreemptionPlan
+from core.preemption.quota import planner as quota
+from core.preemption.quota.shares import excess as above_max
 from core.telling.allocations.ask_report import position
 from core.telling.preemption.outlook import ReadingIndex, records
 from core.telling.what_if.sandbox import MOST_SEARCHES, Sandbox

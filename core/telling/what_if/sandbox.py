@@ -27,12 +27,14 @@ from core.model.queues import Queue
 from core.model.shapes import Pairs, ResourceTypes
 from core.partition.asks import finding
 from core.partition.books import ledger
-from core.partition.preemption import governing, preempting
 from core.partition.scheduling.reserving import by_missing_share, most_kept_by_age
 from core.partition.state import PartitionState
-from core.policies.preemption import guarantee, required_node
-from core.policies.preemption.plan import PreemptionPlan, Refusal
 from core.policies.queue_order import fair_terms
+from core.preemption import preempting
+from core.preemption.governor import governing
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.required_node import planner as required_node
 from core.telling.nodes.node_blockers import fits_on
 from core.telling.preemption.outlook import ReadingIndex
 from core.telling.what_if.undo_journal import Journal

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from tests.e2e.harness import PATIENCE_S
 from tests.e2e.rest.shim import PREFIX, Cluster, rest_cluster
 
 CLUSTERS = f"{PREFIX}/clusters"
@@ -20,10 +23,43 @@ async def test_another_name_of_this_machine_is_refused(fresh: Cluster, host: str
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:9080", "localhost.", "core.localhost", "127.0.0.1:1", "[::1]:9080", "10.0.0.1", ""]
+    "host", ["localhost", "LOCALHOST:9080", "localhost.", "core.localhost", "127.0.0.1:1", "[::1]:9080", "10.0.0.1"]
 )
 async def test_names_of_its_own_and_addresses_are_good(fresh: Cluster, host: str) -> None:
     assert (await fresh.http.get(CLUSTERS, headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        b"Host:\r\n",
+        b"Host: \r\n",
+        b"",
+        b"Host: localhost\r\nHost: evil.example\r\n",
+        b"Host: localhost\r\nhost: localhost\r\n",
+        b"Host:\r\nHost: localhost\r\n",
+    ],
+    ids=["empty", "blank", "none", "two", "the same twice", "empty and another"],
+)
+async def test_a_request_names_one_host(fresh: Cluster, hosts: bytes) -> None:
+    """Whoever stands between might go by another one of them than the core does."""
+    answer = await told(fresh, b"GET /ws/v1/clusters HTTP/1.1\r\n" + hosts + b"Connection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+async def test_before_http_1_1_nobody_had_to_name_a_host(fresh: Cluster) -> None:
+    """No browser speaks it, but simple probes do."""
+    assert (await told(fresh, b"GET /healthz/live HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+
+
+async def told(cluster: Cluster, request: bytes) -> bytes:
+    """All that is answered to *request*, exactly as it is written, until the core closes the connection."""
+    host, _, port = cluster.core.server.rest_address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
+    writer.close()
+    return answer
 
 
 async def test_more_names() -> None:

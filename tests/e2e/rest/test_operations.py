@@ -133,6 +133,44 @@ async def test_case_63_parts_of_a_dump_and_what_is_masked(cluster: Cluster) -> N
     assert dump["config"]["Extra"] == {"ldap.bindPassword": "[hidden]", "service.x": "y"}
 
 
+async def test_secrets_in_values_are_masked_wherever_settings_are_shown(fresh: Cluster) -> None:
+    """Whatever the setting is called."""
+    token = "krn_" + "a" * 43
+    text = TREE.replace(
+        "name: a1", "name: a1\n                properties: {hook: 'https://bob:hunter2@host/x', a: password=hunter2}"
+    )
+    assert text != TREE
+    await fresh.register(
+        text, {"buildToken": "hunter2", "source": "https://bob:hunter2@git/x", "seal": token}, service_url=f"x {token}"
+    )
+    for path in (DUMP, f"{PREFIX}/config", f"{PREFIX}/clusters", f"{P}/queues"):
+        for accepted in ("application/json", "*/*"):
+            shown = (await fresh.http.get(path, headers={"Accept": accepted})).text
+            assert "hunter2" not in shown, path
+            assert token not in shown, path
+    assert "https://[hidden]@host/x" in (await fresh.http.get(f"{PREFIX}/config")).text
+    [cluster] = await fresh.get(f"{PREFIX}/clusters")
+    assert cluster["rmBuildInformation"] == [
+        {"buildToken": "[hidden]", "seal": "[hidden]", "source": "https://[hidden]@git/x", "rmId": "rm-1"}
+    ]
+
+
+async def test_secrets_in_what_the_shim_says_of_itself_are_masked(cluster: Cluster) -> None:
+    stub = callback_pb2_grpc.CallbackServiceStub(cluster.core.channel)
+    said = {"pods": [{"allocationKey": "k", "url": "redis://:hunter2@db"}], "config": {"apiToken": "hunter2"}}
+    async with Conversation.open(stub.Attach()) as stream:
+        await stream.send(pb.AttachRequest(subscription=pb.Subscription(rm_id="rm-1", state_dump=True)))
+        await stream.receive()
+        asking = asyncio.create_task(cluster.http.get(DUMP))
+        question = (await stream.receive()).state_dump
+        answer = pb.StateDumpAnswer(question_id=question.question_id, json=json.dumps(said))
+        await stream.send(pb.AttachRequest(state_dump=answer))
+        assert (await asking).json()["rmDiagnostics"] == {
+            "pods": [{"allocationKey": "k", "url": "redis://[hidden]@db"}],
+            "config": {"apiToken": "[hidden]"},
+        }
+
+
 @pytest.mark.parametrize(
     ("said", "key"), [('{"pods": 3}', "pods"), ("[1]", "Error"), ("nope", "Error"), ('{"a": NaN}', "Error")]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -229,6 +230,12 @@ async def raw(site: Site, request: bytes) -> tuple[int, bytes]:
     return int(answer.split(b" ")[1]) if answer else 0, answer
 
 
+async def test_a_request_names_at_most_one_host(site: Site) -> None:
+    """Whatever names are good here."""
+    for hosts, wanted in (("Host: a\r\nHost: b\r\n", 400), ("Host:\r\n", 200)):
+        assert (await raw(site, f"GET /healthz/live HTTP/1.1\r\n{hosts}\r\n".encode()))[0] == wanted
+
+
 async def test_who_calls_is_asked_before_a_body_is_read(site: Site) -> None:
     """The refusal comes although nothing of the body was sent."""
     post = "POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\n"
@@ -236,6 +243,40 @@ async def test_who_calls_is_asked_before_a_body_is_read(site: Site) -> None:
         for proof, refusal in (("", 401), (f"Authorization: Bearer {SHIM}\r\n", 403)):
             status, _ = await raw(site, f"{post}{proof}{length}\r\nExpect: 100-continue\r\n\r\n".encode())
             assert status == refusal
+
+
+@pytest.mark.parametrize("proof", ["", f"Authorization: Bearer {'x' * 43}\r\n"], ids=["anonymous", "a bad token"])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_who_sends_all_of_a_body_first_reads_the_refusal(site: Site, proof: str, chunked: bool) -> None:
+    """As most libraries do: a connection that is reset meanwhile takes the answer with it."""
+    size = http_protocol.BODY_LIMIT
+    head = f"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\n{proof}"
+    if chunked:
+        piece = b"10000\r\n" + b"#" * 0x10000 + b"\r\n"
+        request = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + piece * (size // 0x10000) + b"0\r\n\r\n"
+    else:
+        request = f"{head}Content-Length: {size}\r\n\r\n".encode() + b"#" * size
+    answer = await asyncio.to_thread(send_all_then_read, site, request)
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b"connection: close" in answer.lower()
+
+
+async def test_who_is_refused_and_never_stops_sending_is_cut(site: Site) -> None:
+    head = b"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        await asyncio.to_thread(send_all_then_read, site, head + (b"10000\r\n" + b"#" * 0x10000 + b"\r\n") * 1_000)
+
+
+def send_all_then_read(site: Site, request: bytes) -> bytes:
+    """Returns all that is answered. Raises ConnectionError if the connection does not end in order."""
+    port = int(site.server.rest_address.rpartition(":")[2])
+    context = ssl.create_default_context(cafile=site.ca)
+    with (
+        socket.create_connection(("127.0.0.1", port), PATIENCE_S) as plain,
+        context.wrap_socket(plain, server_hostname=HOST) as connection,
+    ):
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 async def test_oversized_bodies_and_headers_are_refused(site: Site) -> None:

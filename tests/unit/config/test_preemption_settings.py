@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 from core.config.loader import load
-from core.config.model import POLICIES, PreemptionConfig
-from core.domain.settings import Budget, GovernorSettings, GuaranteeMode, VictimBound, VictimBounds
+from core.config.model import PreemptionConfig
+from core.domain.settings import Budget, GovernorSettings, GuaranteeMode, VictimBound
 from tests.unit.config.reading import errors, only
+
+BOUNDS = {
+    "guarantee": VictimBound(128, 1_000),
+    "required-node": VictimBound(128, 1_000),
+    "quota": VictimBound(interval=1_000),
+}
 
 
 def read(preemption: str) -> PreemptionConfig:
@@ -37,8 +43,9 @@ def test_t12_switches(written: str, expected: tuple[bool, bool]) -> None:
 
 def test_defaults() -> None:
     """Without a word about preemption everything is at its default."""
-    assert read("{}") == PreemptionConfig()
-    assert PreemptionConfig().policies == POLICIES == ("required-node", "quota", "guarantee", "monitor")
+    found = read("{}")
+    assert found.policies == ("required-node", "quota", "guarantee", "monitor")
+    assert found == PreemptionConfig(policies=found.policies, governor=GovernorSettings(victims=BOUNDS))
 
 
 def test_everything_set() -> None:
@@ -54,7 +61,7 @@ def test_everything_set() -> None:
         cycle_interval_ns=250 * 10**6,
         cycle_limit=0.5,
         cycle_batch=3,
-        governor=GovernorSettings(),
+        governor=GovernorSettings(victims=BOUNDS),
     )
 
 
@@ -67,6 +74,7 @@ def test_governor_and_victims() -> None:
     found = read(written)
     assert found.victim_timeout_ns == 90 * 10**9
     assert found.governor == GovernorSettings(
+        victims=BOUNDS,
         window_ns=60 * 10**9,
         cluster=Budget(9),
         queue=Budget(10_000, {"vcore": 2000, "f": 3}),
@@ -81,7 +89,11 @@ def test_governor_and_victims() -> None:
 def test_bounds_on_victims() -> None:
     """By kind; an enforced max serves no ask, so it has no bound for one."""
     written = "{governor: {victims: {guarantee: {ask: 3}, required-node: {ask: 0, interval: 9}, quota: {interval: 0}}}}"
-    assert read(written).governor.victims == VictimBounds(VictimBound(3, 1_000), VictimBound(0, 9), VictimBound())
+    assert read(written).governor.victims == {
+        "guarantee": VictimBound(3, 1_000),
+        "required-node": VictimBound(0, 9),
+        "quota": VictimBound(),
+    }
 
 
 def test_a_kind_that_is_not_listed_is_not_enforced() -> None:
@@ -112,7 +124,7 @@ def test_policies_left_out_by_default_switches_are_no_news() -> None:
 
 def test_monitor_has_all_its_parameters() -> None:
     """A configured monitor has every parameter, at its default where it is not given."""
-    assert read("{monitor: {enabled: true, per_round: 1, contract: strict}}").monitor == {
+    assert read("{monitor: {enabled: true, per_round: 1, contract: strict}}").sections["monitor"] == {
         "enabled": True, "observe_only": False, "balance": False, "reserved_first": False, "conservative": False,
         "interval_ms": 3000, "max_wait_ms": 15000, "dead_zone": 0.1, "per_round": 1.0, "natural_factor": 0.2,
         "originator_reserve": 0.0, "contract": "strict", "queue_priority": False, "queue_priority_wait_ms": 60000,

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from core.service.health import _CHECKS
+
 PROMETHEUS = Path(__file__).parents[3] / "deploy/prometheus"
 RULES: dict[str, dict[str, Any]] = {
     rule["alert"]: rule
@@ -29,6 +31,12 @@ class Case(NamedTuple):
     fires: dict[str, str]
     quiet: dict[str, str]
 
+
+ERRORS, CONSISTENCY, SHIM_CHECK = (
+    f'kornel_health_check{{number="{number}",check="{check}"}}'
+    for number, check in ((0, "Scheduling errors"), (4, "Consistency of data"), (9, "Resource manager check"))
+)
+"""As they are scraped; the last one fails with the shim alone, which KornelNoShim tells."""
 
 ATTEMPTS = "kornel_preemption_attempts_total"
 
@@ -64,7 +72,12 @@ CASES = (
         {"kornel_metrics_partitions_unreadable": "0x58 1x2"},
         {"kornel_metrics_partitions_unreadable": "0x60"},
     ),
-    Case("KornelUnhealthy", {"kornel_healthy": "1x55 0x5"}, {"kornel_healthy": "0x58 1x2"}),
+    Case("KornelUnhealthy", {CONSISTENCY: "1x55 0x5", SHIM_CHECK: "1x60"}, {CONSISTENCY: "0x58 1x2"}),
+    Case(
+        "KornelUnhealthy",
+        {"kornel_healthy": "0x60", ERRORS: "0x60", CONSISTENCY: "0x60", SHIM_CHECK: "0x60"},
+        {"kornel_healthy": "0x60", ERRORS: "1x60", CONSISTENCY: "1x60", SHIM_CHECK: "0x60"},
+    ),
     Case(
         "KornelHealthStale",
         {"kornel_health_checked_timestamp_seconds": "60x60"},
@@ -171,6 +184,44 @@ CASES = (
 
 def _promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_checks_are_called_what_the_core_calls_them() -> None:
+    assert [f'kornel_health_check{{number="{number}",check="{_CHECKS[number][0]}"}}' for number in (0, 4, 9)] == [
+        ERRORS,
+        CONSISTENCY,
+        SHIM_CHECK,
+    ]
+
+
+@needs_promtool
+def test_a_shim_that_is_gone_has_one_alert(tmp_path: Path) -> None:
+    """Everything that a core shows then, and nothing else is told."""
+    gone = {
+        'up{job="yunikorn"}': "1x60",
+        "kornel_manager_registered": "1x60",
+        "kornel_manager_gone": "1x60",
+        "kornel_healthy": "0x60",
+        ERRORS: "1x60",
+        CONSISTENCY: "1x60",
+        SHIM_CHECK: "0x60",
+    }
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": series, "values": values} for series, values in gone.items()],
+        "promql_expr_test": [
+            {
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                "eval_time": "1h",
+                "exp_samples": [{"labels": '{alertname="KornelNoShim"}', "value": 1}],
+            }
+        ],
+    }
+    wanted = {"rule_files": [str(PROMETHEUS / "alerts.yaml")], "evaluation_interval": "1m", "tests": [test]}
+    file = tmp_path / "case.yaml"
+    file.write_text(yaml.safe_dump(wanted))
+    judged = _promtool("test", "rules", str(file))
+    assert judged.returncode == 0, judged.stdout + judged.stderr
 
 
 @needs_promtool

@@ -57,13 +57,65 @@ def test_in_a_text() -> None:
     assert "submitacl: '*'\r\n" in shown
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("https://bob:hunter2@host/path", f"https://{HIDDEN}@host/path"),
+        ("redis://:hunter2@host", f"redis://{HIDDEN}@host"),
+        ("ldap://hunter2@host", f"ldap://{HIDDEN}@host"),
+        ("https://bob@example.org:hun@ter2@host", f"https://{HIDDEN}@host"),
+        ("http://host:80/a@b", "http://host:80/a@b"),
+        ("host=db password=hunter2 user=bob", f"host=db password={HIDDEN} user=bob"),
+        ("jdbc:x?user=bob&apiKey=hunter2&a=b", f"jdbc:x?user=bob&apiKey={HIDDEN}&a=b"),
+        ("key=k1", "key=k1"),
+        ("Bearer hunter2", f"Bearer {HIDDEN}"),
+        ("krn_" + "a" * 43, HIDDEN),
+    ],
+)
+def test_a_secret_within_a_value(value: str, shown: str) -> None:
+    """Whatever the setting is called, and as part of a text, too."""
+    assert without_secrets({"service.x": value}) == {"service.x": shown}
+    assert text_without_secrets(f"a:\n  hook: '{value}'\n") == f"a:\n  hook: '{shown}'\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a:\n  token: |\n    hunter2\n\n    hunter3\n  other: 1\n",
+        "a:\n  token:\n    hunter2\n  other: 1\n",
+        "a:\n  token: 'hun''ter2, x: y'\n  other: 1\n",
+        'a:\n  token: "hunter2\n    hunter3"\n  other: 1\n',
+        "a:\n  password: x,hunter2\n  other: 1\n",
+        'a: {"token":"hunter2, }","x":2,\n  other: 1}\n',
+        "a: {token: {x: hunter2}}\nother: 1\n",
+        "- token: >-\n    hunter2\n  other: 1\n",
+        "a:\n  token:\t'hunter2'\n  other: 1\n",
+    ],
+)
+def test_a_secret_in_every_form_of_yaml(text: str) -> None:
+    shown = text_without_secrets(text)
+    assert "hunter" not in shown
+    assert "other: 1" in shown
+    assert shown.count("\n") == text.count("\n")
+
+
 def test_a_text_without_secrets_stays_as_it_is() -> None:
     text = "partitions:\n  - name: default\n    queues: [{name: root, submitacl: '*'}]\n"
     assert text_without_secrets(text) is text
 
 
 def test_time_is_in_proportion_to_the_text() -> None:
-    for text in ("a: " * 1_000_000 + "token: x", "token: x, " * 300_000, "token:" * 500_000, "key " * 700_000):
+    for text in (
+        "a: " * 1_000_000 + "token: x",
+        "token: x, " * 300_000,
+        "token:" * 500_000,
+        "key " * 700_000,
+        "{" + "token: x, " * 300_000,
+        "'token':" * 400_000,
+        "://token=" * 300_000,
+        "token: '" * 300_000,
+        "token:\n" + " x\n" * 500_000,
+    ):
         began = time.process_time()
         text_without_secrets(text)
         assert time.process_time() - began < 5, text[:10]

@@ -7,11 +7,12 @@ import pytest
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.partition.preemption import rounds
 from core.partition.state import PartitionState
-from core.policies.preemption import quota, required_node
-from core.policies.preemption.plan import PreemptionPlan, QuotaPlan
 from core.policies.view import PartitionView
+from core.preemption.guarantee import rounds
+from core.preemption.plan import PreemptionPlan, QuotaPlan
+from core.preemption.quota import planner as quota
+from core.preemption.required_node import planner as required_node
 from tests.scenarios.language import Stage
 
 DELAYED = "quota.preemption.delay=1"

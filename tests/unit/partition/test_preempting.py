@@ -7,8 +7,8 @@ import pytest
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.partition.state import PartitionState
-from core.policies.preemption import guarantee
-from core.policies.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.plan import PreemptionPlan, Refusal
 from tests.scenarios.language import Stage
 
 ARRANGED = [

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from core.config.loader import load
 from core.config.problems import ConfigError
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
+from core.model.queues import Queue
 from core.partition.state import PartitionState
-from core.policies.preemption import registry
-from core.policies.preemption.cost import by_comparison, by_cost
-from core.policies.preemption.round import Round
+from core.preemption import rounds
+from core.preemption.guarantee import victim_orders as registry
+from core.preemption.guarantee.cost import by_comparison, by_cost
+from core.preemption.guarantee.kind import GUARANTEE
+from core.preemption.guarantee.rounds import PartitionRound
+from core.preemption.kind import Kind
+from core.preemption.registry import KINDS, NAMES
 from tests.scenarios.language import Stage
 
 J_B27 = [
@@ -41,21 +48,24 @@ def older_first(one: Allocation, other: Allocation, _: Allocation) -> int:
 
 
 def test_j_f5_policies_run_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line registers a policy: its name is known to the configuration, and it runs where the list says."""
+    """Each kind has its turn where the list says; one that is not listed has none."""
     ran: list[str] = []
-    monkeypatch.setattr("core.config.model.POLICIES", ("one", "two"))
-    monkeypatch.setattr("core.config.declared.POLICIES", ("one", "two"))
-    monkeypatch.setattr(registry, "POLICIES", {"one": lambda _: ran.append("one"), "two": lambda _: ran.append("two")})
-    stage = played('partition policies="[two, one]"')
+
+    def runs(kind: Kind) -> Kind:
+        return replace(kind, driver=replace(kind.driver, in_round=lambda _, __: ran.append(kind.name)))
+
+    kinds = {kind.name: runs(kind) for kind in KINDS}
+    monkeypatch.setattr(rounds, "kind_called", kinds.get)
+    stage = played('partition policies="[monitor, required-node, quota]"')
     stage.engine.preempt(30 * 10**9)
-    assert ran == ["two", "one"]
+    assert ran == ["monitor", "required-node", "quota"]
 
 
 def test_every_registered_policy_may_be_listed() -> None:
     """The configuration takes its names from the registry; others are errors."""
-    names = ", ".join(reversed(registry.POLICIES))
+    names = ", ".join(reversed(NAMES))
     text = "partitions: [{queues: [], preemption: {policies: [%s]}}]"
-    assert load(text % names).partitions[0].preemption.policies == tuple(reversed(registry.POLICIES))
+    assert load(text % names).partitions[0].preemption.policies == tuple(reversed(NAMES))
     with pytest.raises(ConfigError, match="storm"):
         load(text % "storm")
 
@@ -71,7 +81,8 @@ def test_j_f3_a_policy_meets_each_ask_once_a_round() -> None:
     """The mask: what was tried is no candidate again, so that a round ends (F6)."""
     seen: list[list[str]] = []
 
-    def look(round_: Round) -> None:
+    def look(state: PartitionState, now_ns: int) -> None:
+        round_ = PartitionRound(state, now_ns)
         while batch := round_.candidates():
             seen.append([ask.key for ask in batch])
             for ask in batch:
@@ -80,10 +91,31 @@ def test_j_f3_a_policy_meets_each_ask_once_a_round() -> None:
     stage = played("partition batch=1")
     stage.play(["ask hopeless queue=root.a f=7 other=yes"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "POLICIES", {**registry.POLICIES, "guarantee": look})
+        looks = replace(GUARANTEE, driver=replace(GUARANTEE.driver, in_round=look))
+        patch.setattr(rounds, "kind_called", {"guarantee": looks}.get)
         stage.engine.preempt(30 * 10**9)
     assert sorted(seen) == [["hopeless"], ["k"]]
     assert state_of(stage).requests["k"].triggered
+
+
+def test_leaves_whose_asks_sleep_are_not_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand of them each second would be half of what an idle core does."""
+    ordered: list[str] = []
+    share = rounds._net_share
+
+    def noted(queue: Queue) -> tuple[float, str]:
+        ordered.append(queue.path)
+        return share(queue)
+
+    monkeypatch.setattr(rounds, "_net_share", noted)
+    stage = Stage()
+    stage.play([line for line in J_B27 if not line.startswith("ask")])
+    stage.play(["ask hopeless queue=root.a f=7 other=yes"])
+    stage.engine.preempt(30 * 10**9)
+    assert ordered == ["root.a"]
+    assert state_of(stage).queues["root.a"].waiting
+    stage.engine.preempt(31 * 10**9)
+    assert ordered == ["root.a"]
 
 
 def test_f8_an_ask_that_a_round_could_not_help_missed_an_opportunity() -> None:

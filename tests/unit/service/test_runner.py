@@ -447,7 +447,7 @@ async def test_responses_that_nobody_reads_end_in_resync() -> None:
 
 async def test_preemption_decisions_are_logged_not_sent() -> None:
     """Every attempt to preempt is counted, and those that triggered are in the log with their victims."""
-    decided = PreemptionDecided(1, "[rm-1]default", "queue", "k", "app", "root.a", Outcome.TRIGGERED, "", "n1", ())
+    decided = PreemptionDecided(1, "[rm-1]default", "guarantee", "k", "app", "root.a", Outcome.TRIGGERED, "", "n1", ())
     async with running() as r:
         await r.runner.call(MANAGER)
         effects: list[Effect] = [decided]

@@ -14,12 +14,11 @@ export const DETAILS = {
   600: "limit", 601: "group limit", 602: "application", 603: "usage", 604: "group usage",
 };
 
-/** How good or bad a state, verdict or outcome is. */
+/** How good or bad a state or verdict is. */
 export function tone(word) {
-  if (["Running", "Active", "Allocated", "would-help", "not-needed", "FULL", "Completed"].includes(word)) return "good";
-  if (["TRIGGERED", "Accepted", "New", "under-way", "Completing", "NOTIFIED", "Held", "Reserved"].includes(word)) return "accent";
-  if (["Failed", "Failing", "Rejected", "LAW_BROKEN", "NONE", "Stopped"].includes(word)) return "bad";
-  if (["Pending", "PARTIAL", "BEST_EFFORT", "forbidden", "no-victims", "Draining", "Expired", "VICTIM_STUCK", "LOOP",
-    "BUDGET_SPENT", "COOLING_DOWN", "ROUND_LIMIT", "VICTIM_LIMIT", "Resuming"].includes(word)) return "warn";
+  if (["Running", "Active", "Allocated", "would-help", "not-needed", "Completed"].includes(word)) return "good";
+  if (["Accepted", "New", "under-way", "Completing", "Held", "Reserved"].includes(word)) return "accent";
+  if (["Failed", "Failing", "Rejected", "Stopped"].includes(word)) return "bad";
+  if (["Pending", "forbidden", "no-victims", "Draining", "Expired", "Resuming"].includes(word)) return "warn";
   return "";
 }

@@ -3,6 +3,7 @@
 import { api } from "./api.js";
 import { tone } from "./codes.js";
 import { blank, el } from "./dom.js";
+import { kinds } from "./kinds.js";
 import { meter, setMeter } from "./meter.js";
 import { panel } from "./panel.js";
 import { amount, amounts, clock, count, counted, moment, nameOf, readable, since, words } from "./units.js";
@@ -20,7 +21,7 @@ export function explainIn(name) {
 export function explain(key) {
   return panel.open([el("span", { class: "faint", text: "Explain " }), el("span", { class: "mono", text: key })], async () => {
     const path = `partition/${encodeURIComponent(partition())}/explain?key=${encodeURIComponent(key)}`;
-    const found = await api.get(path);
+    const [found] = await Promise.all([api.get(path), kinds.load()]);
     if (found.ask) return askReport(found.ask);
     if (found.application) return applicationReport(found.application);
     return found.lost ? [lossReport(found.lost)] : [blank("Nothing to show")];
@@ -49,7 +50,7 @@ export function badge(word, kind = tone(word)) {
 }
 
 export function kindMark(kind) {
-  return el("span", { class: "kind", "data-kind": kind, text: words(kind) });
+  return el("span", { class: "kind", "data-colour": kinds.colour(kind), text: words(kind) });
 }
 
 export function facts(pairs) {

@@ -1,6 +1,7 @@
 // What has happened, fetched by number and kept for a while: events and decisions to preempt.
 
 import { api } from "./api.js";
+import { kinds } from "./kinds.js";
 import { Poller } from "./poller.js";
 
 const EVENTS_KEPT = 5_000;
@@ -114,11 +115,13 @@ class PreemptionTail extends Tail {
 
   async fetch(signal) {
     if (!this.partition) return;
+    await kinds.load(signal);
     const start = this.instance ? `?start=${this.#next}` : "";
     const batch = await api.get(`partition/${encodeURIComponent(this.partition)}/preemptions${start}`, signal);
     if (this.instance && batch.InstanceUUID !== this.instance) {
       this.entries = [];
       this.instance = "";
+      kinds.forget();
       return;
     }
     this.instance = batch.InstanceUUID;

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.domain.reasons import Outcome
-from core.partition.preemption.governor_state import GovernorBooks
-from core.policies.preemption.governor import CLUSTER, Allowance, Denial, Limits, Loss, Scope, judge
+from core.preemption.governor.books import GovernorBooks
+from core.preemption.governor.bounds import CLUSTER, Allowance, Denial, Limits, Loss, Scope, judge
 
 S = 10**9
 NO_LIMIT = Allowance()

@@ -9,8 +9,8 @@ import pytest
 from core import laws
 from core.model.allocations import Allocation
 from core.model.nodes import Node
-from core.policies.preemption import guarantee
-from core.policies.preemption.plan import PreemptionPlan
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import Case, parse
 from tests.unit.policies.preemption.world import NOW_NS, World
 

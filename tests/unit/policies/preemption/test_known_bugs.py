@@ -14,12 +14,14 @@ from core.model.nodes import Node
 from core.partition.asks import moves, reservations
 from core.partition.books import ledger
 from core.partition.state import PartitionState
-from core.policies.preemption import guarantee, solve, terms
-from core.policies.preemption.order import Candidate
-from core.policies.preemption.plan import PreemptionPlan, Refusal
-from core.policies.preemption.search import Search, Solution
-from core.policies.preemption.solve import Pool, Solver
-from core.policies.preemption.terms import Terms
+from core.preemption.guarantee import allowances as terms
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee import solve
+from core.preemption.guarantee.allowances import Terms
+from core.preemption.guarantee.order import Candidate
+from core.preemption.guarantee.search import Search, Solution
+from core.preemption.guarantee.solve import Pool, Solver
+from core.preemption.plan import PreemptionPlan, Refusal
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import parse
 from tests.scenarios.language import Stage
@@ -155,7 +157,7 @@ def test_ten_victims_for_a_need_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Solver, "first_come", everybody)
     ten = ", ".join(f"w{number} 1@n1 t{number}" for number in range(10))
     many = f"case ten\nqueues v · a{{G=9}}\nnodes n1=10\nrunning v: {ten}\nask a: 1\nexpect n1 ← w9\n"
-    monkeypatch.setattr(Search, "best", lambda search: search.all()[0])
+    monkeypatch.setattr(Search, "find_best", lambda search: search.list_solutions()[0])
     assert Law.MINIMAL in broken(many)
 
 

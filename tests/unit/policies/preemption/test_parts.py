@@ -7,16 +7,16 @@ import pytest
 from core.domain.reasons import Outcome
 from core.domain.settings import GuaranteeMode
 from core.model.allocations import Allocation
-from core.policies.preemption import guarantee
-from core.policies.preemption.entitlement import Entitlement, entitlement
-from core.policies.preemption.fences import fence_root
-from core.policies.preemption.index import VictimIndex
-from core.policies.preemption.needs import Needs
-from core.policies.preemption.order import Candidate
-from core.policies.preemption.plan import PreemptionPlan, Refusal
-from core.policies.preemption.priorities import adjustment
-from core.policies.preemption.solve import Solver
-from core.policies.preemption.terms import Kind
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee.allowances import Kind
+from core.preemption.guarantee.entitlement import Entitlement, entitlement
+from core.preemption.guarantee.fences import fence_root
+from core.preemption.guarantee.needs import Needs
+from core.preemption.guarantee.order import Candidate
+from core.preemption.guarantee.solve import Solver
+from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.priorities import adjustment
+from core.preemption.victim_index import VictimIndex
 from tests.preemption_notation import Case, TaskCase, parse
 from tests.unit.policies.preemption.world import NOW_NS, World
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from core import laws
-from core.policies.preemption import quota
-from core.policies.preemption.quota_shares import attainable, excess, leaf_shares
+from core.preemption.quota import planner as quota
+from core.preemption.quota.shares import attainable, excess, leaf_shares
 from tests.preemption_notation import Case, QueueCase, TaskCase, parse
 from tests.unit.policies.preemption.world import World
 

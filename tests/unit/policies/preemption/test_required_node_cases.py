@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from core import laws
-from core.policies.preemption import required_node
-from core.policies.preemption.plan import PreemptionPlan
+from core.preemption.plan import PreemptionPlan
+from core.preemption.required_node import planner as required_node
 from tests.preemption_notation import Case, parse
 from tests.unit.policies.preemption.world import World
 

@@ -12,7 +12,7 @@ from core.model.applications import Application
 from core.model.nodes import Node
 from core.model.queues import Queue
 from core.model.shapes import ResourceTypes
-from core.policies.preemption.plan import PreemptionPlan
+from core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import Case, QueueCase, TaskCase
 
 NOW_NS = 100_000 * 10**9

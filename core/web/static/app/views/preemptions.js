@@ -1,14 +1,13 @@
 // Preemption over time: who had to leave, for whom, by which kind of decision and law, and what came of it.
 
-import { tone } from "../codes.js";
 import { blank, colour, el, freshCanvas, inNextFrame, setAttribute, setText, settled } from "../dom.js";
 import { facts, keyButton, section, victimTable } from "../explain.js";
+import { kinds } from "../kinds.js";
 import { panel } from "../panel.js";
 import { preemptions } from "../tails.js";
 import { clock, count, counted, moment, readable, span, words } from "../units.js";
 import { VirtualList } from "../virtual_list.js";
 
-const KINDS = ["guarantee", "quota", "required-node", "monitor", "governor"];
 const LANE = 26;
 const LEFT = 112;
 const AXIS = 20;
@@ -20,7 +19,10 @@ export class PreemptionsView {
   constructor() {
     const again = () => this.#show(0);
     this.filter = el("input", { type: "search", placeholder: "Filter by any name", "aria-label": "Filter decisions", on: { input: settled(again, 120) } });
-    this.kind = el("select", { "aria-label": "Kind", on: { change: again } }, el("option", { value: "", text: "Every kind" }), ...KINDS.map((kind) => el("option", { value: kind, text: words(kind) })));
+    this.kind = el("select", { "aria-label": "Kind", on: { change: again } }, el("option", { value: "", text: "Every kind" }));
+    const choose = () => this.#choices();
+    kinds.addEventListener("change", choose);
+    choose();
     this.effect = el("label", { class: "check" }, el("input", { type: "checkbox", on: { change: again } }), "effective only");
     this.count = el("span", { class: "count" });
     this.canvas = el("canvas", { role: "img", on: { click: (event) => this.#click(event) } });
@@ -80,12 +82,20 @@ export class PreemptionsView {
     this.draw();
   }
 
+  /** The kinds to choose from are those that the core has. */
+  #choices() {
+    const chosen = this.kind.value;
+    const named = kinds.list.map(({ name }) => el("option", { value: name, text: words(name) }));
+    this.kind.replaceChildren(this.kind.firstChild, ...named);
+    this.kind.value = chosen;
+  }
+
   #draw() {
     const items = this.list.items;
-    const kinds = KINDS.filter((kind) => kind !== "governor" || items.some((one) => one.kind === kind));
+    const lanes = kinds.list.map(({ name }) => name);
     const width = this.timeline.clientWidth - 28;
     if (!this.root.isConnected || width <= LEFT) return;
-    const height = KINDS.length * LANE + AXIS;
+    const height = lanes.length * LANE + AXIS;
     const paint = freshCanvas(this.canvas, width, height);
     const now = Date.now();
     const oldest = items.length ? items.at(-1).time / 1e6 : now;
@@ -94,24 +104,25 @@ export class PreemptionsView {
     paint.font = "12px ui-sans-serif, system-ui, sans-serif";
     paint.textBaseline = "middle";
     const [line, muted] = [colour("--line"), colour("--muted")];
-    KINDS.forEach((kind, lane) => {
+    kinds.list.forEach(({ name, laws }, lane) => {
       const level = lane * LANE + LANE / 2 + 0.5;
       paint.strokeStyle = line;
       paint.beginPath();
       paint.moveTo(LEFT, level);
       paint.lineTo(width, level);
       paint.stroke();
-      paint.fillStyle = kinds.includes(kind) ? muted : colour("--faint");
-      paint.fillText(words(kind), 0, level);
+      // Who only bounds the others stands back until it has decided something.
+      paint.fillStyle = laws.length || items.some((one) => one.kind === name) ? muted : colour("--faint");
+      paint.fillText(words(name), 0, level);
     });
     this.#points = [];
     for (const one of [...items].reverse()) {
-      const lane = Math.max(0, KINDS.indexOf(one.kind));
+      const lane = Math.max(0, lanes.indexOf(one.kind));
       const size = one.victims ? Math.min(10, 3.5 + Math.sqrt(one.victims.length) * 1.5) : 3;
       const at = { x: x(one.time), y: lane * LANE + LANE / 2, size, one };
       paint.beginPath();
       paint.arc(at.x, at.y, size, 0, 7);
-      const shade = colour(`--kind-${KINDS[lane]}`);
+      const shade = colour(`--kind-${kinds.colour(one.kind)}`);
       if (taken(one)) {
         paint.globalAlpha = 0.75;
         paint.fillStyle = shade;
@@ -149,11 +160,11 @@ export class PreemptionsView {
 }
 
 /** Whether somebody really had to leave: notices, shadows and what was withdrawn name victims too. */
-export const taken = (one) => Boolean(one.victims) && ["TRIGGERED", "FULL", "BEST_EFFORT", "PARTIAL"].includes(one.outcome);
+export const taken = (one) => Boolean(one.victims) && kinds.ending(one).leaves;
 
 export function outcomeBadge(one) {
   const word = one.outcome === "TRIGGERED" ? "Preempted" : words(one.outcome);
-  return el("span", { class: "badge", "data-tone": tone(one.outcome) || null, text: word });
+  return el("span", { class: "badge", "data-tone": kinds.ending(one).tone || null, text: word });
 }
 
 /** Who leaves, in a line. */
@@ -185,7 +196,7 @@ function updateRow(row, one) {
   const apps = [...new Set(victims.map((victim) => victim.applicationID))];
   setText(time, clock(one.time, { millis: true }));
   setText(kind, words(one.kind));
-  setAttribute(kind, "data-kind", one.kind);
+  setAttribute(kind, "data-colour", kinds.colour(one.kind));
   setText(who.children[0], victims.length ? (victims.length === 1 ? victims[0].allocationKey : counted(victims.length, "allocation")) : "nobody");
   setText(who.children[1], victims.length ? `${apps.length === 1 ? apps[0] : counted(apps.length, "application")} in ${[...new Set(victims.map((victim) => victim.queueName))].join(", ")}` : "");
   setText(whom.children[0], one.allocationKey ?? "its queue");

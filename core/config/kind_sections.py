@@ -1,0 +1,40 @@
+"""The sections that kinds of preemption have of their own below ``preemption``, read as their records describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from core.config.fields import Field
+from core.preemption.kind import Setting
+from core.preemption.registry import KINDS
+
+Value = bool | int | float | str
+
+SECTIONS: Final = tuple(kind.name for kind in KINDS if kind.keys.section)
+"""The keys of these sections, which are the names of the kinds."""
+
+
+def read_sections(keys: Mapping[str, Field]) -> Mapping[str, Mapping[str, Value]]:
+    """Returns by kind what the sections among *keys* say, with defaults filled in; what is not written is missing."""
+    found: dict[str, Mapping[str, Value]] = {}
+    for kind in KINDS:
+        settings = kind.keys.section
+        if settings:
+            fields = keys[kind.name].mapping(settings)
+            if keys[kind.name].given:
+                values = {key: _read(fields[key], setting) for key, setting in settings.items()}
+                found[kind.name] = MappingProxyType(values)
+    return MappingProxyType(found)
+
+
+def _read(at: Field, setting: Setting) -> Value:
+    default = setting.default
+    if isinstance(default, bool):
+        return at.boolean(default)
+    if isinstance(default, str):
+        return at.choice(setting.choices, default)
+    if isinstance(default, int):
+        return at.unsigned(default, least=setting.least)
+    return at.number(default, most=setting.most)

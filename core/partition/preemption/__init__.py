@@ -1,1 +1,0 @@
-"""When victims are looked for, what becomes of a plan, and lowered maxima. The plans: ``core.policies.preemption``."""

@@ -1,0 +1,157 @@
+"""What preemption took lately: the books that the governor judges by. One belongs to one partition."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, takewhile
+
+from core.domain.settings import GovernorSettings
+from core.preemption.governor.bounds import Limits, Loss, Scope, Taken, Turn, scopes_of
+
+
+class GovernorBooks:
+    """Victims of the window with running totals by scope. Everything is forgotten as the windows move on.
+
+    Queues and applications are known by name: whoever comes back under the same name comes back to its budget.
+    """
+
+    def __init__(self) -> None:
+        self.taken: deque[Taken] = deque()
+        self._victims: dict[Scope, int] = {}
+        self._lost: dict[Scope, dict[int, int]] = {}
+        self._preempted: dict[str, tuple[int, object]] = {}
+        """By queue, the longest ago first."""
+        self._turns: dict[tuple[str, str], deque[Turn]] = {}
+        """By pair of queues, that with the longest silence first."""
+        self.paused: dict[Scope, int] = {}
+        """Where preemption was said to pause, and until when."""
+        self.limits: tuple[GovernorSettings, Limits] | None = None
+        """The settings last judged by, and what they amount to."""
+        self.denied = 0
+        """How many plans were denied so far."""
+
+    @property
+    def scopes(self) -> Iterable[Scope]:
+        """Those that lost something within the window, as far as it has moved."""
+        return self._victims
+
+    def victims(self, scope: Scope) -> int:
+        return self._victims.get(scope, 0)
+
+    def lost(self, scope: Scope, t: int) -> int:
+        return self._lost.get(scope, {}).get(t, 0)
+
+    def preempted(self, queue: str) -> tuple[int, object] | None:
+        return self._preempted.get(queue)
+
+    def turns(self, one: str, other: str) -> Sequence[Turn]:
+        return self._turns.get(_pair(one, other), ())
+
+    def charge(
+        self, limits: Limits, losses: Iterable[Loss], preemptor: str, now_ns: int, decision: object = None
+    ) -> None:
+        """*losses* were taken for queue *preemptor* (empty: for nobody) by *decision*."""
+        queues: dict[str, None] = {}
+        for loss in losses:
+            self.taken.append(Taken(now_ns, loss))
+            queues[loss.queue] = None
+            for scope in scopes_of(loss):
+                self._victims[scope] = self._victims.get(scope, 0) + loss.victims
+                if loss.lost:
+                    amounts = self._lost.setdefault(scope, {})
+                    for t, amount in loss.lost:
+                        amounts[t] = amounts.get(t, 0) + amount
+        for queue in queues:
+            if limits.cooldown_ns:
+                self._preempted.pop(queue, None)
+                self._preempted[queue] = (now_ns, decision)
+            if preemptor and limits.loop_window_ns:
+                self.note_turn(preemptor, queue, now_ns)
+
+    def note_turn(self, preemptor: str, queue: str, now_ns: int) -> None:
+        """Something was taken from *queue* for queue *preemptor*: the last turn between the two."""
+        pair = _pair(preemptor, queue)
+        turns = self._turns.pop(pair, None) or deque()
+        self._turns[pair] = turns
+        if turns and turns[-1].preemptor == preemptor:
+            turns.pop()
+        turns.append(Turn(now_ns, preemptor))
+
+    def forget(self, limits: Limits, now_ns: int) -> None:
+        """Drop what no window holds any more."""
+        while self.taken and self.taken[0].at_ns + limits.window_ns <= now_ns:
+            self._uncount(self.taken.popleft().loss)
+        while self._preempted:
+            queue, (at_ns, _) = next(iter(self._preempted.items()))
+            if at_ns + limits.cooldown_ns > now_ns:
+                break
+            del self._preempted[queue]
+        while self._turns:
+            pair, turns = next(iter(self._turns.items()))
+            if turns[-1].last_ns + limits.loop_window_ns > now_ns:
+                break
+            del self._turns[pair]
+
+    def forget_turns(self, limits: Limits, one: str, other: str, now_ns: int) -> None:
+        """Drop the turns of two queues that the loop window holds no more."""
+        pair = _pair(one, other)
+        turns = self._turns.get(pair)
+        if turns is None:
+            return
+        while turns and turns[0].last_ns + limits.loop_window_ns <= now_ns:
+            turns.popleft()
+        if not turns:
+            del self._turns[pair]
+
+    def _uncount(self, loss: Loss) -> None:
+        for scope in scopes_of(loss):
+            left = self._victims[scope] - loss.victims
+            if not left:
+                del self._victims[scope]
+                self._lost.pop(scope, None)
+                continue
+            self._victims[scope] = left
+            for t, amount in loss.lost:
+                self._lost[scope][t] -= amount
+
+
+class AsOf:
+    """The books as they will read at *now_ns*, with nothing forgotten yet: for questions.
+
+    Cost: what has left the windows since somebody was told to leave.
+    """
+
+    def __init__(self, books: GovernorBooks, limits: Limits, now_ns: int) -> None:
+        self._books = books
+        self._loop_since_ns = now_ns - limits.loop_window_ns
+        window = limits.window_ns
+        gone = list(takewhile(lambda taken: taken.at_ns + window <= now_ns, books.taken))
+        self._gone = len(gone)
+        self._victims: dict[Scope, int] = {}
+        self._lost: dict[tuple[Scope, int], int] = {}
+        for taken in gone:
+            for scope in scopes_of(taken.loss):
+                self._victims[scope] = self._victims.get(scope, 0) + taken.loss.victims
+                for t, amount in taken.loss.lost:
+                    self._lost[scope, t] = self._lost.get((scope, t), 0) + amount
+
+    @property
+    def taken(self) -> Iterator[Taken]:
+        return islice(self._books.taken, self._gone, None)
+
+    def victims(self, scope: Scope) -> int:
+        return self._books.victims(scope) - self._victims.get(scope, 0)
+
+    def lost(self, scope: Scope, t: int) -> int:
+        return self._books.lost(scope, t) - self._lost.get((scope, t), 0)
+
+    def preempted(self, queue: str) -> tuple[int, object] | None:
+        return self._books.preempted(queue)
+
+    def turns(self, one: str, other: str) -> Sequence[Turn]:
+        return [turn for turn in self._books.turns(one, other) if turn.last_ns > self._loop_since_ns]
+
+
+def _pair(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one < other else (other, one)

@@ -1,0 +1,190 @@
+"""Bounds against storms: how much preemption may take, how soon again, and how often back and forth (K13).
+
+A plan that the laws allow is judged here right before it is applied. What happened before comes in as values; nothing
+is remembered here. Preemption on required nodes is never judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from core.domain.reasons import Outcome
+from core.model.shapes import Pairs
+
+NAME: Final = "governor"
+"""What decisions of the governor are called by, as those of a kind by its name."""
+SECOND_NS: Final = 10**9
+
+
+class Scope(NamedTuple):
+    """Where preemption is counted: ``cluster`` (no name), ``queue`` (path of a leaf) or ``application`` (ID)."""
+
+    kind: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" if self.name else self.kind
+
+
+CLUSTER: Final = Scope("cluster")
+
+
+class Loss(NamedTuple):
+    """What ``victims`` of one application cost. ``lost``: resource-seconds by type index, base units."""
+
+    queue: str
+    application: str
+    lost: Pairs = ()
+    victims: int = 1
+
+
+class Taken(NamedTuple):
+    """Victims taken at once before: when, and at what cost."""
+
+    at_ns: int
+    loss: Loss
+
+
+class Turn(NamedTuple):
+    """From when on, at the latest, *preemptor* was the one of two queues that took from the other."""
+
+    last_ns: int
+    preemptor: str
+
+
+class Past(Protocol):
+    """What preemption did lately."""
+
+    @property
+    def taken(self) -> Iterable[Taken]:
+        """Victims within the window, the oldest first."""
+        ...
+
+    def victims(self, scope: Scope) -> int:
+        """How many of them *scope* lost."""
+        ...
+
+    def lost(self, scope: Scope, t: int) -> int:
+        """Resource-seconds of type *t* that *scope* lost with them."""
+        ...
+
+    def preempted(self, queue: str) -> tuple[int, object] | None:
+        """When *queue* last lost a victim, and to which decision; ``None``: not lately."""
+        ...
+
+    def turns(self, one: str, other: str) -> Sequence[Turn]:
+        """Who of the two took from the other, in turns, within the loop window, the oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A budget by type index. ``victims`` 0: any number."""
+
+    victims: int = 0
+    lost: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The settings as numbers (:class:`core.domain.settings.GovernorSettings`)."""
+
+    window_ns: int
+    allowances: Mapping[str, Allowance]
+    """By kind of scope."""
+    cooldown_ns: int
+    loop_window_ns: int
+    loop_returns: int
+    names: Sequence[str]
+    """Of the resource types."""
+
+
+class Denial(NamedTuple):
+    """Not now. ``retry_ns``: before then the same plan is denied again; ``None``: for ever, as things are."""
+
+    outcome: Outcome
+    scope: Scope
+    detail: str
+    retry_ns: int | None
+
+
+def scopes_of(loss: Loss) -> tuple[Scope, Scope, Scope]:
+    """Everywhere that *loss* counts."""
+    return (CLUSTER, Scope("queue", loss.queue), Scope("application", loss.application))
+
+
+def judge(
+    limits: Limits, past: Past, losses: Sequence[Loss], preemptor: str, now_ns: int, decision: object = None
+) -> Denial | None:
+    """Why *losses* may not be taken now for queue *preemptor* (empty: for nobody); ``None``: they may.
+
+    Parts of one *decision* do not make each other wait. Cost: the victims, and if denied the window.
+    """
+    queues = list(dict.fromkeys(loss.queue for loss in losses))
+    for queue in queues:
+        denial = _cooling_down(limits, past, queue, now_ns, decision) or _loop(limits, past, preemptor, queue)
+        if denial is not None:
+            return denial
+    victims: dict[Scope, int] = {}
+    lost: dict[Scope, dict[int, int]] = {}
+    for loss in losses:
+        for scope in scopes_of(loss):
+            victims[scope] = victims.get(scope, 0) + loss.victims
+            if loss.lost:
+                amounts = lost.setdefault(scope, {})
+                for t, amount in loss.lost:
+                    amounts[t] = amounts.get(t, 0) + amount
+    for scope, count in victims.items():
+        allowance = limits.allowances[scope.kind]
+        if allowance.victims and past.victims(scope) + count > allowance.victims:
+            return _spent(limits, past, scope, None, past.victims(scope), count, allowance.victims)
+        for t, amount in lost.get(scope, {}).items():
+            most = allowance.lost.get(t)
+            if most is not None and past.lost(scope, t) + amount > most:
+                return _spent(limits, past, scope, t, past.lost(scope, t), amount, most)
+    return None
+
+
+def _cooling_down(limits: Limits, past: Past, queue: str, now_ns: int, decision: object) -> Denial | None:
+    last = past.preempted(queue) if limits.cooldown_ns else None
+    if last is None or (decision is not None and last[1] == decision):
+        return None
+    until_ns = last[0] + limits.cooldown_ns
+    if now_ns >= until_ns:
+        return None
+    waited, pause = (now_ns - last[0]) / SECOND_NS, limits.cooldown_ns / SECOND_NS
+    detail = f"{queue} was preempted {waited:g} s ago, the pause is {pause:g} s"
+    return Denial(Outcome.COOLING_DOWN, Scope("queue", queue), detail, until_ns)
+
+
+def _loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denial | None:
+    """Whether taking from *queue* for *preemptor* would turn round between the two once too often."""
+    turns = past.turns(preemptor, queue) if preemptor and limits.loop_window_ns else ()
+    if not turns or turns[-1].preemptor == preemptor or len(turns) <= limits.loop_returns:
+        return None
+    detail = (
+        f"{preemptor} and {queue} preempted each other in {len(turns)} turns within "
+        f"{limits.loop_window_ns / SECOND_NS:g} s, {limits.loop_returns} returns are allowed"
+    )
+    # One turn more is allowed once so many of the oldest are forgotten.
+    forgotten = turns[len(turns) - limits.loop_returns - 1]
+    return Denial(Outcome.LOOP, Scope("queue", queue), detail, forgotten.last_ns + limits.loop_window_ns)
+
+
+def _spent(limits: Limits, past: Past, scope: Scope, t: int | None, before: int, wanted: int, most: int) -> Denial:
+    what = "victims" if t is None else f"resource-seconds of {limits.names[t]}"
+    window = limits.window_ns / SECOND_NS
+    detail = f"{scope}: {wanted} {what} wanted, {before} of {most} taken within {window:g} s"
+    return Denial(Outcome.BUDGET_SPENT, scope, detail, _room_again(limits, past, scope, t, before + wanted - most))
+
+
+def _room_again(limits: Limits, past: Past, scope: Scope, t: int | None, over: int) -> int | None:
+    """When so much has left the window that *over* more fits."""
+    for taken in past.taken:
+        if scope in scopes_of(taken.loss):
+            over -= taken.loss.victims if t is None else sum(amount for u, amount in taken.loss.lost if u == t)
+            if over <= 0:
+                return taken.at_ns + limits.window_ns
+    return None

@@ -1,0 +1,294 @@
+"""The governor at work: plans that the laws allow are held against the budgets, the pauses and the loops (K13).
+
+Guarantee-driven preemption, lowered maxima and the periodic policy ask here before anybody is told to leave, and report
+here what they took. Preemption on required nodes does neither: the system cannot work without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from core.domain.effects import PreemptionDecided
+from core.domain.reasons import Outcome
+from core.domain.settings import Budget
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.partition.state import PartitionState
+from core.preemption.governor.books import AsOf
+from core.preemption.governor.bounds import (
+    CLUSTER,
+    NAME,
+    SECOND_NS,
+    Allowance,
+    Denial,
+    Limits,
+    Loss,
+    Scope,
+    judge,
+)
+from core.preemption.plan import PreemptionPlan, Refusal, Spared
+
+MOST_DETOURS: Final = 4
+"""How often one attempt looks for other victims after those of a queue or application were denied."""
+
+
+def shadowed(state: PartitionState, kind: str) -> bool:
+    """Whether preemption of *kind* only watches: its plans are recorded and nobody leaves."""
+    return kind in state.preemption.governor.shadow
+
+
+def govern(
+    state: PartitionState,
+    plan: PreemptionPlan,
+    now_ns: int,
+    without: Callable[[Spared], PreemptionPlan | Refusal] | None = None,
+    *,
+    supposed: bool = False,
+) -> PreemptionPlan | Refusal:
+    """*plan* if it may be applied now. Else, by *without*, the next one that leaves alone what is to be spared.
+
+    If there is none: why the first one may not be applied, and when to try again. *supposed*: it is only a question.
+    """
+    deny_ = foresee if supposed else deny
+    denied = too_many(state, plan) or deny_(state, plan.victims, plan.ask.queue.path, now_ns)
+    if denied is None:
+        return plan
+    refusal = Refusal(denied.outcome, denied.detail, retry_ns=denied.retry_ns if denied.scope == CLUSTER else None)
+    spared = Spared()
+    for _ in range(MOST_DETOURS if without is not None else 0):
+        if denied.scope == CLUSTER:
+            break
+        spared = _sparing(spared, denied)
+        assert without is not None
+        detour = without(spared)
+        if not isinstance(detour, PreemptionPlan):
+            break
+        again = too_many(state, detour) or deny_(state, detour.victims, detour.ask.queue.path, now_ns)
+        if again is None:
+            return detour
+        denied = again
+    if refusal.outcome is Outcome.VICTIM_LIMIT and not supposed:
+        _say_too_many(state, plan.ask, refusal.detail)
+    return refusal
+
+
+def refuse_too_many(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
+    """Why *plan* would tell too many to leave for one ask; ``None``: it would not."""
+    denied = too_many(state, plan)
+    if denied is None:
+        return None
+    _say_too_many(state, plan.ask, denied.detail)
+    return Refusal(denied.outcome, denied.detail)
+
+
+def too_many(state: PartitionState, plan: PreemptionPlan) -> Denial | None:
+    """Why *plan* would tell more to leave than may for one ask; ``None``: it would not."""
+    most = state.preemption.governor.bound_of(plan.kind).ask
+    if not most or len(plan.victims) <= most:
+        return None
+    detail = f"{len(plan.victims)} victims on {plan.node.node_id}, {most} may go for one ask"
+    return Denial(Outcome.VICTIM_LIMIT, Scope("node", plan.node.node_id), detail, None)
+
+
+def _say_too_many(state: PartitionState, ask: Allocation, detail: str) -> None:
+    state.governor.denied += 1
+    if state.recording:
+        state.events.preemption_bounded(ask, detail)
+
+
+def _sparing(spared: Spared, denied: Denial) -> Spared:
+    if denied.scope.kind == "node":
+        return replace(spared, nodes=spared.nodes | {denied.scope.name})
+    if denied.scope.kind == "queue":
+        return replace(spared, queues=spared.queues | {denied.scope.name})
+    return replace(spared, applications=spared.applications | {denied.scope.name})
+
+
+def deny(
+    state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
+) -> Denial | None:
+    """Why *victims* may not leave now for queue *preemptor* (empty: for nobody); said aloud once a pause."""
+    books, limits = state.governor, _limits(state)
+    books.forget(limits, now_ns)
+    if preemptor:
+        for queue in dict.fromkeys(victim.queue.path for victim in victims):
+            books.forget_turns(limits, preemptor, queue, now_ns)
+    denial = judge(limits, books, summed_losses(victims, now_ns), preemptor, now_ns, decision)
+    if denial is not None:
+        books.denied += 1
+        _say(state, denial, now_ns)
+    return denial
+
+
+def foresee(state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int) -> Denial | None:
+    """As :func:`deny`, for a question: nothing is said, counted or forgotten."""
+    limits = limits_for_reading(state)
+    return judge(limits, AsOf(state.governor, limits, now_ns), summed_losses(victims, now_ns), preemptor, now_ns)
+
+
+def allowed(
+    state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object
+) -> tuple[int, Denial | None]:
+    """How many of *victims*, from the first on, may leave now for *preemptor*, as in :func:`deny`; what keeps back
+    the rest."""
+    denial = deny(state, victims, preemptor, now_ns, decision)
+    if denial is None:
+        return len(victims), None
+    limits, costs = _limits(state), losses(victims, now_ns)
+    most = 0
+    for step in (1 << bit for bit in reversed(range(len(victims).bit_length()))):
+        if (
+            most + step <= len(victims)
+            and judge(limits, state.governor, costs[: most + step], preemptor, now_ns, decision) is None
+        ):
+            most += step
+    return most, denial
+
+
+def charge(
+    state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
+) -> None:
+    """*victims* are told to leave: put down what that costs. Before their books are changed."""
+    books, limits = state.governor, _limits(state)
+    books.forget(limits, now_ns)
+    books.charge(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)
+
+
+def charge_together(
+    state: PartitionState, victims: Mapping[str, Sequence[Allocation]], now_ns: int, decision: object = None
+) -> bool:
+    """Charge *victims*, by the queue that each leave for, if all of them may leave at once. Whether they may.
+
+    Said to nobody if not: each group has to be asked about by itself then.
+    """
+    books, limits = state.governor, _limits(state)
+    books.forget(limits, now_ns)
+    pairs = dict.fromkeys((preemptor, one.queue.path) for preemptor, theirs in victims.items() for one in theirs)
+    for preemptor, queue in pairs if limits.loop_window_ns else ():
+        if books.turns(preemptor, queue):
+            return False
+    costs = summed_losses([victim for theirs in victims.values() for victim in theirs], now_ns)
+    if judge(limits, books, costs, "", now_ns, decision) is not None:
+        return False
+    books.charge(limits, costs, "", now_ns, decision)
+    for preemptor, queue in pairs if limits.loop_window_ns else ():
+        books.note_turn(preemptor, queue, now_ns)
+    return True
+
+
+def losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
+    """What each of *victims* costs: size times age. An originator takes its whole application with it (K7)."""
+    found: list[Loss] = []
+    for victim, gone in _with_what_goes(victims):
+        lost: dict[int, int] = {}
+        _add_lost_work(lost, gone, now_ns)
+        found.append(Loss(victim.queue.path, victim.application.application_id, tuple(lost.items())))
+    return found
+
+
+def summed_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
+    """What *victims* cost, as :func:`losses` has it, with one sum for each application."""
+    counts: dict[Application, int] = {}
+    sums: dict[Application, dict[int, int]] = {}
+    for victim, gone in _with_what_goes(victims):
+        application = victim.application
+        if application not in counts:
+            counts[application], sums[application] = 0, {}
+        counts[application] += 1
+        _add_lost_work(sums[application], gone, now_ns)
+    return [
+        Loss(application.queue.path, application.application_id, tuple(sums[application].items()), count)
+        for application, count in counts.items()
+    ]
+
+
+def _with_what_goes(victims: Sequence[Allocation]) -> Iterator[tuple[Allocation, Sequence[Allocation]]]:
+    """Each of *victims* with the allocations whose work is lost by it, originators first."""
+    wasted: set[Application] = set()
+    """Those whose loss is counted in full with their originator."""
+    for victim in sorted(victims, key=lambda victim: not victim.spec.originator):
+        application = victim.application
+        if application in wasted:
+            yield victim, ()
+        elif victim.spec.originator:
+            wasted.add(application)
+            yield victim, [allocation for allocation in application.allocations.values() if not allocation.preempted]
+        else:
+            yield victim, (victim,)
+
+
+def _add_lost_work(lost: dict[int, int], gone: Sequence[Allocation], now_ns: int) -> None:
+    for allocation in gone:
+        seconds = (now_ns - allocation.bound_ns) // SECOND_NS
+        if seconds > 0 and not allocation.spec.placeholder:
+            for t, amount in allocation.shape.pairs:
+                lost[t] = lost.get(t, 0) + amount * seconds
+
+
+def _say(state: PartitionState, denial: Denial, now_ns: int) -> None:
+    """Preemption pauses in a scope from now on: one event for each pause."""
+    paused = state.governor.paused
+    if paused.get(denial.scope, now_ns) > now_ns:
+        return
+    for scope in [scope for scope, until_ns in paused.items() if until_ns <= now_ns]:
+        del paused[scope]
+    until_ns = denial.retry_ns if denial.retry_ns is not None else now_ns + state.preemption.governor.window_ns
+    paused[denial.scope] = until_ns
+    kind, name = denial.scope
+    detail = f"{denial.detail}; preemption pauses for {(until_ns - now_ns) / SECOND_NS:g} s"
+    state.effects.append(
+        PreemptionDecided(
+            now_ns,
+            state.name,
+            NAME,
+            "",
+            name if kind == "application" else "",
+            name if kind == "queue" else "",
+            denial.outcome,
+            detail,
+            "",
+            (),
+        )
+    )
+
+
+def limits_for_reading(state: PartitionState) -> Limits:
+    """The settings in force by type index. No type becomes known by that: of one never met nothing was lost."""
+    known = state.governor.limits
+    if known is not None and known[0] is state.preemption.governor:
+        return known[1]
+    return _by_index(state, state.types.known)
+
+
+def _limits(state: PartitionState) -> Limits:
+    """The settings in force by type index, worked out anew when they change."""
+    settings = state.preemption.governor
+    known = state.governor.limits
+    if known is not None and known[0] is settings:
+        return known[1]
+    limits = _by_index(state, state.types.index)
+    state.governor.limits = (settings, limits)
+    return limits
+
+
+def _by_index(state: PartitionState, index: Callable[[str], int | None]) -> Limits:
+    settings = state.preemption.governor
+
+    def allowance(budget: Budget) -> Allowance:
+        lost = {index(name): amount for name, amount in budget.lost.items()}
+        return Allowance(budget.victims, {t: amount for t, amount in lost.items() if t is not None})
+
+    return Limits(
+        settings.window_ns,
+        {
+            "cluster": allowance(settings.cluster),
+            "queue": allowance(settings.queue),
+            "application": allowance(settings.application),
+        },
+        settings.cooldown_ns,
+        settings.loop_window_ns,
+        settings.loop_returns,
+        state.types.names,
+    )

@@ -1,0 +1,31 @@
+"""The governor as decisions know it: it bounds what all kinds take, and takes nothing itself (K13)."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from core.domain.reasons import Outcome
+from core.preemption.governor.bounds import NAME
+from core.preemption.kind import DecisionSource, Ending, Level, Tone
+
+BOUNDS: Final = MappingProxyType(
+    {
+        Outcome.BUDGET_SPENT: Ending("budget spent", tone=Tone.WARN),
+        Outcome.COOLING_DOWN: Ending("pause of the queue that would lose", tone=Tone.WARN),
+        Outcome.LOOP: Ending("two queues take from each other in turns", tone=Tone.WARN),
+        Outcome.VICTIM_LIMIT: Ending("victims for one ask", counted=True, tone=Tone.WARN),
+        Outcome.ROUND_LIMIT: Ending(tone=Tone.WARN),
+    }
+)
+"""How it ends a lawful plan of a kind."""
+
+GOVERNOR: Final = DecisionSource(
+    name=NAME,
+    outcomes=MappingProxyType(
+        {
+            outcome: Ending(counted=outcome is not Outcome.VICTIM_LIMIT, level=Level.INFO, tone=Tone.WARN)
+            for outcome in BOUNDS
+        }
+    ),
+)

@@ -1,0 +1,1 @@
+"""Preemption for an ask whose queue is below its guarantee (preemption.md B)."""

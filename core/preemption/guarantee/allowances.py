@@ -1,0 +1,298 @@
+"""What the laws leave of each leaf for one ask: which of its tasks may go, and how much of it together.
+
+Everything the laws say depends on the leaf, the victim's shape and its priority alone. So it is worked out once per
+leaf and per shape, and the walk over thousands of allocations only looks it up.
+
+Law 2 is kept as *rooms*: one number per queue and guaranteed type, the amount that may leave the queue before it
+falls below its guarantee. Taking a victim lowers the rooms on its path; none may become negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from core.domain.settings import PreemptionPolicyKind
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.model.shapes import Pairs, Shape
+from core.preemption.guarantee.entitlement import Entitlement
+from core.preemption.guarantee.needs import Needs
+from core.preemption.priorities import Adjustment, adjustment, within
+
+
+class Kind:
+    """Victims of one leaf and shape: for every test but priority and class they are the same."""
+
+    __slots__ = ("depth", "gains", "number", "serves", "uses")
+
+    def __init__(self, number: int, depth: int, gains: Pairs, uses: Pairs, serves: tuple[int, ...]) -> None:
+        self.number: Final = number
+        self.depth: Final = depth
+        """Depth of the lowest common ancestor of the leaf and the ask's (K5)."""
+        self.gains: Final = gains
+        """(need, amount): what losing one of them contributes."""
+        self.uses: Final = uses
+        """(room, amount): what losing one of them takes from the guarantees on its path."""
+        self.serves: Final = serves
+        """The needs for which one of them may go; what it contributes to others comes along with that."""
+
+
+class LeafTerms:
+    """What may be taken from one leaf."""
+
+    __slots__ = (
+        "adjusted", "blocked", "common", "declared", "highest", "inherited", "kinds", "leaf", "rooms", "scopes",
+    )  # fmt: skip
+
+    def __init__(self, leaf: Queue, common: Queue, adjusted: Adjustment, rooms: dict[int, tuple[int, ...]]) -> None:
+        self.leaf = leaf
+        self.common = common
+        """Lowest common ancestor with the ask's leaf."""
+        self.adjusted = adjusted
+        """What the path to the fence makes of a priority here."""
+        self.highest: int | None = None
+        """Tasks above this priority are protected by law 6; ``None``: no task is."""
+        self.declared: frozenset[int] = frozenset()
+        """The asked types of which a queue from here up to, but not including, ``common`` declares a share."""
+        self.inherited = False
+        """The entitlement lies at or above ``common``: a victim must use one of the types ``declared``."""
+        self.rooms: Final = rooms
+        """The rooms on its path by type, its own first."""
+        self.scopes: frozenset[Queue] = frozenset()
+        """Queues above this leaf inside which something has to be freed."""
+        self.kinds: dict[Shape, Kind] = {}
+        self.blocked: dict[Shape, str] = {}
+        """Shapes met that may not be taken from here, and the filter that says so."""
+
+
+class _Branch:
+    """What the laws say alike of all leaves right below one queue: there may be thousands."""
+
+    __slots__ = ("adjusted", "asked", "common", "declared", "inherited", "mine", "open", "rooms", "scopes")
+
+    def __init__(self, common: Queue, adjusted: Adjustment, mine: Adjustment, asked: int) -> None:
+        self.common: Final = common
+        self.adjusted: Final = adjusted
+        """What the path from here to the fence makes of a priority."""
+        self.mine: Final = mine
+        """The same up to ``common``."""
+        self.asked: Final = asked
+        """The ask's adjusted priority there."""
+        self.rooms: dict[int, tuple[int, ...]] = {}
+        self.open: tuple[int, ...] = ()
+        """The asked types of which all rooms on the path have something left."""
+        self.scopes: frozenset[Queue] = frozenset()
+        self.declared: frozenset[int] = frozenset()
+        self.inherited = False
+
+
+class Terms:
+    """The laws as they bind the victims of one ask; ``room`` holds what law 2 leaves."""
+
+    def __init__(self, ask: Allocation, fence: Queue, entitled: Entitlement, needs: Needs) -> None:
+        self.room: list[int] = []
+        self._room_depth: list[int] = []
+        self._room_above: list[int | None] = []
+        """By room: the next room of the same type up the tree."""
+        self._kinds = 0
+        self._gains_of: dict[tuple[Shape, frozenset[Queue]], Pairs] = {}
+        self._scopes = frozenset(scope for scope in needs.scopes if scope is not None)
+        self._ask = ask
+        self._fence = fence
+        self._needs = needs
+        self._demand = dict(ask.shape.pairs)
+        self._path = set(ask.queue.lineage())
+        self._entitling = tuple(dict.fromkeys(entitled.queues.values()))
+        self._all_owed = all(needs.owed)
+        self._rooms: dict[Queue, dict[int, int]] = {}
+        self._branches: dict[Queue, _Branch] = {}
+        self._leaves: list[LeafTerms] = []
+
+    def of(self, leaf: Queue) -> LeafTerms | str:
+        """What may be taken from *leaf*, none on the ask's own path, or the filter that protects all of it."""
+        if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
+            return "disabled"
+        parent = leaf.parent
+        assert parent is not None, "the ask's queue has the root above it, so the root is no leaf"
+        branch = self._branches.get(parent) or self._new_branch(parent)
+        guaranteed = leaf.guaranteed
+        if not _gives_any(leaf, branch.open):
+            return "law 2"
+        common = branch.common
+        adjusted = within(leaf, branch.adjusted)
+        mine = adjusted if common is self._fence else within(leaf, branch.mine)
+        if mine.fixed is not None and mine.of(0) > branch.asked:
+            return "law 6"
+        declared = branch.declared
+        if branch.inherited or not self._all_owed:
+            if guaranteed:
+                declared = declared.union(t for t in guaranteed if t in self._demand)
+            if branch.inherited and not declared:
+                return "inherited"
+        terms = LeafTerms(leaf, common, adjusted, self._rooms_below(branch, leaf) if guaranteed else branch.rooms)
+        terms.scopes = branch.scopes
+        if mine.fixed is None:
+            terms.highest = branch.asked - mine.offset
+        terms.inherited = branch.inherited
+        terms.declared = declared
+        self._leaves.append(terms)
+        return terms
+
+    def kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
+        """What losing one allocation of *shape* from the leaf of *terms* means, or the filter that forbids it.
+
+        The answer is kept in *terms*; callers in a hurry look there first.
+        """
+        known = terms.kinds.get(shape) or terms.blocked.get(shape)
+        if known is not None:
+            return known
+        found = self._new_kind(terms, shape)
+        if isinstance(found, str):
+            terms.blocked[shape] = found
+        else:
+            terms.kinds[shape] = found
+            self._kinds += 1
+        return found
+
+    def gains(self, shape: Shape, scopes: frozenset[Queue] | None = None) -> Pairs:
+        """(need, amount) for what *shape* contributes from a leaf below *scopes*; nothing: it has no asked type.
+
+        No *scopes*: what it contributes at most, wherever it is.
+        """
+        scopes = self._scopes if scopes is None else scopes
+        found = self._gains_of.get((shape, scopes))
+        if found is None:
+            amounts = dict(shape.pairs)
+            found = self._gains_of[shape, scopes] = tuple(
+                (i, amounts[t])
+                for i, (t, scope) in enumerate(zip(self._needs.types, self._needs.scopes, strict=True))
+                if t in amounts and (scope is None or scope in scopes)
+            )
+        return found
+
+    def most(self) -> list[int]:
+        """By need, the most that all leaves looked at can contribute before law 2 stops them; an upper bound."""
+        return [
+            self._flow(
+                (terms.rooms.get(t, ()), terms.leaf.used[t] - terms.leaf.preempting[t])
+                for terms in self._leaves
+                if scope is None or scope in terms.scopes
+            )
+            for t, scope in zip(self._needs.types, self._needs.scopes, strict=True)
+        ]
+
+    def _flow(self, sources: Iterable[tuple[tuple[int, ...], int]]) -> int:
+        """What arrives at the top when each source sends its amount up through its rooms, each room passing on at
+        most what it holds."""
+        total = 0
+        inflow: dict[int, int] = {}
+        for rooms, amount in sources:
+            if rooms:
+                inflow[rooms[0]] = inflow.get(rooms[0], 0) + amount
+            else:
+                total += amount
+        waiting = [(-self._room_depth[room], room) for room in inflow]
+        heapify(waiting)
+        while waiting:
+            room = heappop(waiting)[1]
+            amount = min(inflow[room], max(0, self.room[room]))
+            above = self._room_above[room]
+            if above is None:
+                total += amount
+            elif above in inflow:
+                inflow[above] += amount
+            else:
+                inflow[above] = amount
+                heappush(waiting, (-self._room_depth[above], above))
+        return total
+
+    def _new_kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
+        gains = self.gains(shape, terms.scopes)
+        if not gains:
+            return "type"
+        if terms.inherited and not any(t in terms.declared for t, _ in shape.pairs):
+            return "inherited"
+        needs = self._needs
+        serves = tuple(i for i, _ in gains if needs.owed[i] or needs.types[i] in terms.declared)
+        if not serves:
+            return "no guarantee"
+        room = self.room
+        uses: list[tuple[int, int]] = []
+        for t, amount in shape.pairs:
+            for r in terms.rooms.get(t, ()):
+                if room[r] < amount:
+                    return "law 2"
+                uses.append((r, amount))
+        return Kind(self._kinds, terms.common.depth, gains, tuple(uses), serves)
+
+    def _new_branch(self, parent: Queue) -> _Branch:
+        lineage = parent.lineage()
+        common = next(queue for queue in lineage if queue in self._path)
+        adjusted, mine = adjustment(parent, self._fence), adjustment(parent, common)
+        asked = adjustment(self._ask.queue, common).of(self._ask.priority)
+        branch = self._branches[parent] = _Branch(common, adjusted, mine, asked)
+        branch.rooms = rooms = self._lineage_rooms(lineage)
+        branch.open = tuple(t for t in self._demand if all(self.room[r] > 0 for r in rooms.get(t, ())))
+        if self._scopes:
+            branch.scopes = self._scopes.intersection(lineage)
+        branch.inherited = not any(queue.depth > common.depth for queue in self._entitling)
+        if branch.inherited or not self._all_owed:
+            below = [queue for queue in lineage if queue.depth > common.depth]
+            branch.declared = frozenset(t for t in self._demand if any(t in queue.guaranteed for queue in below))
+        return branch
+
+    def _rooms_below(self, branch: _Branch, leaf: Queue) -> dict[int, tuple[int, ...]]:
+        rooms = branch.rooms.copy()
+        for t, guaranteed in leaf.guaranteed.items():
+            above = rooms.get(t, ())
+            room = self._new_room(leaf, leaf.used[t] - leaf.preempting[t] - guaranteed)
+            if above:
+                self._room_above[room] = above[0]
+            rooms[t] = (room, *above)
+        return rooms
+
+    def _new_room(self, queue: Queue, spare: int) -> int:
+        """Index of a room of *queue* in which *spare* is left."""
+        self.room.append(spare)
+        self._room_depth.append(queue.depth)
+        self._room_above.append(None)
+        return len(self.room) - 1
+
+    def _lineage_rooms(self, lineage: tuple[Queue, ...]) -> dict[int, tuple[int, ...]]:
+        """The rooms on a path, by type."""
+        rooms: dict[int, tuple[int, ...]] = {}
+        for queue in lineage:
+            for t, room in self._queue_rooms(queue).items():
+                below = rooms.get(t, ())
+                if below:
+                    self._room_above[below[-1]] = room
+                rooms[t] = (*below, room)
+        return rooms
+
+    def _queue_rooms(self, queue: Queue) -> dict[int, int]:
+        """Index of the room of each type that *queue* guarantees.
+
+        At the common ancestor and above, the ask comes in where victims go out, and a queue that is below its
+        guarantee may stay where it is (law 2).
+        """
+        rooms = self._rooms.get(queue)
+        if rooms is None:
+            rooms = self._rooms[queue] = {}
+            for t, guaranteed in queue.guaranteed.items():
+                net = queue.used[t] - queue.preempting[t]
+                shared = queue in self._path
+                spare = net + self._demand.get(t, 0) - min(guaranteed, net) if shared else net - guaranteed
+                rooms[t] = self._new_room(queue, spare)
+        return rooms
+
+
+def _gives_any(leaf: Queue, types: tuple[int, ...]) -> bool:
+    """Whether *leaf* holds more than it is guaranteed of any of *types*."""
+    guaranteed = leaf.guaranteed
+    used, leaving = leaf.used, leaf.preempting
+    for t in types:
+        if t not in guaranteed or used[t] - leaving[t] > guaranteed[t]:
+            return True
+    return False

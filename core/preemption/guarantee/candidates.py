@@ -1,0 +1,265 @@
+"""Who may go for an ask: every allocation below the fence that no law and no state protects (preemption.md B.4, B.5).
+
+The leaves hold theirs in order already (:mod:`.index`); here they are merged into one order per class, only as far as
+somebody asks: mostly the first few decide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heapreplace
+
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.model.shapes import Shape
+from core.preemption.guarantee.allowances import LeafTerms, Terms
+from core.preemption.guarantee.cost import Pricing
+from core.preemption.guarantee.order import Candidate
+from core.preemption.plan import NOBODY_SPARED, Spared
+from core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance
+
+
+class Ranking:
+    """The candidates of one class in B.5 order: may be walked any number of times, is worked out once."""
+
+    __slots__ = ("_known", "_more")
+
+    def __init__(self, candidates: Iterator[Candidate]) -> None:
+        self._known: list[Candidate] = []
+        self._more = candidates
+
+    def __iter__(self) -> Iterator[Candidate]:
+        known = self._known
+        at = 0
+        while True:
+            if at == len(known):
+                following = next(self._more, None)
+                if following is None:
+                    return
+                known.append(following)
+            yield known[at]
+            at += 1
+
+
+class Candidates:
+    """The candidates for one ask, and how many each filter kept back as far as anybody looked."""
+
+    def __init__(
+        self, ask: Allocation, fence: Queue, terms: Terms, index: VictimIndex, spared: Spared = NOBODY_SPARED
+    ) -> None:
+        self._ask = ask
+        self._fence = fence
+        self._terms = terms
+        self._own_application = ask.application.application_id
+        self._spared = spared
+        self._index = index
+        self._ranked: list[tuple[LeafTerms, RankedLeaf]] | None = None
+        self._leaf_terms: dict[Queue, LeafTerms] = {}
+        self.dropped: Counter[str] = Counter()
+        self.found = 0
+        for leaf in leaves_below(fence):
+            if leaf is not ask.queue:
+                self._consider(leaf)
+        self._prices: Mapping[Allocation, int] | None = None
+
+    def price(self, pricing: Pricing, now_ns: int) -> None:
+        """Have the cheapest go first within each class. To be called before anybody looks."""
+        everybody = [
+            a for leaf, _ in self._leaves for app in leaf.leaf.applications.values() for a in app.allocations.values()
+        ]
+        self._prices = pricing(everybody, self._ask, now_ns)
+
+    def rank_classes(self) -> tuple[Ranking, ...]:
+        """Returns the candidates by class, each class in order.
+
+        Whoever asks keeps them: what is not walked yet refers to this object, which must not refer to it, or each
+        attempt would leave a reference cycle behind.
+        """
+        in_order = self._merged if self._prices is None else self._priced
+        return tuple(Ranking(in_order(c)) for c in CLASSES)
+
+    def adjusted(self, victim: Allocation) -> int:
+        """The priority of *victim*, a candidate, as it appears at the fence."""
+        return self._leaf_terms[victim.queue].adjusted.of(victim.priority)
+
+    def _consider(self, leaf: Queue) -> None:
+        if leaf.path in self._spared.queues:
+            self.dropped["governor"] += _allocations_of(leaf)
+            return
+        leaf_terms = self._terms.of(leaf)
+        if isinstance(leaf_terms, str):
+            self.dropped[leaf_terms] += _allocations_of(leaf)
+        else:
+            self._leaf_terms[leaf] = leaf_terms
+
+    def leaves(self) -> Iterable[LeafTerms]:
+        """The leaves that the laws do not protect as a whole."""
+        return self._leaf_terms.values()
+
+    @property
+    def _leaves(self) -> list[tuple[LeafTerms, RankedLeaf]]:
+        """The same less those that turn out to be protected size by size, with their allocations in order."""
+        if self._ranked is None:
+            self._ranked = []
+            for leaf, leaf_terms in self._leaf_terms.items():
+                ranked = self._index.of(leaf)
+                self.dropped["required node"] += ranked.required
+                if not self._all_blocked(leaf_terms, ranked):
+                    self._ranked.append((leaf_terms, ranked))
+        return self._ranked
+
+    def _all_blocked(self, leaf_terms: LeafTerms, ranked: RankedLeaf) -> bool:
+        """Whether a filter keeps back every size there is in the leaf: then nobody has to be looked at one by one."""
+        highest = leaf_terms.highest
+        if highest is not None and ranked.highest > highest:
+            return False
+        laws: dict[Shape, str] = {}
+        for shape in ranked.sizes:
+            law = leaf_terms.kinds.get(shape) or self._terms.kind(leaf_terms, shape)
+            if not isinstance(law, str):
+                return False
+            laws[shape] = law
+        for shape, count in ranked.sizes.items():
+            self.dropped[laws[shape]] += count
+        return True
+
+    def shapes(self) -> set[Shape]:
+        """All sizes that candidates can have."""
+        found: set[Shape] = set()
+        for _, ranked in self._leaves:
+            found |= ranked.shapes
+        return found
+
+    def on_node(self, node: Node, level: int = CLASSES[-1]) -> list[list[Candidate]]:
+        """The candidates on *node* up to the class *level*, by class, in order."""
+        pool: list[list[Candidate]] = [[] for _ in range(level + 1)]
+        uncounted: Counter[str] = Counter()
+        for allocation in node.allocations.values():
+            leaf_terms = self._leaf_terms.get(allocation.queue)
+            if leaf_terms is None or allocation.spec.required_node or allocation.replaces is not None:
+                continue
+            c = reluctance(allocation)
+            if c > level or (leaf_terms.highest is not None and allocation.priority > leaf_terms.highest):
+                continue
+            prices = self._prices
+            order = leaf_terms.adjusted.of(allocation.priority) if prices is None else prices.get(allocation, 0)
+            candidate = self._candidate(leaf_terms, allocation, order, uncounted)
+            if candidate is not None:
+                pool[c].append(candidate)
+        for part in pool:
+            part.sort()
+        return pool
+
+    def any_on(self, nodes: Iterable[Node]) -> bool:
+        """Whether there is a single candidate on *nodes*: mostly the first few tell."""
+        return any(any(self.on_node(node)) for node in nodes)
+
+    def outside(self, root: Queue) -> int:
+        """How many allocations law 7 protects: those beyond the fence."""
+        inside = set(leaves_below(self._fence))
+        return sum(
+            _allocations_of(leaf) for leaf in leaves_below(root) if leaf not in inside and leaf is not self._ask.queue
+        )
+
+    def _merged(self, c: int) -> Iterator[Candidate]:
+        """The candidates of class *c* of all leaves. Only those of equal priority and age are sorted any further."""
+        sources: list[tuple[LeafTerms, InOrder]] = []
+        heap: list[tuple[int, int, int, int]] = []
+        for leaf_terms, ranked in self._leaves:
+            adjusted = leaf_terms.adjusted
+            entries = self._admitted(ranked, c, leaf_terms.highest, by_age=adjusted.fixed is not None)
+            if entries:
+                heap.append((adjusted.of(entries[0][0]), entries[0][1], len(sources), 0))
+                sources.append((leaf_terms, entries))
+        heapify(heap)
+        while heap:
+            priority, age = heap[0][:2]
+            equals: list[Candidate] = []
+            while heap and heap[0][0] == priority and heap[0][1] == age:
+                _, _, number, at = heap[0]
+                leaf_terms, entries = sources[number]
+                candidate = self._candidate(leaf_terms, entries[at][3], priority, self.dropped)
+                if candidate is not None:
+                    equals.append(candidate)
+                at += 1
+                if at < len(entries):
+                    following = entries[at]
+                    heapreplace(heap, (leaf_terms.adjusted.of(following[0]), following[1], number, at))
+                else:
+                    heappop(heap)
+            equals.sort()
+            self.found += len(equals)
+            yield from equals
+
+    def _priced(self, c: int) -> Iterator[Candidate]:
+        """The candidates of class *c* of all leaves, the cheapest first."""
+        assert self._prices is not None, "priced before anybody looks"
+        found: list[Candidate] = []
+        for leaf_terms, ranked in self._leaves:
+            for entry in self._admitted(ranked, c, leaf_terms.highest):
+                candidate = self._candidate(leaf_terms, entry[3], self._prices[entry[3]], self.dropped)
+                if candidate is not None:
+                    found.append(candidate)
+        found.sort(key=lambda candidate: candidate[:4])
+        self.found += len(found)
+        yield from found
+
+    def _admitted(self, ranked: RankedLeaf, c: int, highest: int | None, *, by_age: bool = False) -> InOrder:
+        """Those of class *c* up to the priority *highest*; law 6 protects the others."""
+        admitted = ranked.in_order(c, highest, by_age=by_age)
+        protected = ranked.count(c) - len(admitted)
+        if protected:
+            self.dropped["law 6"] += protected
+        return admitted
+
+    def _candidate(
+        self, leaf_terms: LeafTerms, allocation: Allocation, order: int, dropped: Counter[str]
+    ) -> Candidate | None:
+        """*allocation* as a candidate; ``None``, and counted in *dropped*, if a filter keeps it back."""
+        kind = leaf_terms.kinds.get(allocation.shape)
+        if kind is None:
+            first_look = self._terms.kind(leaf_terms, allocation.shape)
+            if isinstance(first_look, str):
+                dropped[first_look] += 1
+                return None
+            kind = first_look
+        application = allocation.application
+        if allocation.preempted or allocation.released:
+            dropped["preempted" if allocation.preempted else "released"] += 1
+            return None
+        if application.application_id == self._own_application:
+            dropped["law 3"] += 1
+            return None
+        if self._spared is not NOBODY_SPARED and self._is_spared(allocation):
+            dropped["governor"] += 1
+            return None
+        return (
+            order, -allocation.created_ns, application.preempted_count, allocation.key, allocation, kind,
+        )  # fmt: skip
+
+    def _is_spared(self, allocation: Allocation) -> bool:
+        node = allocation.node
+        return allocation.application.application_id in self._spared.applications or (
+            node is not None and node.node_id in self._spared.nodes
+        )
+
+
+def leaves_below(top: Queue) -> Iterator[Queue]:
+    """The leaves below *top*, or *top* itself, that hold anything; in no order that matters."""
+    stack = [top]
+    while stack:
+        queue = stack.pop()
+        if any(queue.used):
+            if queue.leaf:
+                yield queue
+            else:
+                stack.extend(queue.children.values())
+
+
+def _allocations_of(leaf: Queue) -> int:
+    found = 0
+    for application in leaf.applications.values():
+        found += len(application.allocations)
+    return found

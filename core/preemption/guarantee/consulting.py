@@ -1,0 +1,92 @@
+"""What the shim says about victims, gathered over as many questions as a plan needs (preemption.md B.6).
+
+A plan is made in one go, but its questions take time. So the planner is simply run again when the answers are there:
+a :class:`Dialogue` remembers what was said about this ask, and the planner stops where it meets a question that is
+still open. Up to ten nodes are asked about at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.callbacks import Inquiry
+from core.model.nodes import Node
+from core.partition.state import PartitionState
+from core.partition.waiting import inquiries
+from core.partition.waiting.places import offer_attempt
+from core.preemption.plan import AnswerPending
+
+MOST_ROUNDS: Final = 32
+"""Times one attempt may go back to the shim before it is given up."""
+
+_Question = tuple[str, tuple[str, ...], int]
+"""Node, victims in order, start index."""
+
+
+class Dialogue:
+    """A predicate for the planner. Calling it answers from memory or raises :class:`AnswerPending`."""
+
+    __slots__ = ("_answers", "_ask", "_now_ns", "_open", "_state", "rounds")
+
+    def __init__(self, state: PartitionState, ask: Allocation) -> None:
+        self._state = state
+        self._ask = ask
+        self._answers: dict[_Question, int | None] = {}
+        self._open: dict[_Question, Inquiry] = {}
+        self._now_ns = 0
+        self.rounds = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether some answer is still to come."""
+        return bool(self._open)
+
+    def begin_round(self, now_ns: int) -> None:
+        self._now_ns = now_ns
+        self.rounds += 1
+
+    def __call__(self, ask: Allocation, node: Node, victims: tuple[Allocation, ...], start: int) -> int | None:
+        callbacks = self._state.callbacks
+        if not (callbacks.preemption_predicates if victims else callbacks.predicates):
+            return start
+        question = (node.node_id, tuple([victim.spec.key for victim in victims]), start)
+        if question in self._answers:
+            return self._answers[question]
+        if question not in self._open:
+            self._open[question] = self._put(question)
+        raise AnswerPending
+
+    def _put(self, question: _Question) -> Inquiry:
+        node_id, victims, start = question
+
+        def decide(last: int | None, _: int) -> None:
+            self._note(question, last if last is not None and start <= last < len(victims) else None)
+
+        def decide_without_victims(refused: Mapping[str, str], _: int) -> None:
+            self._note(question, None if node_id in refused else start)
+
+        if victims:
+            return inquiries.ask_preemption(
+                self._state, self._ask, node_id, victims, start, decide, self._drop, self._now_ns
+            )
+        return inquiries.ask_predicates(
+            self._state, self._ask, (node_id,), decide_without_victims, self._drop, self._now_ns, allocate=True
+        )
+
+    def _note(self, question: _Question, answer: int | None) -> None:
+        self._answers[question] = answer
+        del self._open[question]
+        if not self._open:
+            self._resume()
+
+    def _drop(self) -> None:
+        """Nobody answers any more: the planner goes on with what it knows, the rest is allowed."""
+        self._open.clear()
+        self._resume()
+
+    def _resume(self) -> None:
+        ask = self._ask
+        if ask.dialogue is self:
+            offer_attempt(self._state, ask)

@@ -1,0 +1,60 @@
+"""Whether an ask's queue is owed anything: law 4, and the swap inside a shared guarantee (preemption.md A)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.domain.reasons import Outcome
+from core.domain.settings import GuaranteeMode
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.preemption.guarantee.fences import projected
+from core.preemption.plan import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Entitlement:
+    """By type index: the queue whose guarantee the ask calls on (``E_t``), and what has to be freed inside it."""
+
+    queues: dict[int, Queue]
+    swaps: dict[int, int]
+    """``D_ent``, > 0 and at most what is asked for: the guarantee is spent, so victims inside ``E_t`` make room."""
+
+
+def entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entitlement | Refusal:
+    """What the guarantees on the ask's path say about it; *names* are the type names, for the refusal.
+
+    A guarantee that is spent lets an ask in only as a swap: victims inside it make room. An ask whose leaf declares no
+    guarantee of its own may swap only where the guarantee is not exceeded, before or after: otherwise every small ask
+    would bring somebody else's overuse down. A leaf that is under a guarantee of its own frees just what it asks for.
+    """
+    lineage = ask.queue.lineage()
+    leaf_is_owed = any(t in ask.queue.guaranteed for t, _ in ask.shape.pairs)
+    queues: dict[int, Queue] = {}
+    swaps: dict[int, int] = {}
+    spent: tuple[int, Queue] | None = None
+    for t, amount in ask.shape.pairs:
+        queue = next((ancestor for ancestor in lineage if t in ancestor.guaranteed), None)
+        if queue is None:
+            continue
+        queues[t] = queue
+        guaranteed = queue.guaranteed[t]
+        held = projected(queue, t)
+        if amount > guaranteed:
+            detail = f"{names[t]}: asked {amount}, guaranteed {guaranteed} in {queue.path}"
+            return Refusal(Outcome.ASK_EXCEEDS_GUARANTEE, detail)
+        under = held < guaranteed if mode is GuaranteeMode.REACH else held + amount <= guaranteed
+        if under:
+            continue
+        swaps[t] = min(amount, held + amount - guaranteed)
+        if spent is None and (queue is ask.queue or (held > guaranteed and not leaf_is_owed)):
+            spent = (t, queue)
+    if not queues:
+        return Refusal(Outcome.NO_GUARANTEE, f"no guarantee for any asked type from {ask.queue.path} up")
+    if spent is not None:
+        t, queue = spent
+        detail = (
+            f"{names[t]}: {projected(queue, t)} used or claimed of {queue.guaranteed[t]} guaranteed in {queue.path}"
+        )
+        return Refusal(Outcome.NOT_UNDER_GUARANTEE, detail)
+    return Entitlement(queues, swaps)

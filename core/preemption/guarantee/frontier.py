@@ -1,0 +1,138 @@
+"""The solutions of the nodes, best first, with as few nodes looked at as their bounds allow (preemption.md B.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+from core.model.nodes import Node
+from core.preemption.guarantee.candidates import Candidates
+from core.preemption.guarantee.order import Candidate, Solution, SolutionKey
+from core.preemption.guarantee.prospects import Prospects
+from core.preemption.guarantee.solve import Solver
+from core.preemption.victim_index import CLASSES, MILDEST
+
+_LOWEST: Final = -(2**80)
+"""Below every priority and every age."""
+
+Lack = Callable[[Node], list[int] | None]
+"""The needs on a node; ``None``: it is out of the question."""
+
+
+class _Impasse(NamedTuple):
+    """A node whose first candidates to come are not let go together: classes up to *level* want an exact search."""
+
+    node: Node
+    needs: list[int]
+    pool: list[list[Candidate]]
+    level: int
+
+
+class Frontier:
+    """One attempt's walk over the nodes, the most promising first.
+
+    A node is looked at when its bound is the smallest of all that is left, and an exact search is put off until
+    nothing else can be better. So whatever comes out is the best of all nodes not yet given out.
+    """
+
+    def __init__(
+        self, candidates: Candidates, solver: Solver, lack: Lack, prospects: Prospects, own: Node | None
+    ) -> None:
+        """*own*: the node on which the ask holds room already, so that its bound, made for others, means nothing."""
+        self._own = own
+        self._candidates = candidates
+        self._solver = solver
+        self._lack = lack
+        self._prospects = prospects
+        self._ahead: list[tuple[SolutionKey, int, Solution | _Impasse]] = []
+        self._next: tuple[SolutionKey, Node] | None = None
+        self._number = 0
+        self.found = 0
+        """Nodes that could be freed, of those looked at."""
+        self.looked = 0
+
+    def solutions(self, known: Iterable[Solution]) -> Iterator[Solution]:
+        """All solutions, those already *known* among them, in the order of their keys."""
+        for solution in known:
+            self._push(solution.key, solution)
+        if self._own is not None:
+            self._look_at(self._own, (False, False, 0, _LOWEST, _LOWEST, _LOWEST, self._own.node_id))
+        deepest = max((terms.common.depth for terms in self._candidates.leaves()), default=0)
+        for bound, node in self._prospects.order:
+            if node is self._own:
+                continue
+            self._next = ((*bound[:5], -deepest, bound[5]), node)
+            yield from self._better_than(self._next[0])
+            self._look_at_next()
+        yield from self._better_than(None)
+
+    def second(self) -> Solution | None:
+        """The next best of those known by now; where there is none, one more node is looked at."""
+        if not self._ahead:
+            self._look_at_next()
+        solutions = [what for _, _, what in self._ahead if isinstance(what, Solution)]
+        return min(solutions, key=lambda solution: solution.key, default=None)
+
+    def _better_than(self, floor: SolutionKey | None) -> Iterator[Solution]:
+        ahead = self._ahead
+        while ahead and (floor is None or ahead[0][0] <= floor):
+            key, _, first = heappop(ahead)
+            if isinstance(first, Solution):
+                yield first
+                continue
+            victims = self._solver.exact(first.needs, first.pool[: first.level + 1])
+            if victims is None:
+                self._try_pools(first._replace(level=first.level + 1), key)
+            else:
+                self._freed(first.node, victims)
+
+    def _look_at_next(self) -> None:
+        if self._next is not None:
+            (floor, node), self._next = self._next, None
+            self._look_at(node, floor)
+
+    def _look_at(self, node: Node, floor: SolutionKey) -> None:
+        self.looked += 1
+        needs = self._lack(node)
+        if needs is None:
+            return
+        pool = self._candidates.on_node(node)
+        if not _enough(needs, pool):
+            self._prospects.doubt(node)
+            return
+        self._try_pools(_Impasse(node, needs, pool, 0), floor)
+
+    def _try_pools(self, at: _Impasse, floor: SolutionKey) -> None:
+        """Who comes first, from the pool of that level on; where that fails but might not have to, note so."""
+        for level in range(at.level, len(CLASSES)):
+            if not at.pool[level]:
+                continue
+            pool = at.pool[: level + 1]
+            victims = self._solver.first_come(at.needs, pool)
+            if victims is not None:
+                self._freed(at.node, victims)
+                return
+            if _enough(at.needs, pool):
+                key = max(floor, (*MILDEST[level], 1, _LOWEST, _LOWEST, _LOWEST, at.node.node_id))
+                self._push(key, at._replace(level=level))
+                return
+
+    def _freed(self, node: Node, victims: list[Candidate]) -> None:
+        self.found += 1
+        solution = Solution.of(node, victims)
+        self._push(solution.key, solution)
+
+    def _push(self, key: SolutionKey, what: Solution | _Impasse) -> None:
+        self._number += 1
+        heappush(self._ahead, (key, self._number, what))
+
+
+def _enough(needs: list[int], pool: list[list[Candidate]]) -> bool:
+    """Whether all of *pool* together would cover *needs* if the laws let them."""
+    left = needs.copy()
+    for part in pool:
+        for candidate in part:
+            for i, amount in candidate[5].gains:
+                left[i] -= amount
+    return max(left) <= 0

@@ -1,0 +1,41 @@
+"""Preemption for a guarantee, as everything outside its room knows it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from core.domain.reasons import Outcome
+from core.domain.settings import VictimBound
+from core.preemption.governor.source import BOUNDS
+from core.preemption.guarantee import laws, rounds
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
+
+GUARANTEE: Final = Kind(
+    name=guarantee.KIND,
+    laws=(1, 2, 3, 4, 5, 6, 7),
+    allowed_by="law 4: the asking queue is below its guarantee; laws 2, 3, 5, 6 and 7 let the victim go",
+    planner=guarantee.plan,
+    check=laws.check,
+    driver=Driver(in_round=rounds.serve_asks),
+    outcomes=MappingProxyType(
+        {
+            **BOUNDS,
+            Outcome.TRIGGERED: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.ACCENT),
+            Outcome.SHADOW: Ending(level=Level.INFO),
+            Outcome.VICTIM_STUCK: Ending(counted=True, level=Level.INFO, tone=Tone.WARN),
+            Outcome.NO_GUARANTEE: Ending("law 4: no queue on its path guarantees a type it asks for", law="4"),
+            Outcome.ASK_EXCEEDS_GUARANTEE: Ending("law 4: it asks for more than is guaranteed", law="4"),
+            Outcome.NOT_UNDER_GUARANTEE: Ending("law 4: its queue has all that it is guaranteed", law="4"),
+            Outcome.FENCED_AT_LEAF: Ending(
+                "law 7: the fence, or a max that is used up, lies at its own queue", law="7"
+            ),
+            Outcome.NO_CANDIDATES: Ending("the laws let nobody go"),
+            Outcome.NO_NODE: Ending("those who may go do not make enough room on any node"),
+            Outcome.LAW_BROKEN: Ending("the plan broke a law", tone=Tone.BAD),
+        }
+    ),
+    colour=Colour.BLUE,
+    keys=ConfigurationKeys(switch="enabled", bound=VictimBound(ask=128, interval=1_000)),
+)

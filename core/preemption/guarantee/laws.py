@@ -1,0 +1,364 @@
+"""The seven laws as they bind preemption between queues (preemption.md A, A.1, B.2, B.3).
+
+Every plan is checked before it is applied, so :func:`check` looks at the plan and the queues around it only;
+:func:`check_exhaustive` also tries every other plan and is for tests on small clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+
+from core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
+from core.laws import overkill
+from core.laws.verdict import Law, Violation, net_of, path_of
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.policies.view import PartitionView
+from core.preemption.plan import PreemptionPlan
+
+
+def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
+    """Every law that *plan*, not yet applied to *view*, would break. Changes nothing.
+
+    Costs as much as the plan has victims times the depth of the tree, and as much as the node holds.
+    """
+    case = _Case(view, plan)
+    return tuple(
+        violation
+        for rule in (
+            _eligible, _law_2, _law_3, _law_4, _law_5, _law_6, _law_7, _on_node, _sufficient, _minimal, _node_usable,
+        )
+        for violation in rule(case)
+    )  # fmt: skip
+
+
+def check_exhaustive(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
+    """As :func:`check`, and law 1: no lawful plan with milder victims only exists on any node.
+
+    Tries every set of milder victims on every node: for clusters of a dozen allocations.
+    """
+    found = check(view, plan)
+    worst = max((_reluctance(victim) for victim in plan.victims), default=(False, False))
+    milder = [
+        allocation
+        for node in view.nodes.values()
+        for allocation in node.allocations.values()
+        if _reluctance(allocation) < worst
+    ]
+    for node in view.nodes.values():
+        for count in range(1, len(milder) + 1):
+            for victims in combinations(milder, count):
+                rival = replace(plan, node=node, victims=victims, extended=False)
+                if not check(view, rival):
+                    names = ", ".join(victim.key for victim in victims)
+                    detail = f"{names} would do on {node.node_id}"
+                    return (*found, Violation(Law.OPT_OUT_LAST, detail))
+    return found
+
+
+class _Case:
+    """A plan with what several rules need of it: the paths of everybody, what leaves each queue, and room on the node.
+
+    While it is judged nothing changes, so what several rules ask for is worked out once.
+    """
+
+    def __init__(self, view: PartitionView, plan: PreemptionPlan) -> None:
+        self.ask = plan.ask
+        self.plan = plan
+        self.mode = view.guarantee_mode
+        self.names = view.types.names
+        self.demand = dict(plan.ask.shape.pairs)
+        self.ask_path = path_of(plan.ask.queue)
+        self.victims = plan.victims
+        self.stuck = view.given_up
+        self.leaving: dict[Queue, dict[int, int]] = {}
+        """By queue and type: what its victims hold."""
+        for victim in plan.victims:
+            for queue in path_of(victim.queue):
+                amounts = self.leaving.setdefault(queue, {})
+                for t, amount in victim.shape.pairs:
+                    amounts[t] = amounts.get(t, 0) + amount
+        self._entitling: dict[int, Queue] | None = None
+        node = plan.node
+        self.will_be_free: dict[int, int] = {t: node.free[t] for t in self.demand}
+        """By asked type, what the node has when those have left who were told to before, and did not fail to."""
+        for allocation in node.allocations.values():
+            if allocation.preempted and allocation not in self.stuck:
+                for t, amount in allocation.shape.pairs:
+                    if t in self.demand:
+                        self.will_be_free[t] += amount
+        self.available: dict[int, int] = {}
+        """By asked type, what the ask finds there without victims: what will be free and is nobody else's."""
+        for t, left in self.will_be_free.items():
+            self.available[t] = left - min(_spoken_for(self, t), max(0, left))
+
+    def out_of(self, queue: Queue, t: int) -> int:
+        """How much of type *t* the victims below *queue* give up."""
+        return self.leaving.get(queue, {}).get(t, 0)
+
+    def common(self, victim: Allocation) -> Queue:
+        """The lowest queue that ask and *victim* share."""
+        return next(queue for queue in path_of(victim.queue) if queue in self.ask_path)
+
+    def entitling(self) -> dict[int, Queue]:
+        """By asked type, the lowest queue on the ask's path that guarantees it."""
+        if self._entitling is not None:
+            return self._entitling
+        found = self._entitling = {}
+        for t in self.demand:
+            for queue in self.ask_path:
+                if t in queue.guaranteed:
+                    found[t] = queue
+                    break
+        return found
+
+
+def _expected(queue: Queue, t: int) -> int:
+    """Used once the victims in flight are gone and the asks they leave for are placed."""
+    return net_of(queue, t) + queue.claimed[t]
+
+
+def _priority_at(queue: Queue, priority: int, top: Queue) -> int:
+    """*priority* of a task of *queue*, as *top* sees it (B.3)."""
+    for step in path_of(queue):
+        if step is top:
+            break
+        offset = step.properties.priority_offset
+        fenced = step.properties.priority_policy is PriorityPolicy.FENCE
+        priority = offset if fenced else priority + offset
+    return priority
+
+
+def _reluctance(allocation: Allocation) -> tuple[bool, bool]:
+    return (allocation.spec.originator, not allocation.spec.allow_preempt_self)
+
+
+def _eligible(case: _Case) -> Iterator[Violation]:
+    """A.1 no. 3, but for the application (law 3)."""
+    seen: set[str] = set()
+    for victim in case.victims:
+        faults = {
+            "named twice": victim.key in seen,
+            "not placed": victim.node is None,
+            "in the ask's own queue": victim.queue is case.ask.queue,
+            "in a queue protected from preemption": (
+                victim.queue.properties.preemption_policy is PreemptionPolicyKind.DISABLED
+            ),
+            "bound to its required node": bool(victim.spec.required_node),
+            "being released": victim.released,
+            "taking the place of a placeholder": victim.replaces is not None,
+            "already a victim": victim.preempted,
+        }
+        seen.add(victim.key)
+        for fault, present in faults.items():
+            if present:
+                yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
+
+
+def _law_2(case: _Case) -> Iterator[Violation]:
+    """No queue ends below its guarantee; where the ask comes in, none that was below it loses anything."""
+    for queue, amounts in case.leaving.items():
+        for t, leaving in amounts.items():
+            guaranteed = queue.guaranteed.get(t)
+            if guaranteed is None:
+                continue
+            net = net_of(queue, t)
+            if queue in case.ask_path:
+                after, least = net - leaving + case.demand.get(t, 0), min(guaranteed, net)
+            else:
+                after, least = net - leaving, guaranteed
+            if after < least:
+                detail = f"{queue.path} would end at {case.names[t]}={after}, below {least}"
+                yield Violation(Law.GUARANTEE_KEPT, detail)
+
+
+def _law_3(case: _Case) -> Iterator[Violation]:
+    """Not inside the same application."""
+    own = case.ask.application.application_id
+    for victim in case.victims:
+        if victim.application.application_id == own:
+            yield Violation(Law.OTHER_APPLICATION, f"{victim.key} belongs to {own}, as the ask does")
+
+
+def _law_4(case: _Case) -> Iterator[Violation]:
+    """The queue is under its guarantee before (reach) or still within it after (strict), or the victims inside the
+    guarantee make up for the ask: the queue ends within it, or no fuller than it was where the leaf is owed something.
+    """
+    entitling = case.entitling()
+    if not entitling:
+        yield Violation(Law.ENTITLED, f"no guarantee on the path of {case.ask.queue.path} for any type asked for")
+    own = any(queue is case.ask.queue for queue in entitling.values())
+    for t, queue in entitling.items():
+        asked, guaranteed, held = case.demand[t], queue.guaranteed[t], _expected(queue, t)
+        after = held + asked - case.out_of(queue, t)
+        numbers = f"{queue.path} {case.names[t]}: asked {asked}, guaranteed {guaranteed}, held or claimed {held}"
+        if asked > guaranteed:
+            yield Violation(Law.ENTITLED, numbers)
+        elif _under(case, queue, t):
+            continue
+        elif queue is case.ask.queue or (held > guaranteed and not own):
+            yield Violation(Law.ENTITLED, numbers)
+        elif after > max(held, guaranteed):
+            yield Violation(Law.ENTITLED, f"{numbers}, {after} afterwards")
+
+
+def _law_5(case: _Case) -> Iterator[Violation]:
+    """A victim's queues are over their guarantees; for an inherited entitlement one of them must declare its own."""
+    entitling = set(case.entitling().values())
+    for victim in case.victims:
+        common = case.common(victim)
+        below = [queue for queue in path_of(victim.queue) if queue.depth > common.depth]
+        types = [t for t, _ in victim.shape.pairs]
+        for queue in below:
+            for t in types:
+                if net_of(queue, t) <= queue.guaranteed.get(t, 0):
+                    detail = (
+                        f"{victim.key}: {queue.path} has {case.names[t]}={net_of(queue, t)},"
+                        f" guaranteed {queue.guaranteed.get(t, 0)}"
+                    )
+                    yield Violation(Law.OVER_GUARANTEE, detail)
+        inherited = not any(queue.depth > common.depth for queue in entitling)
+        if inherited and not any(t in queue.guaranteed for queue in below for t in types if t in case.demand):
+            detail = f"{victim.key}: inherited entitlement, and no guarantee of its own below {common.path}"
+            yield Violation(Law.OVER_GUARANTEE, detail)
+
+
+def _law_6(case: _Case) -> Iterator[Violation]:
+    """No victim is more important than the ask, both as seen by the lowest queue they share."""
+    for victim in case.victims:
+        common = case.common(victim)
+        theirs = _priority_at(victim.queue, victim.priority, common)
+        ours = _priority_at(case.ask.queue, case.ask.priority, common)
+        if theirs > ours:
+            yield Violation(Law.PRIORITY, f"{victim.key} has {theirs} at {common.path}, the ask {ours}")
+
+
+def _law_7(case: _Case) -> Iterator[Violation]:
+    """Every victim is inside the lowest fence around the ask."""
+    fence = _fence(case)
+    for victim in case.victims:
+        if fence not in path_of(victim.queue):
+            yield Violation(Law.FENCE, f"{victim.key} in {victim.queue.path} is outside {fence.path}")
+
+
+def _fence(case: _Case) -> Queue:
+    """The lowest queue on the ask's path that is the root, fenced, or would end above its effective max (B.2)."""
+    for at, queue in enumerate(case.ask_path):
+        if queue.parent is None or queue.properties.preemption_policy is PreemptionPolicyKind.FENCE:
+            return queue
+        for t, asked in case.demand.items():
+            ceilings = [max(above.max[t], _expected(above, t)) for above in case.ask_path[at:-1] if t in above.max]
+            if ceilings and _expected(queue, t) + asked > min(ceilings):
+                return queue
+    raise AssertionError("a path ends at the root")
+
+
+def _spoken_for(case: _Case, t: int, *, by_age: bool = True) -> int:
+    """What others than the ask hold of type *t* on the node: who must run there, who preempts, who has waited.
+
+    *by_age* false: only what comes before a new claim. An ask that the shim is asked about counts as running there.
+    """
+    node = case.plan.node
+    if node.claims is None:
+        return 0
+    others = [r for r in node.reservations.values() if r.ask is not case.ask and r.ask.held_on is not node]
+    return sum(dict(r.ask.shape.pairs).get(t, 0) for r in others if by_age or not r.comes_last)
+
+
+def _lacks_room(case: _Case) -> bool:
+    return any(case.available[t] < asked for t, asked in case.demand.items())
+
+
+def _on_node(case: _Case) -> Iterator[Violation]:
+    """Where the node lacks room, every victim runs on it."""
+    if _lacks_room(case):
+        for victim in case.victims:
+            if victim.node is not case.plan.node:
+                where = "nowhere" if victim.node is None else victim.node.node_id
+                yield Violation(Law.ON_NODE, f"{victim.key} runs on {where}, {case.plan.node.node_id} lacks room")
+
+
+def _sufficient(case: _Case) -> Iterator[Violation]:
+    """Once all victims are gone the ask fits the node, beside what others hold there, and every max on its path.
+
+    A queue that is above its max already may stay so, but is no fuller than it was.
+    """
+    node = case.plan.node
+    for t, asked in case.demand.items():
+        free = case.available[t] + sum(dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node)
+        if free < asked:
+            detail = f"{node.node_id} would have {case.names[t]}={free} for {asked}"
+            yield Violation(Law.SUFFICIENT, detail)
+        for queue in case.ask_path[:-1]:
+            most = queue.max.get(t)
+            if most is not None:
+                before = _expected(queue, t)
+                after = before + asked - case.out_of(queue, t)
+                if after > max(most, before):
+                    detail = f"{queue.path} would reach {case.names[t]}={after} of {most}"
+                    yield Violation(Law.SUFFICIENT, detail)
+
+
+def _minimal(case: _Case) -> Iterator[Violation]:
+    """Nobody goes who could be left out, a predicate's wishes aside. Where nobody goes at all, room is leaving."""
+    if not case.victims:
+        if all(case.plan.node.open[t] >= asked for t, asked in case.demand.items()):
+            yield Violation(Law.MINIMAL, "nobody has to go, and the node has room now")
+        return
+    if case.plan.extended:
+        return
+    yield from overkill.check(_needs(case), case.victims)
+
+
+def _needs(case: _Case) -> list[overkill.Need]:
+    """Everything that has to be freed, place by place, with what each victim contributes to it.
+
+    A type that no guarantee on the ask's path stands behind entitles to nothing: only a victim of a queue that declares
+    a share of it may go for its sake; what others free of it comes along.
+    """
+    found: list[overkill.Need] = []
+    entitling = case.entitling()
+    node = case.plan.node
+    for t, asked in case.demand.items():
+        name = case.names[t]
+        owed = t in entitling
+        here = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node}
+        mine = frozenset(v.key for v in case.victims if owed or _declares_share(case, v, t))
+        found.append(overkill.Need(f"{name} on {node.node_id}", asked - case.available[t], here, mine))
+        for queue in case.ask_path:
+            before = _expected(queue, t)
+            needed = 0
+            if t in queue.max and queue.parent is not None:
+                needed = before + asked - max(queue.max[t], before)
+            if entitling.get(t) is queue and not _under(case, queue, t):
+                needed = max(needed, before + asked - max(queue.guaranteed[t], before))
+            if needed <= 0:
+                continue  # Nothing has to be freed in that queue.
+            below = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if queue in path_of(v.queue)}
+            found.append(overkill.Need(f"{name} in {queue.path}", needed, below, mine))
+    return found
+
+
+def _declares_share(case: _Case, victim: Allocation, t: int) -> bool:
+    """Whether a queue of *victim*, below where it meets the ask's, declares a share of type *t* (law 2 keeps it)."""
+    common = case.common(victim)
+    return any(t in queue.guaranteed for queue in path_of(victim.queue) if queue.depth > common.depth)
+
+
+def _under(case: _Case, queue: Queue, t: int) -> bool:
+    """Whether the queue is owed the type without a swap."""
+    held, guaranteed = _expected(queue, t), queue.guaranteed[t]
+    return held < guaranteed if case.mode is GuaranteeMode.REACH else held + case.demand[t] <= guaranteed
+
+
+def _node_usable(case: _Case) -> Iterator[Violation]:
+    """The node is schedulable, and what is claimed there is no more than there will be."""
+    node = case.plan.node
+    if not node.schedulable:
+        yield Violation(Law.NODE_USABLE, f"{node.node_id} is not schedulable")
+    for t in case.demand:
+        claimed = _spoken_for(case, t, by_age=False)
+        if claimed > 0 and claimed > case.will_be_free[t]:
+            yield Violation(Law.NODE_USABLE, f"{node.node_id} is claimed for {case.names[t]}={claimed} already")

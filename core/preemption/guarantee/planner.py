@@ -1,0 +1,118 @@
+"""Guarantee-driven preemption between queues: who makes room for an ask whose queue is below its guarantee.
+
+Rules: preemption.md A (the laws), B.2-B.6. When an ask may try at all (B.1) and what becomes of the plan (B.7) is the
+partition's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from core.domain.reasons import Outcome
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.policies.view import PartitionView
+from core.preemption.guarantee.allowances import Terms
+from core.preemption.guarantee.candidates import Candidates, Ranking
+from core.preemption.guarantee.entitlement import entitlement
+from core.preemption.guarantee.fences import fence_root
+from core.preemption.guarantee.needs import Needs
+from core.preemption.guarantee.predicates import Approval
+from core.preemption.guarantee.prospects import KnownProspects, Prospects
+from core.preemption.guarantee.search import Search
+from core.preemption.guarantee.victim_orders import COSTS
+from core.preemption.plan import NOBODY_SPARED, PreemptionPlan, PreemptionPredicate, Refusal, Spared
+from core.preemption.victim_index import VictimIndex
+
+KIND: Final = "guarantee"
+
+
+def plan(
+    view: PartitionView,
+    ask: Allocation,
+    *,
+    predicate: PreemptionPredicate | None = None,
+    index: VictimIndex | None = None,
+    known: KnownProspects | None = None,
+    spared: Spared = NOBODY_SPARED,
+    now_ns: int,
+) -> PreemptionPlan | Refusal:
+    """Victims for *ask* and the node to reserve, or why nobody goes. Changes nothing in *view*.
+
+    The same state gives the same answer in whatever order maps hold their entries. *now_ns* only tells what victims
+    have done so far, where that is their price. *index* and *known* are the partition's: with them an attempt costs a
+    fraction and decides the same. Raises what *predicate* raises for an answer still to come, once all it needs has
+    been asked, and :class:`Unprepared` when *known* needs another step to be brought up to date.
+    """
+    names = view.types.names
+    entitled = entitlement(ask, view.guarantee_mode, names)
+    if isinstance(entitled, Refusal):
+        return entitled
+    fence = fence_root(ask)
+    if fence is ask.queue:
+        return Refusal(Outcome.FENCED_AT_LEAF, f"no victim outside {fence.path} may help")
+    needs = Needs(ask, fence, entitled)
+    terms = Terms(ask, fence, entitled, needs)
+    pricing = COSTS[view.victim_order]
+    candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared)
+    if pricing is not None:
+        candidates.price(pricing, now_ns)
+    prospects: Prospects | None = None
+    if known is not None and pricing is None and spared is NOBODY_SPARED:
+        prospects = known.refreshed(ask, fence, view.nodes, candidates.leaves(), terms, needs)
+    by_class = candidates.rank_classes()
+    search = Search(view, ask, needs, terms, candidates, by_class, prospects)
+    extended = False
+    if predicate is None:
+        solution = search.find_best()
+    else:
+        approval = Approval(ask, needs, terms.room, candidates, predicate)
+        approved = approval.first(search.list_solutions())
+        if approved is None and approval.asked:
+            return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
+        solution, extended = (None, False) if approved is None else approved
+    if solution is None:
+        nobody = _nobody(view, fence, candidates, by_class, search, prospects)
+        return replace(nobody, anywhere=needs.anywhere(), cut_short=search.cut_short)
+    return PreemptionPlan(
+        kind=KIND,
+        ask=ask,
+        node=solution.node,
+        victims=tuple(victim[4] for victim in solution.victims),
+        fence=fence,
+        needs=needs.described(solution.node, names),
+        adjusted=tuple(candidates.adjusted(victim[4]) for victim in solution.victims),
+        extended=extended,
+        weighed=search.weighed(),
+    )
+
+
+def _nobody(
+    view: PartitionView,
+    fence: Queue,
+    candidates: Candidates,
+    by_class: Sequence[Ranking],
+    search: Search,
+    prospects: Prospects | None,
+) -> Refusal:
+    """Why there is no solution: nobody may go at all, or those who may do not make room on any node."""
+    if prospects is not None and candidates.any_on(view.nodes.values()):
+        detail = f"nodes: {_counts(search.verdicts)}; kept back: {_counts(candidates.dropped)}"
+        return Refusal(Outcome.NO_NODE, detail)
+    for ranking in by_class:
+        for _ in ranking:
+            pass
+    if not candidates.found:
+        candidates.dropped["law 7"] = candidates.outside(view.root)
+        return Refusal(Outcome.NO_CANDIDATES, f"below {fence.path}: {_counts(candidates.dropped)}")
+    search.verdicts["need left"] += len(view.nodes) - search.verdicts.total()
+    detail = (
+        f"nodes: {_counts(search.verdicts)}; candidates {candidates.found}, kept back: {_counts(candidates.dropped)}"
+    )
+    return Refusal(Outcome.NO_NODE, detail)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if count) or "none"

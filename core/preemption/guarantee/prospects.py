@@ -1,0 +1,326 @@
+"""The least each node could cost, kept from one attempt to the next, so that an attempt looks at the best few only.
+
+Most asks come in crowds of equals, and between two attempts little changes. So the nodes are kept in the order of a
+lower bound of their solution's key, which hangs on the node and on which victims the laws admit at all, never on how
+many of them may go together: that is found out for the few nodes whose turn comes. What changed is checked against
+the records themselves, not left to notifications that somebody might forget to send: a node counts its changes, and
+what the laws say of a leaf is compared with what they said before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.model.shapes import Pairs, Shape
+from core.preemption.guarantee.allowances import LeafTerms, Terms
+from core.preemption.guarantee.needs import Needs
+from core.preemption.priorities import Adjustment
+from core.preemption.victim_index import CLASSES, MILDEST, reluctance
+
+Bound = tuple[bool, bool, int, int, int, str]
+"""As a solution's key, less the nearness: (any originator, any opted out, victims, highest adjusted priority,
+-created of the oldest, node ID); no solution of the node is better."""
+
+Question = tuple[Queue, Queue, int, Shape, frozenset[int]]
+"""(fence, leaf, priority, shape) of an ask, and its types for which nobody goes without a declared share."""
+
+MOST_QUESTIONS: Final = 8
+NODES_AT_ONCE: Final = 100
+"""How many nodes are looked at anew in one go: a millisecond or two."""
+
+GLANCES: Final = 5
+"""So many nodes of which a glance is enough cost no more than one whose victims have to be told apart."""
+
+SORTED_BESIDES: Final = 1_000
+"""With more nodes than this, putting them in order for the first time is a step of its own: 5,000 take 3 ms."""
+_BOUND_OF: Final = itemgetter(0)
+
+_Victim = tuple[int, int, tuple[int, ...]]
+"""(adjusted priority, -created, amount by asked type)."""
+
+
+class _Leaf:
+    """What the laws said of a leaf; ``blocked``: shapes that no bound counts because a law kept them back."""
+
+    __slots__ = ("adjusted", "blocked", "declared", "highest")
+
+    def __init__(self, terms: LeafTerms) -> None:
+        self.declared: Final[frozenset[int]] = terms.declared
+        self.adjusted: Final[Adjustment] = terms.adjusted
+        self.highest: Final[int | None] = terms.highest
+        self.blocked: dict[Shape, None] = {}
+
+    def outdated(self, terms: LeafTerms, laws: Terms) -> bool:
+        """Whether more may go from the leaf by now, or at another price, than the bounds count."""
+        if (terms.highest, terms.adjusted, terms.declared) != (self.highest, self.adjusted, self.declared):
+            return True
+        return any(not isinstance(laws.kind(terms, shape), str) for shape in self.blocked)
+
+
+class Unprepared(Exception):
+    """Too much has changed to be taken note of at once: try again, as often as it takes."""
+
+
+class KnownProspects:
+    """Prospects of the questions asked last. One belongs to one partition."""
+
+    def __init__(self) -> None:
+        self._by_question: dict[Question, Prospects] = {}
+        self.behind = False
+        """The last attempt could not be made: its prospects were not up to date."""
+
+    def refreshed(
+        self,
+        ask: Allocation,
+        fence: Queue,
+        nodes: Mapping[str, Node],
+        leaves: Iterable[LeafTerms],
+        laws: Terms,
+        needs: Needs,
+    ) -> Prospects:
+        """What is known of *nodes* for asks like *ask*; *leaves*: those the laws of this attempt leave anything of.
+
+        Raises :class:`Unprepared` when that takes more than one step.
+        """
+        unowed = _unowed(needs)
+        question = (fence, ask.queue, ask.priority, ask.shape, unowed)
+        prospects = self._by_question.pop(question, None) or Prospects(ask.shape.pairs, unowed)
+        self._by_question[question] = prospects
+        if len(self._by_question) > MOST_QUESTIONS:
+            del self._by_question[next(iter(self._by_question))]
+        self.behind = not prospects.refresh(nodes, leaves, laws, NODES_AT_ONCE)
+        if self.behind:
+            raise Unprepared
+        return prospects
+
+    def keep_only(self, leaves: set[Queue]) -> None:
+        """Forget what asks of all other queues would find; to be called now and then."""
+        self._by_question = {question: known for question, known in self._by_question.items() if question[1] in leaves}
+
+
+class Prospects:
+    """The bounds of all nodes for asks of one size, priority, leaf and fence."""
+
+    def __init__(self, demand: Pairs, unowed: frozenset[int]) -> None:
+        self._demand = demand
+        self._unowed = unowed
+        self._versions: dict[Node, int] = {}
+        self._stale: dict[Node, None] = {}
+        self._leaves: dict[Queue, _Leaf] = {}
+        self._amounts: dict[Shape, tuple[int, ...]] = {}
+        self._bounds: dict[Node, Bound] = {}
+        self._sorted = False
+        self.order: list[tuple[Bound, Node]] = []
+        """The nodes where victims may make enough room, the most promising first."""
+        self.roomy: dict[Node, None] = {}
+        """The nodes that hold the ask as they are, or will once those leaving have left."""
+        self._hopeless: dict[Node, str] = {}
+        """All others, and why."""
+
+    def refresh(self, nodes: Mapping[str, Node], leaves: Iterable[LeafTerms], laws: Terms, most: int) -> bool:
+        """Take note of what changed, for *most* nodes at a time. Whether all is up to date.
+
+        *leaves*: those the laws of this attempt leave anything of.
+        """
+        self._note_nodes(nodes)
+        terms_of = {terms.leaf: terms for terms in leaves}
+        self._note_leaves(nodes, terms_of, laws)
+        batch: list[Node] = []
+        effort = most * GLANCES
+        for node in self._stale:
+            if effort <= 0:
+                break
+            batch.append(node)
+            short = self._glance(node, terms_of)
+            effort -= GLANCES if short else 1
+            self._replace(node, self._bound(node, short, terms_of, laws) if short else None)
+        for node in batch:
+            del self._stale[node]
+        if self._stale:
+            return False
+        if not self._sorted:
+            takes_long = len(self.order) > SORTED_BESIDES
+            if batch and takes_long:
+                return False
+            self.order.sort(key=_BOUND_OF)
+            self._sorted = True
+            return not takes_long
+        return True
+
+    def doubt(self, node: Node) -> None:
+        """*node* did worse than its bound: reckon that anew before the next attempt."""
+        self._stale[node] = None
+
+    def verdicts(self) -> Counter[str]:
+        """How many nodes are out of the question for what."""
+        found = Counter(self._hopeless.values())
+        found["has room"] += len(self.roomy)
+        return found
+
+    def _note_nodes(self, nodes: Mapping[str, Node]) -> None:
+        versions, stale = self._versions, self._stale
+        changed = [node for node in nodes.values() if versions.get(node) != node.version]
+        for node in changed:
+            stale[node] = None
+            versions[node] = node.version
+        if len(versions) > len(nodes):
+            for node in [node for node in versions if nodes.get(node.node_id) is not node]:
+                del versions[node]
+                stale.pop(node, None)
+                self._replace(node, None)
+                self._hopeless.pop(node, None)
+                self.roomy.pop(node, None)
+
+    def _note_leaves(self, nodes: Mapping[str, Node], terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> None:
+        known: dict[Queue, _Leaf] = {}
+        outdated: list[Queue] = []
+        for leaf, terms in terms_of.items():
+            before = self._leaves.get(leaf)
+            if before is None or before.outdated(terms, laws):
+                known[leaf] = _Leaf(terms)
+                outdated.append(leaf)
+            else:
+                known[leaf] = before
+        self._leaves = known
+        stale = self._stale
+        applications = [application for leaf in outdated for application in leaf.applications.values()]
+        if sum(len(application.allocations) for application in applications) > len(nodes):
+            stale.update(dict.fromkeys(nodes.values()))
+            return
+        for application in applications:
+            for allocation in application.allocations.values():
+                if allocation.node is not None:
+                    stale[allocation.node] = None
+
+    def _replace(self, node: Node, bound: Bound | None) -> None:
+        before = self._bounds.get(node)
+        if before == bound:
+            return
+        order = self.order
+        if before is not None:
+            if self._sorted:
+                del order[bisect_left(order, before, key=lambda entry: entry[0])]
+            else:
+                order.remove((before, node))
+            del self._bounds[node]
+        if bound is not None:
+            if self._sorted:
+                insort(order, (bound, node))
+            else:
+                order.append((bound, node))
+            self._bounds[node] = bound
+
+    def _glance(self, node: Node, terms_of: Mapping[Queue, LeafTerms]) -> list[tuple[int, int]]:
+        """What *node* is short of, by place in the demand; nothing, if it is plain already what becomes of it."""
+        self.roomy.pop(node, None)
+        self._hopeless.pop(node, None)
+        room = node.beside
+        short = [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
+        if not short:
+            self.roomy[node] = None
+        elif not node.could_hold(self._demand):
+            self._hopeless[node] = "too small"
+        elif self._out_of_reach(node, short, terms_of):
+            self._hopeless[node] = "need left"
+        else:
+            return short
+        return []
+
+    def _out_of_reach(self, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms]) -> bool:
+        """Whether *node* stays *short* even if everybody left whose leaf has anything to give.
+
+        That counts some whom a law keeps back, so it stays true until the node changes or another leaf has to give.
+        """
+        left = dict(short)
+        for allocation in node.allocations.values():
+            if allocation.application.queue not in terms_of:
+                continue
+            amounts = self._amounts_of(allocation.shape)
+            for at, _ in short:
+                left[at] -= amounts[at]
+            if max(left.values()) <= 0:
+                return False
+        return True
+
+    def _amounts_of(self, shape: Shape) -> tuple[int, ...]:
+        amounts = self._amounts.get(shape)
+        if amounts is None:
+            by_type = dict(shape.pairs)
+            amounts = self._amounts[shape] = tuple(by_type.get(t, 0) for t, _ in self._demand)
+        return amounts
+
+    def _bound(
+        self, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms], laws: Terms
+    ) -> Bound | None:
+        by_class = self._victims(node, terms_of, laws, {at for at, _ in short})
+        pool: list[_Victim] = []
+        for level in CLASSES:
+            if not by_class[level]:
+                continue
+            pool += by_class[level]
+            least = _fewest(short, pool)
+            if least:
+                pool.sort()
+                highest = pool[least - 1][0]
+                oldest = sorted(victim[1] for victim in pool if victim[0] <= highest)[least - 1]
+                return (*MILDEST[level], least, highest, oldest, node.node_id)
+        self._hopeless[node] = "need left"
+        return None
+
+    def _victims(
+        self, node: Node, terms_of: Mapping[Queue, LeafTerms], laws: Terms, short: set[int]
+    ) -> list[list[_Victim]]:
+        """By class, those on *node* that may go where it is *short* of these types, by their place in the demand."""
+        found: list[list[_Victim]] = [[] for _ in CLASSES]
+        types = {self._demand[at][0] for at in short}
+        sought = types if self._unowed.issuperset(types) else None
+        """Set: these types are short, and a victim must be of a queue that declares a share of one of them."""
+        for allocation in node.allocations.values():
+            spec, leaf = allocation.spec, allocation.application.queue
+            terms = terms_of.get(leaf)
+            if terms is None or spec.required_node or (terms.highest is not None and spec.priority > terms.highest):
+                continue
+            if allocation.preempted:
+                # It leaves for somebody else: counted, it would make every node with claims look as good as untouched.
+                continue
+            if sought is not None and sought.isdisjoint(terms.declared):
+                continue
+            shape = allocation.shape
+            if shape not in terms.kinds and isinstance(laws.kind(terms, shape), str):
+                self._leaves[leaf].blocked[shape] = None
+                continue
+            victim = (terms.adjusted.of(spec.priority), -allocation.created_ns, self._amounts_of(shape))
+            found[reluctance(allocation)].append(victim)
+        return found
+
+
+def _unowed(needs: Needs) -> frozenset[int]:
+    """The asked types that no guarantee stands behind; none, where victims for an owed type may bring them along."""
+    if needs.anywhere():
+        return frozenset()
+    return frozenset(t for t, owed in zip(needs.types, needs.owed, strict=True) if not owed)
+
+
+def _fewest(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
+    """No fewer of *pool* than this can cover what is *short*; 0: all together cannot."""
+    fewest = 1
+    for at, amount in short:
+        needed, left = 0, amount
+        for gain in sorted((victim[2][at] for victim in pool), reverse=True):
+            needed += 1
+            left -= gain
+            if left <= 0:
+                break
+        else:
+            return 0
+        fewest = max(fewest, needed)
+    if fewest > 1 or len(short) == 1 or any(all(victim[2][at] >= amount for at, amount in short) for victim in pool):
+        return fewest
+    return 2 if len(pool) > 1 else 0

@@ -1,0 +1,119 @@
+"""What the kinds of preemption do in a round of the periodic cycle (preemption.md F2 to F8).
+
+A round has no way of its own to place or to preempt: what it tries goes through the same attempt as in the allocation
+cycle.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.not_placed import NotPlaced
+from core.model.queues import Queue
+from core.partition.asks import finding
+from core.partition.scheduling import reserved
+from core.partition.state import PartitionState
+from core.partition.waiting.rooms import UNSERVED
+from core.policies.application_order import application_key
+from core.preemption import pacing, preempting
+from core.preemption.guarantee.batches import in_batches
+from core.preemption.guarantee.fences import projected
+from core.preemption.quota import drive as quota_preemption
+
+ENFORCEMENT_BUDGET: Final = 256
+"""Decisions that one round spends on lowered maxima; the slices between rounds spend the rest."""
+SEARCHES: Final = 4
+"""Searches for victims in one round: each takes milliseconds. Whoever is left is due all the same, so the slices of the
+allocation cycle, which try in the same way, go on with them."""
+
+
+def serve_asks(state: PartitionState, now_ns: int) -> None:
+    """Try aged asks that may preempt for a guarantee, until the limit is reached or nobody is left (F4)."""
+    in_batches(PartitionRound(state, now_ns))
+
+
+def serve_required_nodes(state: PartitionState, now_ns: int) -> None:
+    """Try the asks again that must run on one node, where something has changed for them."""
+    reserved.serve(state, now_ns, required_only=True)
+
+
+def enforce_due(state: PartitionState, now_ns: int) -> None:
+    """Go on with the lowered maxima that are due."""
+    quota_preemption.advance(state, now_ns, ENFORCEMENT_BUDGET)
+    if state.enforcement.deferred and not state.enforcement.busy:
+        preempting.resume(state, now_ns)
+
+
+class PartitionRound:
+    """A round of one partition (:class:`core.preemption.guarantee.batches.Round`)."""
+
+    def __init__(self, state: PartitionState, now_ns: int) -> None:
+        self._state = state
+        self._now_ns = now_ns
+        self._batch = state.preemption.cycle_batch
+        self._tried: set[Allocation] = set()
+        """The mask: asks that need not be tried again in this round."""
+        self._searches = 0
+        self.served = 0
+
+    def within_limit(self) -> bool:
+        return self._searches < SEARCHES and pacing.is_open(self._state, self._now_ns)
+
+    def candidates(self) -> list[Allocation]:
+        return _candidates(self._state, self._tried, self._batch)
+
+    def try_allocate(self, ask: Allocation) -> bool:
+        self._tried.add(ask)
+        group = ask.group
+        if group is None or self._searches >= SEARCHES:
+            return False
+        found = finding.find_node(self._state, ask)
+        if not isinstance(found, NotPlaced) or not found.preemption_may_help:
+            return False
+        if pacing.keep_waiting(self._state, group, self._now_ns):
+            return False
+        group.attempt_is_over(ask)
+        before = self._state.preemption_attempts
+        made_room = preempting.attempt(self._state, ask, self._now_ns)
+        if self._state.preemption_attempts != before or self._state.prospects.behind:
+            self._searches += 1
+        if not made_room:
+            ask.missed += 1
+            return False
+        self.served += 1
+        return True
+
+
+def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
+    """Up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual (F5)."""
+    found: list[Allocation] = []
+    # Most that wait were refused and sleep until something changes: they are not worth putting in order each second.
+    leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting and _has_due(queue)]
+    for leaf in sorted(leaves, key=_net_share):
+        served = [a for a in leaf.applications.values() if a.state not in UNSERVED and not a.backoff_until_ns]
+        for application in sorted(served, key=application_key):
+            groups = [group for group in application.groups.values() if not group.kept_back]
+            due = [ask for group in groups for ask in group.due if ask not in tried]
+            found.extend(sorted(due, key=lambda ask: ask.order))
+            if len(found) >= most:
+                return found[:most]
+    return found
+
+
+def _has_due(leaf: Queue) -> bool:
+    """Tells whether some ask of *leaf* waits for an attempt."""
+    for application in leaf.applications.values():
+        for group in application.groups.values():
+            if group.due:
+                return True
+    return False
+
+
+def _net_share(queue: Queue) -> tuple[float, str]:
+    """Largest share of (used - preempting + claimed) against what the queue is entitled to; the path makes it total."""
+    share = 0.0
+    for t, denominator in queue.fair_terms:
+        if denominator > 0:
+            share = max(share, projected(queue, t) / denominator)
+    return (share, queue.path)

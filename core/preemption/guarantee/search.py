@@ -1,0 +1,310 @@
+"""The node: which of them can be freed at what price, and which is the best (preemption.md B.6).
+
+Every node is judged by the key of its own solution. A partition keeps :mod:`.prospects` of its nodes and has the most
+promising looked at first (:mod:`.frontier`); without them all candidates are walked once. Both find the same.
+
+The walk: candidates come in the order in which victims are taken, and each
+node's own walk advances as candidates of that node come by. So the moment a node is covered is also the moment from
+which all nodes not yet covered would need a victim at least as important and as old as the current one: once that is
+worse than the best solution, and no node could do with fewer victims, the search is over. The bound takes most of the
+work away and never changes the answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.model.shapes import Pairs
+from core.policies.view import PartitionView
+from core.preemption.guarantee.allowances import Terms
+from core.preemption.guarantee.candidates import Candidates, Ranking
+from core.preemption.guarantee.frontier import Frontier
+from core.preemption.guarantee.needs import Needs, can_take_claim
+from core.preemption.guarantee.order import Candidate, Solution
+from core.preemption.guarantee.prospects import Prospects
+from core.preemption.guarantee.solve import Solver
+from core.preemption.victim_index import CLASSES, MILDEST
+
+_NOBODY: Final[list[list[Candidate]]] = []
+
+
+class _Site:
+    """A usable node that lacks room, all that is needed if it is to be the one, and the candidates seen there."""
+
+    __slots__ = ("least", "left", "needs", "node", "pool", "solved")
+
+    def __init__(self, node: Node, needs: list[int], least: int) -> None:
+        self.node: Final = node
+        self.needs: Final = needs
+        self.least = least
+        """No fewer victims than this can do."""
+        self.left = needs
+        """Needs if all candidates seen so far left."""
+        self.pool: list[list[Candidate]] = _NOBODY
+        self.solved = False
+
+    def add(self, level: int, candidate: Candidate) -> bool:
+        """Take note of *candidate*; whether those seen would be enough if the laws let them all go."""
+        if self.pool is _NOBODY:
+            # Most sites never see a candidate.
+            self.pool = [[] for _ in CLASSES]
+            self.left = self.needs.copy()
+        self.pool[level].append(candidate)
+        left = self.left
+        for i, amount in candidate[5].gains:
+            left[i] -= amount
+        return max(left) <= 0
+
+
+class Search:
+    """One attempt's look at the nodes."""
+
+    def __init__(
+        self,
+        view: PartitionView,
+        ask: Allocation,
+        needs: Needs,
+        terms: Terms,
+        candidates: Candidates,
+        by_class: Sequence[Ranking],
+        prospects: Prospects | None,
+    ) -> None:
+        self._view = view
+        self._ask = ask
+        self._needs = needs
+        self._candidates = candidates
+        self._by_class = by_class
+        self._solver = Solver(terms.room, needs.owed)
+        self._prospects = prospects
+        self._terms = terms
+        self._most: list[int] | None = None
+        self._gains: list[Pairs] = []
+        self._largest: list[int] | None = None
+        self._sites: dict[Node, _Site | None] = {}
+        self.verdicts: Counter[str] = Counter()
+        """How many of the nodes looked at were turned down for what."""
+        self._solutions = 0
+        self._second: Solution | None = None
+        self._looked = 0
+
+    def find_best(self) -> Solution | None:
+        """The solution with the smallest key of all nodes."""
+        if self._prospects is not None:
+            return next(self._in_order(self._prospects), None)
+        best: Solution | None = None
+        for solution in self._with_room(self._view.nodes.values()):
+            best = self._better(best, solution)
+        for level in CLASSES:
+            if best is not None and best.key[:2] < MILDEST[level]:
+                break
+            best = self._best_of(level, best)
+        return best
+
+    def list_solutions(self) -> Iterable[Solution]:
+        """The solution of every node, best first: for when a predicate has the last word."""
+        if self._prospects is not None:
+            return self._in_order(self._prospects)
+        found = self._with_room(self._view.nodes.values())
+        for node in self._view.nodes.values():
+            site = self._site(node)
+            if site is None:
+                continue
+            pool = self._candidates.on_node(node)
+            for level in CLASSES:
+                victims = self._solver.solve(site.needs, pool[: level + 1]) if pool[level] else None
+                if victims is not None:
+                    found.append(Solution.of(node, victims))
+                    break
+        found.sort(key=lambda solution: solution.key)
+        self._solutions = len(found)
+        self._second = found[1] if len(found) > 1 else None
+        return found
+
+    def _in_order(self, prospects: Prospects) -> Iterator[Solution]:
+        """The solution of every node, best first, worked out only as far as somebody asks."""
+        own = self._ask.reservation.node if self._ask.reservation is not None else None
+        frontier = Frontier(self._candidates, self._solver, self._lack, prospects, own)
+        roomy = prospects.roomy if own is None else {**prospects.roomy, own: None}
+        for solution in frontier.solutions(self._with_room(roomy)):
+            self._second = frontier.second()
+            self._solutions, self._looked = frontier.found, frontier.looked
+            yield solution
+        self._looked = frontier.looked
+        self.verdicts += prospects.verdicts()
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the budget of steps ended some exact search before everything was tried."""
+        return self._solver.cut_short
+
+    def weighed(self) -> str:
+        """How many nodes came into question, and what the next best of them would have cost.
+
+        The search ends as soon as no node can beat the best, so there may be others it never had to look at.
+        """
+        second = self._second
+        next_best = ""
+        if second is not None:
+            next_best = f", next best {second.node.node_id} with {len(second.victims)} victims"
+        looked = self._looked or len(self._sites) or self._solutions
+        return f"{looked} of {len(self._view.nodes)} nodes looked at, {self._solutions} could be freed{next_best}"
+
+    def _best_of(self, level: int, best: Solution | None) -> Solution | None:
+        """The better of *best* and what nodes can do with the classes up to *level*, which the milder could not."""
+        blocked: dict[Node, _Site] = {}
+        """Nodes with enough candidates so far, but law 2 does not let the first of them go together."""
+        fewer_than = 0
+        """Once set, only nodes that may do with fewer victims than this count any more: *hopeful*."""
+        hopeful: set[Node] = set()
+        for candidate in self._by_class[level]:
+            if best is not None and best.key[:2] == MILDEST[level] and candidate[:2] > best.key[3:5]:
+                # As many victims as the best has, this one among them, would be worse.
+                if fewer_than != best.key[2]:
+                    fewer_than = best.key[2]
+                    hopeful = self._hopeful(fewer_than)
+                if not hopeful:
+                    break
+            node = candidate[4].node
+            site = None if node is None or (fewer_than and node not in hopeful) else self._site(node)
+            if site is None or site.solved or not site.add(level, candidate):
+                continue
+            victims = self._solver.first_come(site.needs, site.pool[: level + 1])
+            if victims is None:
+                blocked[site.node] = site
+            else:
+                site.solved = True
+                blocked.pop(site.node, None)
+                best = self._better(best, Solution.of(site.node, victims))
+        return self._best_of_blocked(level, best, blocked.values())
+
+    def _better(self, best: Solution | None, other: Solution) -> Solution:
+        self._solutions += 1
+        if best is None:
+            return other
+        winner, loser = (other, best) if other.key < best.key else (best, other)
+        if self._second is None or loser.key < self._second.key:
+            self._second = loser
+        return winner
+
+    def _hopeful(self, fewer_than: int) -> set[Node]:
+        """Nodes that may do with fewer victims than *fewer_than* and have no solution yet."""
+        if fewer_than == 1:
+            return set()
+        sites = (self._site(node) for node in self._view.nodes.values())
+        return {site.node for site in sites if site is not None and not site.solved and self._least(site) < fewer_than}
+
+    def _least(self, site: _Site) -> int:
+        """No fewer victims than this can do; sharper than the first estimate, which looked at each type alone."""
+        if site.least == 1 and not any(_cover(gains, site.needs) for gains in self._gains):
+            site.least = 2
+        return site.least
+
+    def _best_of_blocked(self, level: int, best: Solution | None, blocked: Iterable[_Site]) -> Solution | None:
+        """The better of *best* and what an exact search finds on the *blocked* nodes."""
+        for site in sorted(blocked, key=lambda site: (site.least, site.node.node_id)):
+            if best is not None and (*MILDEST[level], site.least) > best.key[:3]:
+                continue
+            victims = self._solver.solve(site.needs, self._candidates.on_node(site.node, level))
+            if victims is not None:
+                site.solved = True
+                best = self._better(best, Solution.of(site.node, victims))
+        return best
+
+    def _site(self, node: Node) -> _Site | None:
+        try:
+            return self._sites[node]
+        except KeyError:
+            site = self._sites[node] = self._new_site(node)
+            return site
+
+    def _new_site(self, node: Node) -> _Site | None:
+        needs = self._lack(node)
+        if needs is None:
+            return None
+        least = 1
+        largest = self._largest_gains()
+        for i, amount in enumerate(needs):
+            if amount > 0:
+                if not largest[i]:
+                    self.verdicts["need left"] += 1
+                    return None
+                least = max(least, -(-amount // largest[i]))
+        return _Site(node, needs, least)
+
+    def _lack(self, node: Node) -> list[int] | None:
+        """The needs on *node*; ``None``, and counted, if it cannot be used or victims are not what it takes."""
+        if not can_take_claim(node, self._ask):
+            self.verdicts[self._unusable(node)] += 1
+            return None
+        if self._needs.met_on(node):
+            self.verdicts["has room"] += 1
+            return None
+        needs = self._needs.on(node)
+        for amount, most in zip(needs, self._most_given(), strict=True):
+            if amount > 0 and amount > most:
+                self.verdicts["need left"] += 1
+                return None
+        return needs
+
+    def _most_given(self) -> list[int]:
+        """By need, an upper bound of what all leaves together give: worked out when the first node may do."""
+        if self._most is None:
+            self._most = self._terms.most()
+        return self._most
+
+    def _largest_gains(self) -> list[int]:
+        """By need, the most one candidate can contribute."""
+        if self._largest is None:
+            self._gains = [gains for shape in self._candidates.shapes() if (gains := self._terms.gains(shape))]
+            self._largest = [0] * len(self._needs.types)
+            for gains in self._gains:
+                for i, amount in gains:
+                    self._largest[i] = max(self._largest[i], amount)
+        return self._largest
+
+    def _unusable(self, node: Node) -> str:
+        if not node.schedulable:
+            return "not schedulable"
+        if node.node_id in self._ask.stuck.values():
+            return "victims stuck"
+        return "claimed" if node.could_hold(self._ask.shape.pairs) else "too small"
+
+    def _with_room(self, nodes: Iterable[Node]) -> list[Solution]:
+        """Those of *nodes* that hold the ask as they are, or will once those leaving have left; by ID.
+
+        Where only the queues stand in the way victims may come from wherever, the same for all these nodes. Where
+        nothing does, room is leaving already: the ask claims it, and nobody has to go.
+        """
+        roomy = [node for node in nodes if self._needs.met_on(node) and can_take_claim(node, self._ask)]
+        if self._needs.anywhere():
+            victims = self._victims_anywhere() if roomy else None
+            if victims is None:
+                return []
+        else:
+            victims = []
+            roomy = [node for node in roomy if not self._fits_now(node)]
+        return sorted((Solution.of(node, victims) for node in roomy), key=lambda solution: solution.key)
+
+    def _fits_now(self, node: Node) -> bool:
+        """Whether normal placement finds room on *node*: something else has kept the ask off it."""
+        own = self._ask.reservation
+        return node.fits_holder(own) if own is not None and own.node is node else node.fits(self._ask.shape.pairs)
+
+    def _victims_anywhere(self) -> list[Candidate] | None:
+        if any(amount > most for amount, most in zip(self._needs.base, self._most_given(), strict=True)):
+            return None
+        for level in CLASSES:
+            victims = self._solver.solve(self._needs.base, self._by_class[: level + 1])
+            if victims is not None:
+                return victims
+        return None
+
+
+def _cover(gains: Iterable[tuple[int, int]], needs: list[int]) -> bool:
+    """Whether one victim with these *gains* meets all *needs*."""
+    amounts = dict(gains)
+    return all(amounts.get(i, 0) >= amount for i, amount in enumerate(needs))

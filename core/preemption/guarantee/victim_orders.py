@@ -1,0 +1,16 @@
+"""The orders of victims that ``preemption.cost`` can name. To add one, write it in a file of its own and give it a line
+here; names in the configuration are checked against these lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from core.preemption.guarantee.cost import Pricing, lost_work
+
+COSTS: Final[Mapping[str, Pricing | None]] = {
+    "default": None,
+    "lost-work": lost_work,
+}
+"""``preemption.cost``: who goes first among equally reluctant victims (F11); ``None``: priority, then age (B.5)."""

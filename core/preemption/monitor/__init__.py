@@ -1,0 +1,1 @@
+"""The periodic proportional policy, which gives notice before it takes (preemption.md E)."""

@@ -1,0 +1,489 @@
+"""The periodic proportional policy as the partition does it: rounds, notices, and what happens when time is up.
+
+The planner is :mod:`core.preemption.monitor.round`; :mod:`core.preemption.monitor.laws` judges what it selected.
+A round is a generator that is moved on a little in every slice, so that it never stops other work for long; the next
+one begins an interval after it has ended, so that a notice is never younger than it claims. Rules: preemption.md E, H.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from core.domain.commands import TerminationType
+from core.domain.effects import PreemptionDecided, Released, VictimRecord
+from core.domain.reasons import Outcome
+from core.model.allocations import NO_VICTIMS, Allocation
+from core.model.applications import Application
+from core.model.nodes import Node
+from core.model.notices import Taken
+from core.model.queues import Queue
+from core.partition.asks import moves, reservations
+from core.partition.books import ledger
+from core.partition.state import PartitionState
+from core.preemption import preempting
+from core.preemption.governor import governing
+from core.preemption.monitor import laws as monitor_laws
+from core.preemption.monitor import noticing
+from core.preemption.monitor.plan import KIND, Doomed, DuePlace, MonitorPlan, Selection
+from core.preemption.monitor.round import Memory
+from core.preemption.monitor.selection import select
+from core.preemption.monitor.settings import MonitorSettings, settings_of
+from core.preemption.priorities import adjustment
+
+LOOKS_PER_DECISION: Final = 16
+"""Allocations that can be looked at in the time of one placement."""
+KILLS_A_PIECE: Final = 64
+"""Victims told to leave at a time; each costs about as much as a placement."""
+NOTICES_A_PIECE: Final = 256
+LONGEST_PAUSE_NS: Final = 600 * 10**9
+"""Between two times of taking from a leaf what it gets back."""
+LOOKS_A_PIECE: Final = 1_000
+_TRIGGERED: Final = Outcome.TRIGGERED
+"""Named once: reading a member from its class costs as much as a call, and every place asks."""
+
+
+def start(state: PartitionState, now_ns: int) -> None:
+    """Have rounds from now on as configured, or none any more."""
+    notices = state.notices
+    listed = KIND in state.preemption.policies
+    settings = settings_of(state.preemption.sections.get(KIND)) if listed else None
+    if settings is not None and governing.shadowed(state, KIND):
+        settings = replace(settings, observe_only=True)
+    if settings == notices.settings:
+        return
+    notices.settings = settings
+    notices.generation += 1
+    notices.steps = None
+    notices.observed = {}
+    notices.lacking = {}
+    notices.taken.clear()
+    notices.places = ()
+    if settings is None or settings.observe_only:
+        _withdraw(state, list(notices.entries), now_ns)
+    if settings is not None:
+        _schedule(state, now_ns + settings.interval_ns)
+
+
+def advance(state: PartitionState, now_ns: int, budget: int) -> int:
+    """Go on with the round under way for about *budget* decisions. Returns how many it was."""
+    notices = state.notices
+    notices.now_ns = now_ns
+    notices.slices += 1
+    spent = 0
+    while notices.steps is not None and spent < budget:
+        try:
+            spent += max(1, next(notices.steps) // LOOKS_PER_DECISION)
+        except StopIteration:
+            notices.steps = None
+            if notices.settings is not None:
+                _schedule(state, now_ns + notices.settings.interval_ns)
+    return spent
+
+
+def _schedule(state: PartitionState, when_ns: int) -> None:
+    generation = state.notices.generation
+
+    def begin(_: int) -> None:
+        notices = state.notices
+        if notices.generation == generation and notices.settings is not None:
+            notices.steps = _round(state, notices.settings)
+
+    state.at(when_ns, begin)
+
+
+def _round(state: PartitionState, settings: MonitorSettings) -> Generator[int, None, None]:
+    notices = state.notices
+    began = notices.slices
+    spared = noticing.settle_credits(state)
+    _record_each(state, (entry.allocation for entry in spared), Outcome.WITHDRAWN, notices.rounds + 1)
+    state.enforcement.round_begins()
+    accepted = {key for notice in notices.open.values() if notice.accepted for key in notice.entries}
+    memory = Memory(notices.entries, accepted, notices.offered, notices.checkpoints, notices.places)
+    selection = yield from select(state, settings, notices.now_ns, memory=memory, spared=state.enforcement)
+    yield len(selection.places) // 4  # All that the search remembered has just been freed, which takes its time.
+    notices.rounds += 1
+    notices.lacking = selection.lacking
+    if settings.observe_only:
+        _observe(state, selection)
+        return
+    notices.places = tuple(selection.places)
+    for reservation in selection.reservations:
+        if state.reservations.get(reservation.ask.key) is reservation:
+            reservations.end_reservation(state, reservation, requeue=True)
+    yield from _carry_out(state, settings, selection, began)
+    _withdraw(state, [key for key in notices.entries if key not in selection.waits], notices.now_ns)
+    notices.offered.clear()
+
+
+def _carry_out(
+    state: PartitionState, settings: MonitorSettings, selection: Selection, began: int
+) -> Generator[int, None, None]:
+    """Notify whom this round selected for the first time, and take those whose time is up."""
+    notices = state.notices
+    number = notices.rounds
+    new: dict[Application, list[tuple[Allocation, int]]] = {}
+    due: list[DuePlace] = []
+    looked_at = 0
+    law = monitor_laws.RoundLimit(state.types.names, selection.limits)
+    for place in selection.places:
+        law.count(place)
+        looked_at += 1 + len(place.victims)
+        if looked_at >= LOOKS_A_PIECE:
+            yield 3 * looked_at
+            looked_at = 0
+        there: list[Doomed] = []
+        for victim in place.victims:
+            doomed = _entered(state, settings, selection, victim, new)
+            if doomed is not None:
+                there.append(doomed)
+        if len(there) == len(place.victims):
+            due.append(DuePlace(place.ask, place.node, tuple(there)))
+    for application, risks in new.items():
+        for start_ in range(0, len(risks), NOTICES_A_PIECE):
+            risk = [entry for entry in risks[start_ : start_ + NOTICES_A_PIECE] if _still_there(state, entry[0])]
+            noticing.notify(state, application, risk, notices.now_ns)
+            _record_each(state, (allocation for allocation, _ in risk), Outcome.NOTIFIED, number)
+            yield len(risk) * 4
+    if law.broken:
+        state.law_violations += len(law.broken)
+        _record(state, state.root, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in law.broken))
+        return
+    yield from _take_due(state, settings, selection, due, began)
+
+
+def _entered(
+    state: PartitionState,
+    settings: MonitorSettings,
+    selection: Selection,
+    victim: Allocation,
+    new: dict[Application, list[tuple[Allocation, int]]],
+) -> Doomed | None:
+    """*victim* if its time is up; else it is noted as selected once more, or is among those to be told."""
+    notices = state.notices
+    if not _still_there(state, victim):
+        return None
+    wait_ns, now_ns = selection.waits[victim.key], notices.now_ns
+    entry = notices.entries.get(victim.key)
+    if entry is not None and (
+        entry.allocation is not victim
+        or entry.first_round + entry.times != notices.rounds
+        or entry.deadline_ns > now_ns + wait_ns
+    ):
+        # Not selected in every round since, or told a later time than there is now: told anew.
+        notices.drop(entry)
+        entry = None
+    if entry is None:
+        entry = noticing.exchange(state, victim)
+    if entry is None:
+        new.setdefault(victim.application, []).append((victim, wait_ns))
+        return None
+    entry.times += 1
+    if now_ns < max(entry.deadline_ns, entry.notified_ns + settings.max_wait_ns):
+        return None
+    return Doomed(victim, entry.notified_ns, entry.first_round, entry.times)
+
+
+def _take_due(
+    state: PartitionState, settings: MonitorSettings, selection: Selection, due: Sequence[DuePlace], began: int
+) -> Generator[int, None, None]:
+    """Take the victims of places that are due, in bounded pieces, unless their leaves are left alone just now."""
+    notices = state.notices
+    freed: set[Node | None] = set()
+    """Where somebody may leave now: an ask that is served by what else is left over there belongs to the same plan."""
+    for start_ in range(0, len(due), LOOKS_A_PIECE):
+        looked_at = due[start_ : start_ + LOOKS_A_PIECE]
+        freed.update([doomed.allocation.node for place in looked_at for doomed in place.victims])
+        yield LOOKS_A_PIECE // 4
+    in_order = yield from _by_node(due)
+    paused: dict[Queue, bool] = {}
+    taken: dict[Queue, Taken] = {}
+    piece: list[DuePlace] = []
+    cost = 0
+    for place in in_order:
+        if not place.victims:
+            if place.node in freed:
+                piece.append(place)
+                cost += 1
+            continue
+        stays = False
+        for doomed in place.victims:
+            leaf = doomed.allocation.application.queue
+            if leaf not in paused:
+                noted = None if leaf in state.enforcement else _worth_taking(state, settings, selection, leaf)
+                paused[leaf] = noted is None
+                if noted is not None:
+                    taken[leaf] = noted
+            stays = stays or paused[leaf]
+        if stays:
+            continue
+        piece.append(place)
+        cost += 1 + len(place.victims)
+        if cost >= KILLS_A_PIECE:
+            _take(state, settings, selection, piece, taken, stale=notices.slices != began)
+            yield cost * LOOKS_PER_DECISION
+            piece, cost = [], 0
+    _take(state, settings, selection, piece, taken, stale=notices.slices != began)
+    for leaf, noted in taken.items():
+        if noted.served:
+            notices.taken[leaf.path] = noted
+    yield cost * LOOKS_PER_DECISION
+
+
+def _by_node(due: Sequence[DuePlace]) -> Generator[int, None, Sequence[DuePlace]]:
+    """Returns *due* with the places of a node together, in their order: what is held there is worked out less often.
+
+    As they are where victims of one node make room on another, or an ask gives up what it has reserved elsewhere.
+    """
+    by_node: dict[Node, list[DuePlace]] = {}
+    for looked_at, place in enumerate(due, 1):
+        if looked_at % LOOKS_A_PIECE == 0:
+            yield LOOKS_A_PIECE // 2
+        node = place.node
+        if place.ask.reservation is not None:
+            return due
+        for doomed in place.victims:
+            if doomed.allocation.node is not node:
+                return due
+        if node in by_node:
+            by_node[node].append(place)
+        else:
+            by_node[node] = [place]
+    return [place for places in by_node.values() for place in places]
+
+
+def _worth_taking(state: PartitionState, settings: MonitorSettings, selection: Selection, leaf: Queue) -> Taken | None:
+    """What is to be noted when something is taken from *leaf*; ``None``: it is left alone, as it has served nobody.
+
+    Where what was taken comes back to the same leaf while an ask that it was taken for still waits, taking it again
+    would go on for ever (K13): each time in a row the next try waits twice as long, which time without one wears off.
+    """
+    notices = state.notices
+    now_ns = notices.now_ns
+    held = {t: leaf.used[t] - leaf.preempting[t] for t in selection.targets.get(leaf, {})}
+    last = notices.taken.get(leaf.path)
+    futile = 0
+    if last is not None:
+        back = all(amount >= last.held.get(t, amount + 1) for t, amount in held.items())
+        waiting = any(ask.pending and state.requests.get(ask.key) is ask for ask in last.served)
+        shortest_ns = max(settings.max_wait_ns, settings.interval_ns)
+        if back and waiting:
+            futile = last.futile + 1
+            pause_ns = min(shortest_ns << min(futile, 16), LONGEST_PAUSE_NS)
+            if now_ns < last.at_ns + pause_ns:
+                return None
+            while futile and now_ns >= last.at_ns + 2 * pause_ns:
+                futile -= 1
+                pause_ns *= 2
+    return Taken(now_ns, held, futile, {})
+
+
+def _take(
+    state: PartitionState,
+    settings: MonitorSettings,
+    selection: Selection,
+    piece: Sequence[DuePlace],
+    taken: Mapping[Queue, Taken],
+    *,
+    stale: bool,
+) -> None:
+    """Have the victims of *piece* leave for its asks (B.7). *stale*: other things happened since they were selected."""
+    notices = state.notices
+    piece = [place for place in piece if all(_still_there(state, doomed.allocation) for doomed in place.victims)]
+    if not any(place.victims for place in piece):
+        return
+    number, now_ns = notices.rounds, notices.now_ns
+    plan = MonitorPlan(number, now_ns, settings.max_wait_ns, tuple(piece), settings.balance)
+    state.law_checks += 1
+    violations = monitor_laws.check(state, plan)
+    if violations and stale:
+        # Guarantees and demand may have moved on: those that may still go are found by halves.
+        half = len(piece) // 2
+        if half:
+            _take(state, settings, selection, piece[:half], taken, stale=True)
+            _take(state, settings, selection, piece[half:], taken, stale=True)
+        return
+    if violations:
+        state.law_violations += len(violations)
+        leaf = piece[0].ask.queue
+        _record(state, leaf, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in violations))
+        return
+    gone: dict[Queue, list[Allocation]] = {}
+    served: list[tuple[Allocation, Mapping[str, Allocation], int]] = []
+    allowed = _allowed(state, piece)
+    _evict(state, {doomed.allocation: place.ask for place in allowed for doomed in place.victims})
+    for place in allowed:  # Only now: whoever is marked where somebody holds room already has all of these looked at.
+        ask = place.ask
+        victims = {doomed.allocation.key: doomed.allocation for doomed in place.victims}
+        _hold_place(state, ask, place.node, victims)
+        served.append((ask, victims, ask.rearms))
+        for victim in victims.values():
+            leaf = victim.application.queue
+            taken[leaf].served[ask] = None
+            if leaf in gone:
+                gone[leaf].append(victim)
+            else:
+                gone[leaf] = [victim]
+    _watch_exits(state, served, now_ns)
+    for leaf, allocations in gone.items():
+        if state.recording:
+            state.events.preempted_for_share(allocations, leaf)
+        state.preemptions += 1
+        target = state.types.resources(selection.targets.get(leaf, {}))
+        _record(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")
+
+
+def _allowed(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]:
+    """Those of *piece* that the governor lets pass, which is told. The notices of the others stand: they go when they
+    may."""
+    notices = state.notices
+    now_ns, decision = notices.now_ns, notices.decision
+    by_preemptor: dict[str, list[Allocation]] = {}
+    for place in piece:
+        theirs = by_preemptor.setdefault(place.ask.application.queue.path, [])
+        for doomed in place.victims:
+            theirs.append(doomed.allocation)
+    if governing.charge_together(state, by_preemptor, now_ns, decision):
+        return list(piece)
+    denied: set[int] = set()
+    for place in piece:
+        victims = [doomed.allocation for doomed in place.victims]
+        preemptor = place.ask.queue.path
+        if victims and governing.deny(state, victims, preemptor, now_ns, decision) is not None:
+            denied.add(id(place))
+        elif victims:
+            governing.charge(state, victims, preemptor, now_ns, decision)
+    kept = {place.node for place in piece if id(place) in denied}
+    return [place for place in piece if id(place) not in denied and (place.victims or place.node not in kept)]
+
+
+def _evict(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
+    """Tell those *leaving* to, each for the ask it comes with."""
+    notices, effects, name = state.notices, state.effects, state.name
+    moves.mark_victims(state, leaving)
+    termination = TerminationType.PREEMPTED_BY_SCHEDULER
+    texts: dict[Queue, str] = {}
+    for victim in leaving:
+        notices.drop(notices.entries[victim.key])
+        spec, application = victim.spec, victim.application
+        leaf = application.queue
+        told = texts.get(leaf)
+        if told is None:
+            why = f"queue {leaf.path} holds more than its share"
+            told = texts[leaf] = f"preempted by the monitor in round {notices.rounds}: {why}"
+        effects.append(Released(name, application.application_id, spec.key, termination, told, spec.instance))
+
+
+def _hold_place(state: PartitionState, ask: Allocation, node: Node, victims: Mapping[str, Allocation]) -> None:
+    """*ask* is to have on *node* what *victims*, by key, leave, or what others leave over (B.7)."""
+    if victims:
+        ask.victims = {**ask.victims, **victims}
+    ledger.claim(state, ask)
+    ask.outcome = _TRIGGERED
+    # With victims there is no room for it yet, here or elsewhere: to look for some would cost as much as all the rest.
+    reservations.reserve_node(state, ask, node, state.notices.now_ns, at_once=not victims)
+
+
+def _watch_exits(
+    state: PartitionState, served: Sequence[tuple[Allocation, Mapping[str, Allocation], int]], now_ns: int
+) -> None:
+    """Look after a while whether the victims of each ask have left (K14), and whether one without had what others
+    left over. Asks come with how often they had been re-armed."""
+
+    def look(at_ns: int) -> None:
+        for ask, victims, rearms in served:
+            there = ask.pending and state.requests.get(ask.key) is ask
+            if not ask.triggered or ask.rearms != rearms or not there:
+                continue
+            stuck = [victim for victim in victims.values() if victim.preempted and victim.preemptor is ask]
+            if stuck:
+                _give_up_victims(state, ask, stuck, at_ns)
+            elif not victims:
+                preempting.rearm(state, ask, at_ns)
+
+    state.at(now_ns + state.preemption.victim_timeout_ns, look)
+
+
+def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[Allocation], now_ns: int) -> None:
+    """*stuck* do not leave: *ask* is planned for on other nodes, they stay marked (K14)."""
+    ask.stuck = {**ask.stuck, **{victim.key: victim.node.node_id for victim in stuck if victim.node is not None}}
+    for victim in stuck:
+        victim.preemptor = None
+        state.stuck[victim] = ask
+        ledger.expect_no_exit(state, victim)
+    ask.victims = NO_VICTIMS
+    by_leaf: dict[Queue, list[Allocation]] = {}
+    for victim in stuck:
+        by_leaf.setdefault(victim.queue, []).append(victim)
+    waited_s = state.preemption.victim_timeout_ns / 10**9
+    for leaf, theirs in by_leaf.items():
+        _record(state, leaf, theirs, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s")
+    preempting.rearm(state, ask, now_ns)
+
+
+def _observe(state: PartitionState, selection: Selection) -> None:
+    """Say what would be done where that has changed since the last round."""
+    notices = state.notices
+    seen: dict[Queue, list[Allocation]] = {}
+    for allocation in selection.allocations:
+        seen.setdefault(allocation.queue, []).append(allocation)
+    observed: dict[str, tuple[str, ...]] = {}
+    for leaf, allocations in seen.items():
+        observed[leaf.path] = tuple(allocation.key for allocation in allocations)
+        if observed[leaf.path] != notices.observed.get(leaf.path):
+            target = state.types.resources(selection.targets.get(leaf, {}))
+            _record(state, leaf, allocations, Outcome.OBSERVED, f"round {notices.rounds}, to give up {target}")
+    notices.observed = observed
+
+
+def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
+    """Those of *keys* that are still at risk are so no more."""
+    notices = state.notices
+    notices.now_ns = now_ns
+    entries = [notices.entries[key] for key in keys]
+    there = [entry for entry in entries if _still_there(state, entry.allocation)]
+    noticing.withdraw(state, there)
+    for entry in entries:
+        notices.drop(entry)
+    _record_each(state, (entry.allocation for entry in there), Outcome.WITHDRAWN, notices.rounds)
+
+
+def _still_there(state: PartitionState, allocation: Allocation) -> bool:
+    """Whether *allocation* still runs, and nobody told it to leave."""
+    application = allocation.application
+    return (
+        application.allocations.get(allocation.key) is allocation
+        and not allocation.preempted
+        and not allocation.released
+        and state.applications.get(application.application_id) is application
+    )
+
+
+def _record_each(state: PartitionState, allocations: Iterable[Allocation], outcome: Outcome, number: int) -> None:
+    """One record for each leaf."""
+    by_leaf: dict[Queue, list[Allocation]] = {}
+    for allocation in allocations:
+        by_leaf.setdefault(allocation.queue, []).append(allocation)
+    for leaf, theirs in by_leaf.items():
+        _record(state, leaf, theirs, outcome, f"round {number}")
+
+
+def _record(
+    state: PartitionState, leaf: Queue, allocations: Sequence[Allocation], outcome: Outcome, detail: str
+) -> None:
+    adjusted = adjustment(leaf, state.root)
+    victims = tuple(
+        VictimRecord(
+            allocation.spec.key,
+            allocation.application.application_id,
+            leaf.path,
+            allocation.node.node_id if allocation.node is not None else "",
+            allocation.shape.resources,
+            adjusted.of(allocation.priority),
+        )
+        for allocation in allocations
+    )
+    state.effects.append(
+        PreemptionDecided(state.notices.now_ns, state.name, KIND, "", "", leaf.path, outcome, detail, "", victims)
+    )

@@ -1,0 +1,55 @@
+"""The periodic proportional policy, as everything outside its room knows it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from core.domain.reasons import Outcome
+from core.domain.settings import MonitorContract
+from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Setting, Tone
+from core.preemption.monitor import drive as monitor
+from core.preemption.monitor import laws
+from core.preemption.monitor.plan import KIND
+from core.preemption.monitor.selection import select
+
+MONITOR: Final = Kind(
+    name=KIND,
+    laws=(1, 2, 4, 5, 6, 7),
+    allowed_by="its queue holds more than its share, it had notice, and no queue ends below its guarantee (law 2)",
+    planner=select,
+    check=laws.check,
+    driver=Driver(configured=monitor.start),
+    outcomes=MappingProxyType(
+        {
+            Outcome.TRIGGERED: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.ACCENT),
+            Outcome.NOTIFIED: Ending(tone=Tone.ACCENT),
+            Outcome.WITHDRAWN: Ending(),
+            Outcome.OBSERVED: Ending(),
+            Outcome.VICTIM_STUCK: Ending(level=Level.INFO, tone=Tone.WARN),
+            Outcome.LAW_BROKEN: Ending("the plan broke a law", tone=Tone.BAD),
+        }
+    ),
+    colour=Colour.TEAL,
+    keys=ConfigurationKeys(
+        switch="enabled",
+        section=MappingProxyType(
+            {
+                "enabled": Setting(default=False),
+                "observe_only": Setting(default=False),
+                "balance": Setting(default=False),
+                "reserved_first": Setting(default=False),
+                "conservative": Setting(default=False),
+                "queue_priority": Setting(default=False),
+                "interval_ms": Setting(3000, least=1),
+                "max_wait_ms": Setting(15000),
+                "queue_priority_wait_ms": Setting(60000),
+                "dead_zone": Setting(0.1),
+                "per_round": Setting(0.1, most=1),
+                "natural_factor": Setting(0.2, most=1),
+                "originator_reserve": Setting(0.0, most=1),
+                "contract": Setting(MonitorContract.NEGOTIABLE, choices=tuple(MonitorContract)),
+            }
+        ),
+    ),
+)

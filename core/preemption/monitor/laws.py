@@ -1,0 +1,371 @@
+"""The laws of the periodic policy as code: whether victims whose time is up may be taken, worked out from the rules.
+
+As in :mod:`core.laws` the planner is not consulted. What is judged is the state after the victims of a place have left:
+its ask runs there then, and would not with one of them still there. Rules: preemption.md A, A.0 (row E), A.1 no. 3 and
+17, E.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
+from core.laws.verdict import Law, Violation, net_of
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.model.shapes import Pairs, Shape, Vector, book
+from core.policies.view import PartitionView
+from core.preemption.monitor.plan import DuePlace, MonitorPlan, Place
+
+_PROTECTED: Final = PreemptionPolicyKind.DISABLED
+_FENCE: Final = PreemptionPolicyKind.FENCE
+_HIDES: Final = PriorityPolicy.FENCE
+"""Named once: to read a member from its class costs as much as a call, and ten thousand victims are judged at once."""
+
+
+def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
+    """Every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
+    names = view.types.names
+    victims = [doomed.allocation for place in plan.places for doomed in place.victims]
+    found = [*_eligible(victims), *_notified(plan), *_over_guarantee(victims)]
+    after = _After(view)
+    for place in plan.places:
+        gone = [doomed.allocation for doomed in place.victims]
+        if not _waits(place.ask):
+            found.append(Violation(Law.ENTITLED, f"{place.ask.key} does not wait, or may not preempt"))
+        if gone and not plan.balance and not _entitled(place.ask, gone, after):
+            why = f"{place.ask.key}: {place.ask.queue.path} is owed nothing it asks for"
+            found.append(Violation(Law.ENTITLED, why))
+        for victim in gone:
+            broken = _trespass(place.ask, victim)
+            if broken is not None:
+                found.append(broken)
+        found += after.judge(place, gone, names)
+    return tuple(found)
+
+
+class RoundLimit:
+    """A.1 no. 17: no round selects more than its part of the cluster, or one place for each type if that is more."""
+
+    def __init__(self, names: list[str], limits: Mapping[int, int]) -> None:
+        self._names = names
+        self._limits = limits
+        self._selected: dict[int, int] = {}
+        self.broken: list[Violation] = []
+
+    def count(self, place: Place) -> None:
+        """*place* is selected after those counted so far."""
+        selected, victims = self._selected, place.victims
+        if not victims:
+            return
+        freed: Iterable[tuple[int, int]] = victims[0].shape.pairs
+        if len(victims) > 1:
+            sums: dict[int, int] = {}
+            for victim in victims:
+                for t, amount in victim.shape.pairs:
+                    sums[t] = sums.get(t, 0) + amount
+            freed = sums.items()
+        beyond = None
+        for t, amount in freed:
+            selected[t] = total = selected.get(t, 0) + amount
+            if beyond is None and total > self._limits.get(t, 0):
+                beyond = t
+        if beyond is not None:
+            amounts = dict(freed)
+            if not any(t in amounts and selected[t] == amounts[t] for t, _ in place.ask.shape.pairs):
+                have = f"{self._names[beyond]}={selected[beyond] - amounts[beyond]} of {self._limits.get(beyond, 0)}"
+                self.broken.append(Violation(Law.ROUND_LIMIT, f"{place.ask.key} on top of {have}"))
+
+
+def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
+    """A.1 no. 3, the application's and the queue's own asks left aside."""
+    seen: set[str] = set()
+    for victim in victims:
+        named, spec = victim.key in seen, victim.spec
+        protected = victim.application.queue.properties.preemption_policy is _PROTECTED
+        seen.add(victim.key)
+        if not (
+            named or protected or spec.required_node or victim.node is None or victim.released or victim.preempted
+            or victim.replaces is not None
+        ):  # fmt: skip
+            continue
+        faults = {
+            "named twice": named,
+            "not placed": victim.node is None,
+            "in a queue protected from preemption": protected,
+            "bound to its required node": bool(spec.required_node),
+            "being released": victim.released,
+            "taking the place of a placeholder": victim.replaces is not None,
+            "already a victim": victim.preempted,
+        }
+        for fault, present in faults.items():
+            if present:
+                yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
+
+
+def _notified(plan: MonitorPlan) -> Iterator[Violation]:
+    """A.1 no. 17: told long enough ago, and selected in every round since."""
+    for place in plan.places:
+        for doomed in place.victims:
+            age_ns = plan.now_ns - doomed.notified_ns
+            if age_ns < plan.max_wait_ns:
+                detail = f"{doomed.allocation.key} was notified {age_ns} ns ago, due after {plan.max_wait_ns}"
+                yield Violation(Law.NOTIFIED, detail)
+            rounds = plan.round - doomed.first_round + 1
+            if doomed.times != rounds:
+                detail = f"{doomed.allocation.key} was selected in {doomed.times} of {rounds} rounds since its notice"
+                yield Violation(Law.NOTIFIED, detail)
+
+
+def _over_guarantee(victims: Iterable[Allocation]) -> Iterator[Violation]:
+    """Law 5: the victim's leaf holds more than its guarantee of something that the victim uses."""
+    over: dict[tuple[Queue, Shape], bool] = {}
+    for victim in victims:
+        leaf, shape = victim.application.queue, victim.shape
+        is_over = over.get((leaf, shape))
+        if is_over is None:
+            is_over = any(net_of(leaf, t) > leaf.guaranteed.get(t, 0) for t, _ in shape.pairs)
+            over[leaf, shape] = is_over
+        if not is_over:
+            yield Violation(Law.OVER_GUARANTEE, f"{victim.key}: {leaf.path} is not over its guarantee")
+
+
+def _waits(ask: Allocation) -> bool:
+    """Whether *ask* may preempt, waits, and has not preempted yet: only then it is a reason to take anybody."""
+    spec = ask.spec
+    pending = ask.node is None and ask.replaces is None and not ask.triggered
+    return pending and spec.allow_preempt_other and not spec.required_node
+
+
+def _entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) -> bool:
+    """Law 4: of something it asks for, the lowest queue on its path with a guarantee is under it, or loses as much.
+
+    A level without a declaration counts what its children declare, so that the lowest queue is the one that counts.
+    """
+    leaf = ask.application.queue
+    levels = after.limited_above(leaf)
+    for t, amount in ask.shape.pairs:
+        for level in levels:
+            queue = level.queue
+            owed = queue.guaranteed.get(t)
+            if owed is None:
+                continue
+            if level.held(t) < owed:
+                return True
+            freed = sum(dict(victim.shape.pairs).get(t, 0) for victim in victims if queue in victim.queue.lineage())
+            if queue is not leaf and freed >= amount:
+                return True
+            break
+    return False
+
+
+def _trespass(ask: Allocation, victim: Allocation) -> Violation | None:
+    """Laws 3, 6 and 7: the ask is at least as important where the queues meet, with no fence in between."""
+    ours, theirs = ask.application.queue.lineage(), victim.application.queue.lineage()
+    if theirs[0] is ours[0]:
+        return Violation(Law.OTHER_APPLICATION, f"{victim.key} is in the queue of {ask.key}")
+    shown, asked = victim.spec.priority, ask.spec.priority
+    for step in theirs:
+        if step in ours:
+            break
+        properties = step.properties
+        shown = properties.priority_offset + (0 if properties.priority_policy is _HIDES else shown)
+    for step in ours:
+        if step in theirs:
+            break
+        properties = step.properties
+        asked = properties.priority_offset + (0 if properties.priority_policy is _HIDES else asked)
+        if properties.preemption_policy is _FENCE:
+            return Violation(Law.FENCE, f"{victim.key} is outside the fence of {ask.key}")
+    if shown > asked:
+        return Violation(Law.PRIORITY, f"{victim.key} has priority {shown}, {ask.key} {asked}")
+    return None
+
+
+class _Level:
+    """One queue with what the places judged so far take from it and bring, by type."""
+
+    __slots__ = ("come", "gone", "queue")
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue: Final = queue
+        self.gone: Final[Vector] = [0] * len(queue.used)
+        self.come: Final[Vector] = [0] * len(queue.used)
+
+    def held(self, t: int) -> int:
+        """What the queue holds of type *t*, with what is claimed for it."""
+        queue = self.queue
+        return queue.used[t] - queue.preempting[t] + queue.claimed[t] + self.come[t] - self.gone[t]
+
+
+class _After:
+    """The state once the places judged so far have come about, one after the other."""
+
+    def __init__(self, view: PartitionView) -> None:
+        self._given_up = view.given_up
+        self._free: dict[Node, Vector] = {}
+        self._levels: dict[Queue, _Level] = {}
+        self._limited: dict[Queue, tuple[_Level, ...]] = {}
+        self._of_account: dict[tuple[object, int], int] = {}
+        self._moved: set[Allocation] = set()
+        """Asks whose places have been judged: what they had reserved elsewhere is free."""
+
+    def limited_above(self, leaf: Queue) -> tuple[_Level, ...]:
+        """The queues on the path of *leaf*, root left out, with a guarantee or a max."""
+        found = self._limited.get(leaf)
+        if found is None:
+            levels = self._levels
+            limited: list[_Level] = []
+            for queue in leaf.lineage()[:-1]:
+                if queue.guaranteed or queue.max:
+                    if queue not in levels:
+                        levels[queue] = _Level(queue)
+                    limited.append(levels[queue])
+            found = self._limited[leaf] = tuple(limited)
+        return found
+
+    def judge(self, place: DuePlace, victims: Sequence[Allocation], names: list[str]) -> list[Violation]:
+        """Go on to the state after *place*; what is wrong with it."""
+        ask, node, pairs = place.ask, place.node, place.ask.shape.pairs
+        found: list[Violation] = []
+        ours = self.limited_above(ask.application.queue)
+        before: dict[tuple[_Level, int], int] = {}
+        for level in ours:
+            if level.queue.max:
+                before.update({(level, t): level.held(t) for t, _ in pairs if t in level.queue.max})
+        free, open_to_it = self._room(node), self._open_to(ask, node)
+        for victim in victims:
+            freed, there = victim.shape.pairs, victim.node
+            if there is node:
+                for t, amount in freed:
+                    open_to_it[t] += amount
+                if open_to_it is not free:
+                    book(free, freed)
+            elif there is not None:
+                if any(open_to_it[t] < amount for t, amount in pairs):
+                    found.append(Violation(Law.ON_NODE, f"{victim.key} is not on {node.node_id}"))
+                book(self._room(there), freed)
+            for level in self.limited_above(victim.application.queue):
+                gone = level.gone
+                for t, amount in freed:
+                    gone[t] += amount
+        if victims:
+            self._keep_guarantees(ask, victims, names, found)
+        for level in ours:
+            come = level.come
+            for t, amount in pairs:
+                come[t] += amount
+        if not node.schedulable or (ask.refused is not None and node.node_id in ask.refused):
+            found.append(Violation(Law.NODE_USABLE, f"{node.node_id} takes no asks, or was refused for {ask.key}"))
+        for t, amount in pairs:
+            if open_to_it[t] < amount:
+                found.append(Violation(Law.SUFFICIENT, f"{ask.key} does not fit {node.node_id} then"))
+        if before or ask.application.accounts:
+            found += self._beyond_quota(ask, before)
+        for victim in victims:
+            if not self._needed(victim, pairs, open_to_it if victim.node is node else None, before):
+                found.append(Violation(Law.MINIMAL, f"{ask.key} runs on {node.node_id} without {victim.key} leaving"))
+        for t, amount in pairs:
+            free[t] -= amount
+        if ask.reservation is not None:
+            self._moved.add(ask)
+        return found
+
+    def _keep_guarantees(
+        self, ask: Allocation, victims: Sequence[Allocation], names: list[str], found: list[Violation]
+    ) -> None:
+        """Law 2: no queue ends below its guarantee, or further below where the ask makes up for less than what goes.
+
+        The *victims* are gone already, the ask has not come yet.
+        """
+        judged: set[tuple[_Level, int]] = set()
+        for victim in victims:
+            for level in self.limited_above(victim.application.queue):
+                queue = level.queue
+                for t, _ in victim.shape.pairs:
+                    guaranteed = queue.guaranteed.get(t)
+                    if guaranteed is None:
+                        continue
+                    net = queue.used[t] - queue.preempting[t]
+                    left = net - level.gone[t]
+                    if left >= guaranteed or (level, t) in judged:
+                        continue
+                    judged.add((level, t))
+                    if queue in ask.queue.lineage():
+                        left += queue.claimed[t] + level.come[t] + dict(ask.shape.pairs).get(t, 0)
+                        guaranteed = min(guaranteed, net)
+                    if left < guaranteed:
+                        detail = f"{queue.path} would end at {names[t]}={left}, below {guaranteed}"
+                        found.append(Violation(Law.GUARANTEE_KEPT, detail))
+
+    def _beyond_quota(self, ask: Allocation, before: Mapping[tuple[_Level, int], int]) -> Iterator[Violation]:
+        """No queue on the path ends above its max, or above what it held where that was more; nor does a user."""
+        for (level, t), held in before.items():
+            if level.held(t) > max(level.queue.max[t], held):
+                yield Violation(Law.SUFFICIENT, f"{ask.key} would exceed the max of {level.queue.path}")
+        for account in ask.application.accounts:
+            for t, amount in ask.shape.pairs:
+                booked = self._of_account.get((account, t), 0) + amount
+                self._of_account[account, t] = booked
+                most = account.limit.max.get(t)
+                if most is not None and account.used[t] + booked > most:
+                    yield Violation(
+                        Law.SUFFICIENT, f"{ask.key} would exceed the limit of {account.kind} {account.name}"
+                    )
+
+    def _needed(
+        self,
+        victim: Allocation,
+        wanted: Pairs,
+        open_to_it: Vector | None,
+        before: Mapping[tuple[_Level, int], int],
+    ) -> bool:
+        """Whether what is *wanted* would lack room on the victim's node, if that is its own, or in a queue if *victim*
+        stayed."""
+        leaving = dict(victim.shape.pairs)
+        if open_to_it is not None:
+            for t, amount in wanted:
+                if t in leaving and open_to_it[t] - leaving[t] < amount:
+                    return True
+        path = victim.queue.lineage()
+        return any(
+            level.queue in path and t in leaving and level.held(t) + leaving[t] > max(level.queue.max[t], held)
+            for (level, t), held in before.items()
+        )
+
+    def _open_to(self, ask: Allocation, node: Node) -> Vector:
+        """What *ask* may count on: what is kept there for others because they waited stays, as far as there is so
+        much. Where there is not, *ask* has to free its whole amount. Without claims there, the room itself."""
+        if node.claims is None:
+            return self._room(node)
+        room = list(self._room(node))
+        own = ask.reservation
+        for reservation in node.reservations.values():
+            if reservation is own and not reservation.by_age:
+                for t, amount in reservation.pairs:
+                    room[t] += amount
+        aged = [0] * len(room)
+        for reservation in node.reservations.values():
+            if reservation is not own and reservation.by_age and reservation.ask not in self._moved:
+                for t, amount in reservation.pairs:
+                    aged[t] += amount
+        return [have if have < 0 else max(0, have - kept) for have, kept in zip(room, aged, strict=True)]
+
+    def _room(self, node: Node) -> Vector:
+        """What is free on *node* once whoever was told to leave has left, and whoever that is for runs."""
+        room = self._free.get(node)
+        if room is None:
+            room = self._free[node] = list(node.free)
+            if node.claims is None:
+                return room
+            for allocation in node.allocations.values():
+                if allocation.preempted and allocation not in self._given_up:
+                    for t, amount in allocation.shape.pairs:
+                        room[t] += amount
+            for reservation in node.reservations.values():
+                if not reservation.by_age:
+                    for t, amount in reservation.pairs:
+                        room[t] -= amount
+        return room

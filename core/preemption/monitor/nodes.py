@@ -1,0 +1,98 @@
+"""Room on nodes that are kept free: the two selectors that serve reserved asks (preemption.md E.5, rows 1 and 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from core.model.allocations import Allocation, Reservation
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.preemption.monitor.figures import QueueFigures, shown_by
+from core.preemption.monitor.places import Candidate, Planner, Whom
+from core.preemption.monitor.round import Round
+from core.preemption.victim_index import reluctance
+
+
+def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
+    """Where a reserved ask lacks room, free all of it or nothing; the cheapest nodes first (2)."""
+    feasible: list[tuple[float, str, str, Reservation]] = []
+    for reservation in run.reservations():
+        yield 1 + len(reservation.node.allocations)
+        found = _room_on(run, planner, reservation, Whom.WITHIN)
+        if found:
+            lacking = sum(amount for _, amount in reservation.ask.shape.pairs)
+            freed = sum(amount for candidate in found for _, amount in candidate.pairs)
+            feasible.append((freed / lacking, reservation.node.node_id, reservation.ask.key, reservation))
+    for _, _, _, reservation in sorted(feasible, key=lambda entry: entry[:3]):
+        yield 1 + len(reservation.node.allocations)
+        _commit(run, planner, reservation, _room_on(run, planner, reservation, Whom.WITHIN))
+
+
+def serve_important(run: Round, planner: Planner, now_ns: int) -> Generator[int, None, None]:
+    """Asks whose node is kept free in vain take from less important queues there, up to their guarantee (1)."""
+    served: set[Node] = set()
+    for reservation in run.reservations():
+        ask, node = reservation.ask, reservation.node
+        waited = now_ns - reservation.made_ns >= run.settings.queue_priority_wait_ns
+        if not waited or node in served or not _owed(run, ask):
+            continue
+        yield 1 + len(node.allocations)
+        found = _room_on(run, planner, reservation, Whom.ANYBODY)
+        if found:
+            served.add(node)
+            _commit(run, planner, reservation, found)
+
+
+def _owed(run: Round, ask: Allocation) -> bool:
+    """Whether the queue of *ask* is under a guarantee for something it asks for, selections for it included."""
+    figures = run.picture.of.get(ask.queue)
+    if figures is None:
+        return False
+    planned = run.planned_for(figures)
+    return any(
+        t in figures.guaranteed and figures.used[t] + planned.get(t, 0) < figures.guaranteed[t]
+        for t, _ in ask.shape.pairs
+    )
+
+
+def _room_on(run: Round, planner: Planner, reservation: Reservation, whom: Whom) -> list[Candidate]:
+    """Victims that free what the ask of *reservation* lacks on its node; nobody if that is impossible."""
+    ask, node = reservation.ask, reservation.node
+    leaf = run.picture.of.get(ask.queue)
+    if leaf is None:
+        return []
+    candidates: list[tuple[tuple[int, int], Candidate]] = []
+    for allocation in node.allocations.values():
+        candidate = planner.candidate(allocation) if run.may_go(allocation) else None
+        if candidate is None:
+            continue
+        ours, theirs = 0, 0
+        if whom is Whom.ANYBODY:
+            ours, theirs = _relative_priorities(ask, allocation.queue)
+            if theirs >= ours:
+                continue
+        candidates.append(((reluctance(allocation), theirs), candidate))
+    candidates.sort(key=lambda pair: (*pair[0], -pair[1].allocation.created_ns, pair[1].allocation.key))
+    return planner.victims(planner.want(ask, leaf), node, [one for _, one in candidates], whom) or []
+
+
+def _commit(run: Round, planner: Planner, reservation: Reservation, found: list[Candidate]) -> None:
+    leaf: QueueFigures | None = run.picture.of.get(reservation.ask.queue)
+    if leaf is not None and found:
+        planner.commit(planner.want(reservation.ask, leaf), reservation.node, found)
+
+
+def _relative_priorities(ask: Allocation, theirs: Queue) -> tuple[int, int]:
+    """Exposed priorities of the two children of the lowest common ancestor that lead to *ask* and to *theirs*.
+
+    *ask* counts for its own path: with a node kept for it, it lends its queue no priority in the cycle.
+    """
+    their_path = theirs.lineage()
+    below, ours = ask.queue, ask.priority
+    for queue in ask.queue.lineage():
+        if queue in their_path:
+            at = their_path.index(queue)
+            return (ours, their_path[at - 1].priority if at else ours)
+        below = queue
+        ours = max(below.priority, shown_by(below, ours))
+    raise AssertionError("all queues meet at the root")

@@ -1,0 +1,197 @@
+"""Telling applications what they may have to give up, and hearing what they would rather lose (preemption.md E.6, E.7).
+
+A shim that did not subscribe to notices hears nothing; the clock runs all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from core.domain.commands import PreemptionNoticeAnswer
+from core.domain.effects import PreemptionNotice, PreemptionNoticeWithdrawn
+from core.domain.settings import MonitorContract
+from core.model.allocations import Allocation
+from core.model.applications import Application
+from core.model.notices import Entry, Notice
+from core.model.shapes import Pairs
+from core.partition.state import PartitionState
+from core.preemption.monitor.plan import KIND
+
+KEYS_A_NOTICE: Final = 1_000
+
+
+def notify(
+    state: PartitionState, application: Application, risks: Sequence[tuple[Allocation, int]], now_ns: int
+) -> None:
+    """Tell *application* that *risks*, each with the nanoseconds it has left, are about to be taken."""
+    waits: dict[int, list[Allocation]] = {}
+    for allocation, wait_ns in risks:
+        waits.setdefault(wait_ns, []).append(allocation)
+    notices = state.notices
+    if risks:
+        notices.held.setdefault(application, _held(application))
+    for wait_ns, allocations in waits.items():
+        for start in range(0, len(allocations), KEYS_A_NOTICE):
+            number = state.callbacks.next_number()
+            notice = Notice(number, application, notices.rounds, now_ns + wait_ns)
+            for allocation in allocations[start : start + KEYS_A_NOTICE]:
+                entry = Entry(allocation, notice, now_ns, wait_ns, notices.rounds)
+                notice.entries[allocation.key] = notices.entries[allocation.key] = entry
+            notices.add(notice)
+            _send(state, notice)
+
+
+def withdraw(state: PartitionState, entries: Iterable[Entry]) -> None:
+    """*entries* are at risk no more."""
+    keys: dict[Notice, list[str]] = {}
+    for entry in entries:
+        keys.setdefault(entry.notice, []).append(entry.allocation.spec.key)
+        state.notices.drop(entry)
+    if not state.callbacks.preemption_notices:
+        return
+    for notice, gone in keys.items():
+        state.effects.append(
+            PreemptionNoticeWithdrawn(notice.number, state.name, notice.application.application_id, tuple(gone))
+        )
+
+
+def tell_again(state: PartitionState) -> None:
+    """Somebody else listens from now on: repeat what still stands."""
+    for notice in state.notices.open.values():
+        _send(state, notice)
+
+
+def settle_credits(state: PartitionState) -> list[Entry]:
+    """Spare what applications made up for by releasing other allocations; nothing under the strict contract.
+
+    Only what an application holds less than before counts: what it let go and got back is no credit. The last selected
+    are spared first. Returns what was spared.
+    """
+    notices = state.notices
+    spared: list[Entry] = []
+    if _negotiable(state):
+        for application, held in notices.held.items():
+            now = _held(application)
+            credit = {t: amount - now.get(t, 0) for t, amount in held.items()}
+            for notice in notices.of_application[application].values():
+                for entry in _covered(notice, credit):
+                    _use(held, entry.allocation.shape.pairs)
+                    spared.append(entry)
+    withdraw(state, spared)
+    return spared
+
+
+def _held(application: Application) -> dict[int, int]:
+    """What *application* holds by type, victims that have not left yet included."""
+    real, placeholder = application.confirmed(), application.placeholder
+    return {t: amount + placeholder[t] for t, amount in enumerate(real)}
+
+
+def answered(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
+    """What an application says to one of its notices; ``False``: the notice is none of this partition, or closed.
+
+    What it would rather lose is only noted: the next round looks at it first, and takes it in exchange if its leaving
+    makes the same room. Until then the listed ones stay at risk.
+    """
+    notices = state.notices
+    notice = notices.open.get(answer.notice)
+    if notice is None:
+        return False
+    notice.accepted = answer.accepted
+    for key, saved_ns in answer.checkpoints:
+        for request in _requests(state, key):
+            if request.application is notice.application and request.key in request.application.allocations:
+                # Nobody saves work that is still to be done.
+                notices.checkpoints[request.key] = min(saved_ns, state.callbacks.now_ns)
+    if answer.instead and _negotiable(state):
+        for key in answer.instead:
+            for offer in _requests(state, key):
+                if _may_be_offered(state, notice, offer):
+                    notices.offered[offer.key] = notice
+    return True
+
+
+def exchange(state: PartitionState, allocation: Allocation) -> Entry | None:
+    """The entry of *allocation*, newly selected, if its application offered it: on the terms of the notice it answered.
+
+    ``None``: it has to be told first.
+    """
+    notices = state.notices
+    notice = notices.offered.get(allocation.key)
+    if notice is None or notices.open.get(notice.number) is not notice:
+        return None
+    model = next(iter(notice.entries.values()))
+    entry = Entry(allocation, notice, model.notified_ns, model.wait_ns, model.first_round)
+    entry.times = notices.rounds - model.first_round
+    notice.entries[allocation.key] = notices.entries[allocation.key] = entry
+    return entry
+
+
+def _may_be_offered(state: PartitionState, notice: Notice, offer: Allocation) -> bool:
+    return (
+        offer.application is notice.application
+        and offer.key in offer.application.allocations
+        and offer.key not in state.notices.entries
+        and not (offer.preempted or offer.released or offer.spec.required_node)
+    )
+
+
+def _requests(state: PartitionState, key: str) -> list[Allocation]:
+    """What the shim means by *key*: one request, or all that share it."""
+    shared = state.instances.get(key)
+    if shared:
+        return list(shared.values())
+    found = state.requests.get(key)
+    return [] if found is None else [found]
+
+
+def _covered(notice: Notice, released: dict[int, int]) -> list[Entry]:
+    spared: list[Entry] = []
+    for entry in reversed(notice.entries.values()):
+        pairs = entry.allocation.shape.pairs
+        if not _covers(released, pairs):
+            break
+        _use(released, pairs)
+        spared.append(entry)
+    return spared
+
+
+def _covers(amounts: Mapping[int, int], pairs: Pairs) -> bool:
+    return all(amounts.get(t, 0) >= amount for t, amount in pairs)
+
+
+def _use(amounts: dict[int, int], pairs: Pairs) -> None:
+    for t, amount in pairs:
+        amounts[t] -= amount
+
+
+def _negotiable(state: PartitionState) -> bool:
+    settings = state.notices.settings
+    return settings is not None and settings.contract is MonitorContract.NEGOTIABLE
+
+
+def _send(state: PartitionState, notice: Notice) -> None:
+    if not state.callbacks.preemption_notices:
+        return
+    need: dict[int, int] = {}
+    for entry in notice.entries.values():
+        for t, amount in entry.allocation.shape.pairs:
+            need[t] = need.get(t, 0) + amount
+    keys = tuple(entry.allocation.spec.key for entry in notice.entries.values())
+    negotiable = _negotiable(state)
+    application = notice.application
+    state.effects.append(
+        PreemptionNotice(
+            notice.number,
+            state.name,
+            application.application_id,
+            notice.round,
+            () if negotiable else keys,
+            keys if negotiable else (),
+            state.types.resources(need) if negotiable else None,
+            notice.deadline_ns,
+            KIND,
+            f"queue {application.queue.path} holds more than its share",
+        )
+    )

@@ -1,0 +1,118 @@
+"""What the laws leave of the periodic policy: how much may leave each queue, and which tasks an ask may take where.
+
+Law 2 is kept by what leaves each queue and what comes; laws 6 and 7 come down to one number for an ask's queue, its
+priority and a victim's queue: the highest priority that may be taken there. Rules: preemption.md A, B.3, E.8.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.domain.priorities import PRIORITY_MAX
+from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
+from core.model.queues import Queue
+from core.model.shapes import Pairs
+from core.preemption.monitor.figures import Amounts, Picture, QueueFigures
+from core.preemption.priorities import Adjustment, adjustment
+
+EVERY: Final = PRIORITY_MAX
+"""Every priority may be taken."""
+
+Deficits = dict[QueueFigures, Amounts]
+"""By leaf that should hold more than it does: how much more, by type."""
+
+
+def admits(leaf: QueueFigures, pairs: Pairs, asking: QueueFigures, coming: Pairs, *, declared: bool = False) -> bool:
+    """Whether *pairs* may leave *leaf* for an ask of *asking* that brings what is *coming* (law 2).
+
+    Where both are below the same queue, the ask makes up for the victim there, and a queue that was below its
+    guarantee before is only no worse off. Derived guarantees protect leaves, unless only those *declared* count.
+    """
+    shared = asking.lineage
+    for figures in leaf.lineage:
+        guaranteed = figures.queue.guaranteed if declared or figures is not leaf else figures.guaranteed
+        if not guaranteed:
+            continue
+        for t, amount in pairs:
+            owed = guaranteed.get(t)
+            if owed is None:
+                continue
+            left = figures.net[t] - figures.going.get(t, 0) - amount
+            if left >= owed:
+                continue
+            if figures not in shared:
+                return False
+            brought = figures.coming.get(t, 0) + sum(own for u, own in coming if u == t)
+            if left + brought < min(owed, figures.net[t]):
+                return False
+    return True
+
+
+def leave(leaf: QueueFigures, pairs: Pairs, times: int = 1) -> None:
+    """*pairs* leave *leaf*; with *times* -1 they do not after all."""
+    for figures in leaf.counted:
+        going = figures.going
+        for t, amount in pairs:
+            going[t] = going.get(t, 0) + amount * times
+
+
+def come(leaf: QueueFigures, pairs: Pairs) -> None:
+    """An ask of *pairs* comes into *leaf*."""
+    for figures in leaf.counted:
+        coming = figures.coming
+        for t, amount in pairs:
+            coming[t] = coming.get(t, 0) + amount
+
+
+class Passage:
+    """Which priorities of a leaf an ask of another one may take (laws 6 and 7).
+
+    Leaves that look alike from outside their parent share the answers.
+    """
+
+    def __init__(self, picture: Picture) -> None:
+        self._plain = all(
+            figures.parent is None
+            or not (
+                figures.fenced
+                or figures.queue.properties.priority_offset
+                or figures.queue.properties.priority_policy is PriorityPolicy.FENCE
+            )
+            for figures in picture.queues
+        )
+        self._known: dict[tuple[object, QueueFigures], tuple[Adjustment, Adjustment] | None] = {}
+
+    def outlook(self, leaf: QueueFigures) -> object:
+        """The same for leaves whose asks see all other leaves alike."""
+        if self._plain:
+            return None
+        properties = leaf.queue.properties
+        return (leaf.parent, properties.priority_offset, properties.priority_policy, leaf.fenced)
+
+    def highest(self, asking: QueueFigures, priority: int, leaf: QueueFigures) -> int | None:
+        """The highest priority of a task of *leaf* that an ask of *asking* with *priority* may take; ``None``: none."""
+        if leaf is asking:
+            return None
+        if self._plain:
+            return priority
+        key = (self.outlook(asking), leaf)
+        if key not in self._known:
+            self._known[key] = self._between(asking.queue, leaf.queue)
+        known = self._known[key]
+        if known is None:
+            return None
+        ours, theirs = known
+        shown = ours.of(priority)
+        if theirs.fixed is None:
+            return shown - theirs.offset
+        return EVERY if theirs.of(0) <= shown else None
+
+    @staticmethod
+    def _between(asking: Queue, leaf: Queue) -> tuple[Adjustment, Adjustment] | None:
+        path = leaf.lineage()
+        for queue in asking.lineage():
+            if queue in path:
+                return adjustment(asking, queue), adjustment(leaf, queue)
+            if queue.properties.preemption_policy is PreemptionPolicyKind.FENCE:
+                return None
+        raise AssertionError("all queues meet at the root")

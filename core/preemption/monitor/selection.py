@@ -1,0 +1,162 @@
+"""Who goes: from each leaf that holds too much, as much as this turn asks for, and only where an ask gets its place.
+
+The selectors run one after the other, and what one selects counts for the next: for reserved asks of more important
+queues (optional), for reserved asks at all (optional), for all others that are short of their share, then where totals
+hide that somebody is, then for balance (optional). Rules: preemption.md E.5, E.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Generator, Iterator
+from heapq import merge
+from itertools import chain
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.preemption.monitor.figures import Amounts, MonitorView, QueueFigures, picture
+from core.preemption.monitor.nodes import serve_important, serve_reserved
+from core.preemption.monitor.places import Candidate, Planner
+from core.preemption.monitor.plan import Selection
+from core.preemption.monitor.round import Memory, Round, positive
+from core.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSettings
+from core.preemption.victim_index import reluctance
+
+LOOKS_A_PIECE: Final = 1_000
+TRIES_A_PIECE: Final = 200
+LOOKS_PER_TRY: Final = 5
+"""Looks at an allocation that can be taken in the time of one try to select one."""
+ENOUGH: Final = 2
+"""How many times what a leaf is to give up is looked at first: mostly that does, and sorting the rest costs more."""
+
+_OFFERED: Final = 0
+_PLAIN: Final = 1
+_ROW: Final = {0: _PLAIN, 1: 4, 2: 7, 3: 10}
+"""By class: ordinary tasks, opted-out ones, originators. In each come first those whose applications have prepared for
+it, then others at risk, then those that nobody told."""
+_LAST_PLAIN: Final = _PLAIN + 2
+
+_Ranked = tuple[int, int, int, str, Allocation]
+"""(row, priority, -saved, key, allocation): the first to go first."""
+_Rows = dict[int, list[Candidate]]
+
+
+def select(
+    view: MonitorView,
+    settings: MonitorSettings,
+    now_ns: int,
+    *,
+    memory: Memory | None = None,
+    spared: Container[Queue] = (),
+) -> Generator[int, None, Selection]:
+    """Everybody who should go as things stand; yields after every piece of work.
+
+    *spared*: leaves left alone, because something else takes from them just now.
+    """
+    figures = yield from picture(view)
+    run = Round(view, settings, figures, memory or Memory(), spared)
+    planner = Planner(run)
+    if settings.reserved_first:
+        targets = yield from run.targets(natural=False, reserved_as_used=True)
+        run.begin(targets, settings.max_wait_ns)
+        if settings.queue_priority:
+            yield from serve_important(run, planner, now_ns)
+        yield from serve_reserved(run, planner)
+        targets = yield from run.targets(without_reserved=True)
+        run.begin(targets, settings.max_wait_ns)
+    else:
+        targets = yield from run.targets()
+        run.begin(targets, settings.max_wait_ns)
+        if settings.queue_priority:
+            yield from serve_important(run, planner, now_ns)
+    yield from _serve(run, planner)
+    for declared in (False, True):
+        targets = yield from run.owed(declared=declared)
+        run.begin(targets, settings.max_wait_ns)
+        yield from _serve(run, planner)
+    if settings.balance:
+        targets = yield from run.targets(balance=True, without_reserved=settings.reserved_first)
+        run.most, run.declared = None, False
+        run.begin(targets, max(BALANCE_WAIT_NS, settings.max_wait_ns))
+        yield from _serve(run, planner)
+    yield from planner.finish()
+    return run.selection
+
+
+def _serve(run: Round, planner: Planner) -> Generator[int, None, None]:
+    """Places by what leaves are to give up: what was planned before, then the newest tasks, then everybody's."""
+    if not run.left or not run.short:
+        return
+    yield from planner.resume()
+    for everybody in (False, True):
+        if not run.left or not any(positive(short) for short in run.short.values()):
+            return
+        rows: _Rows = {}
+        for leaf in run.picture.leaves():
+            left = run.left.get(leaf)
+            if left is not None:
+                yield from _collect(run, planner, leaf, dict(left), rows, everybody=everybody)
+        ranked = list(chain.from_iterable(rows[row] for row in sorted(rows)))
+        yield from planner.fill(ranked)
+
+
+def _collect(
+    run: Round, planner: Planner, leaf: QueueFigures, left: Amounts, rows: _Rows, *, everybody: bool
+) -> Generator[int, None, None]:
+    """Add the tasks of *leaf* to *rows*, its newest applications first: ordinary ones to begin with, or *everybody*."""
+    enough = {t: amount * ENOUGH for t, amount in left.items() if amount > 0}
+    originators: list[Allocation] = []
+    applications = sorted(leaf.queue.applications.values(), key=lambda app: (-app.submitted_ns, app.application_id))
+    for application in applications:
+        if not everybody and not positive(enough):
+            return
+        for reservation in run.drop_reservations(application, left):
+            planner.give_back(reservation)
+        pieces: list[list[_Ranked]] = []
+        everything = list(application.allocations.values())
+        for start in range(0, len(everything), LOOKS_A_PIECE):
+            piece = everything[start : start + LOOKS_A_PIECE]
+            ranked = [_ranked(run, allocation) for allocation in piece if run.may_go(allocation)]
+            ranked.sort()
+            pieces.append(ranked)
+            yield len(piece)
+        looks = 0
+        for row, _, _, _, allocation in _in_order(pieces):
+            looks += 1
+            if looks >= TRIES_A_PIECE:
+                yield looks * 2
+                looks = 0
+            if not everybody and (row > _LAST_PLAIN or not positive(enough)):
+                break
+            candidate = planner.candidate(allocation)
+            if candidate is None or candidate.taken:
+                continue
+            rows.setdefault(row, []).append(candidate)
+            if allocation.spec.originator:
+                originators.append(allocation)
+            for t, amount in candidate.pairs:
+                if t in enough:
+                    enough[t] -= amount
+        yield looks
+        while len(pieces) > 1:  # To free a hundred thousand entries at once takes long, too.
+            yield len(pieces.pop()) // LOOKS_PER_TRY
+    if everybody:
+        planner.spare_originators(leaf, originators)
+
+
+def _ranked(run: Round, allocation: Allocation) -> _Ranked:
+    """*allocation* with what decides when it goes: the least work is lost where least was done since it was saved."""
+    key = allocation.key
+    memory = run.memory
+    saved_ns = allocation.created_ns
+    if memory.checkpoints:
+        saved_ns = max(saved_ns, memory.checkpoints.get(key, saved_ns))
+    if key in memory.offered:
+        row = _OFFERED
+    else:
+        row = _ROW[reluctance(allocation)] + (key not in memory.notified) + (key not in memory.accepted)
+    return (row, allocation.spec.priority, -saved_ns, key, allocation)
+
+
+def _in_order(pieces: list[list[_Ranked]]) -> Iterator[_Ranked]:
+    return iter(pieces[0]) if len(pieces) == 1 else merge(*pieces)

@@ -1,0 +1,1 @@
+"""Enforcing a max that was lowered below what a queue holds (preemption.md D)."""

@@ -1,0 +1,250 @@
+"""A bounded exact search for victims, where taking one after the other left more above a max than it had to.
+
+Which sizes are combined matters where a guarantee leaves little to give: of tasks of 6, 5 and 5 beside a guarantee
+that leaves 10, the first one leaves no room for another, and the two others make up 10. Tasks of one leaf, rank and
+size are alike here, so a choice is a number for each such group. The search begins with what is chosen already and
+tries the smallest changes first, so what it finds spreads over the leaves much as that did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import lcm
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.model.shapes import Pairs
+from core.preemption.quota.shares import Amounts, above_guarantees, net
+from core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, rank, spare_of, stays
+
+MOST_STEPS: Final = 10_000
+"""Numbers tried for a group, in one search."""
+MOST_GROUPS: Final = 4_000
+"""With more groups than this there is no search: so many sizes fill almost any gap one after the other."""
+STEPS_PER_YIELD: Final = 16
+
+Score = tuple[int, int]
+"""(what is left above the max beyond what may be missed, place of the worst rank that goes): the smaller the better."""
+
+
+class Group:
+    """Tasks of one rank and size below the same guarantees. *going*: those chosen so far; *others*: in order."""
+
+    __slots__ = ("going", "guards", "others", "pairs", "rank")
+
+    def __init__(self, rank: int, pairs: Pairs, guards: tuple[dict[int, int], ...]) -> None:
+        self.rank: Final = rank
+        """Place of their rank among all ranks, the first to go 0."""
+        self.pairs: Final = pairs
+        self.guards: Final = tuple(
+            (guard, tuple((t, amount) for t, amount in pairs if t in guard))
+            for guard in guards
+            if any(t in guard for t, _ in pairs)
+        )
+        """What each queue on the path may lose, with what one task takes of it."""
+        self.going: list[Allocation] = []
+        self.others: list[Allocation] = []
+
+    def __len__(self) -> int:
+        return len(self.going) + len(self.others)
+
+    def first(self, count: int) -> list[Allocation]:
+        """*count* of them: those chosen before, then others."""
+        return [*self.going[:count], *self.others[: max(0, count - len(self.going))]]
+
+    def most(self) -> int:
+        """How many may go as things stand, by guarantees."""
+        count = len(self)
+        for guard, takes in self.guards:
+            for t, amount in takes:
+                count = min(count, max(0, guard[t]) // amount)
+        return count
+
+    def take(self, count: int, freed: dict[int, int]) -> None:
+        """*count* of them go; below 0: they stay after all."""
+        for guard, takes in self.guards:
+            for t, amount in takes:
+                guard[t] -= count * amount
+        for t, amount in self.pairs:
+            if t in freed:
+                freed[t] += count * amount
+
+
+def improve(choice: Choice, queue: Queue, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]]) -> Iterator[int]:
+    """Replace the victims of *choice* if others leave less above the max. *ranked*: who may go, by leaf, in order.
+
+    Yields the number of allocations whose time each part of the work took.
+    """
+    reachable: Amounts = {}
+    yield from _reachable(choice, queue, ranked, reachable)
+    if all(choice.freed[t] >= reachable[t] for t in choice.lacking()):
+        return
+    groups: list[Group] = []
+    yield from _grouped(choice, ranked, groups)
+    if len(groups) > MOST_GROUPS:
+        return
+    search = _Search(choice, groups, reachable)
+    yield len(groups)
+    yield from search.run()
+    if search.best < search.first:
+        chosen = [task for group, count in zip(groups, search.counts, strict=True) for task in group.first(count)]
+        yield len(chosen)
+        yield from choice.replace(chosen)
+
+
+def _reachable(
+    choice: Choice, queue: Queue, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], found: Amounts
+) -> Iterator[int]:
+    """Fill in the most that could be freed of each type if sizes did not matter: no more than each level may lose."""
+    held: dict[Queue, dict[int, int]] = {}
+    for leaf, runs in ranked.items():
+        amounts = held[leaf] = dict.fromkeys(choice.wanted, 0)
+        for run in runs:
+            for task in run:
+                for t, amount in task.shape.pairs:
+                    if t in amounts:
+                        amounts[t] += amount
+            yield len(run)
+    for level in sorted(_between(held, queue), key=lambda level: -level.depth):
+        amounts = held[level]
+        for t, amount in amounts.items():
+            if t in level.guaranteed:
+                amounts[t] = min(amount, max(0, net(level, t) - level.guaranteed[t]))
+        if level is not queue and level.parent is not None:
+            above = held.setdefault(level.parent, dict.fromkeys(choice.wanted, 0))
+            for t, amount in amounts.items():
+                above[t] += amount
+    for t, amount in held.get(queue, dict.fromkeys(choice.wanted, 0)).items():
+        found[t] = max(0, min([amount, *above_guarantees(queue, t)]))
+
+
+def _between(leaves: Mapping[Queue, object], queue: Queue) -> dict[Queue, None]:
+    """All queues from *leaves* up to *queue*."""
+    found: dict[Queue, None] = {}
+    for leaf in leaves:
+        for level in leaf.lineage():
+            found[level] = None
+            if level is queue:
+                break
+    return found
+
+
+def _grouped(
+    choice: Choice, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], groups: list[Group]
+) -> Iterator[int]:
+    """Fill *groups* with everybody who may go, the least important first, with guards as if nobody went yet."""
+    spare: dict[Queue, dict[int, int]] = {}
+    chains: dict[tuple[Queue, ...], tuple[dict[int, int], ...]] = {}
+    ranks: set[Rank] = set()
+    for runs in ranked.values():
+        for run in runs:
+            ranks.update(map(rank, run))
+            yield len(run)
+    places = {found: at for at, found in enumerate(sorted(ranks))}
+    known: dict[tuple[tuple[Queue, ...], int, Pairs], Group] = {}
+    for leaf, runs in ranked.items():
+        chain = tuple(level for level in leaf.lineage() if level.guaranteed)
+        if chain not in chains:
+            chains[chain] = tuple(spare.setdefault(level, spare_of(level)) for level in chain)
+        for run in runs:
+            for task in run:
+                if stays(task):
+                    continue
+                name = chain, places[rank(task)], task.shape.pairs
+                group = known.get(name)
+                if group is None:
+                    if len(known) > MOST_GROUPS:
+                        return
+                    group = known[name] = Group(name[1], name[2], chains[chain])
+                    groups.append(group)
+                (group.going if task in choice.victims else group.others).append(task)
+            yield 2 * len(run)
+    groups.sort(key=lambda group: group.rank)
+
+
+class _Search:
+    """Depth first, one group after the other; what cannot become better than the best so far is left out."""
+
+    def __init__(self, choice: Choice, groups: list[Group], reachable: Amounts) -> None:
+        self._groups = groups
+        self._wanted = choice.wanted
+        self._miss = choice.miss
+        least = lcm(*choice.wanted.values())
+        self._weights = {t: least // amount for t, amount in choice.wanted.items()}
+        self._reachable = reachable
+        self._rest = self._suffixes()
+        self.first: Final[Score] = (
+            self._left(choice.freed),
+            max((group.rank for group in groups if group.going), default=-1),
+        )
+        self.best = self.first
+        self.counts: list[int] = []
+        """How many of each group go in the best choice."""
+
+    def _suffixes(self) -> list[Amounts]:
+        """The most that the groups from each on can free, by type."""
+        rest = dict.fromkeys(self._wanted, 0)
+        found = [rest]
+        for group in reversed(self._groups):
+            rest = dict(rest)
+            for t, amount in group.pairs:
+                if t in rest:
+                    rest[t] = min(self._reachable[t], rest[t] + amount * len(group))
+            found.append(rest)
+        found.reverse()
+        return found
+
+    def _left(self, freed: Mapping[int, int]) -> int:
+        """What *freed* leaves beyond what may be missed, all types on one scale."""
+        left = 0
+        for t, amount in self._wanted.items():
+            missing = (amount - freed[t]) * 100 - amount * self._miss
+            if missing > 0 and amount > freed[t]:
+                left += missing * self._weights[t]
+        return left
+
+    def run(self) -> Iterator[int]:
+        groups, rest = self._groups, self._rest
+        freed = dict.fromkeys(self._wanted, 0)
+        counts: list[int] = []
+        waiting = [_counts(groups[0])] if groups else []
+        worst = [-1]
+        steps = 0
+        while waiting and steps < MOST_STEPS:
+            at = len(waiting) - 1
+            group = groups[at]
+            if len(counts) > at:
+                group.take(-counts.pop(), freed)
+                worst.pop()
+            count = next(waiting[-1], None)
+            if count is None:
+                waiting.pop()
+                continue
+            steps += 1
+            if steps % STEPS_PER_YIELD == 0:
+                yield RUN_LENGTH
+            group.take(count, freed)
+            counts.append(count)
+            worst.append(max(worst[-1], group.rank) if count else worst[-1])
+            hoped = {t: min(amount + rest[at + 1][t], self._reachable[t]) for t, amount in freed.items()}
+            if (self._left(hoped), worst[-1]) >= self.best:
+                continue
+            done: Score = (self._left(freed), worst[-1])
+            if done < self.best:
+                self.best = done
+                self.counts = [*counts, *([0] * (len(groups) - len(counts)))]
+            if at + 1 < len(groups):
+                waiting.append(_counts(groups[at + 1]))
+
+
+def _counts(group: Group) -> Iterator[int]:
+    """All numbers of *group* that may go, those nearest to what was chosen first."""
+    most = group.most()
+    start = min(len(group.going), most)
+    yield start
+    for distance in range(1, most + 1):
+        if start + distance <= most:
+            yield start + distance
+        if start - distance >= 0:
+            yield start - distance

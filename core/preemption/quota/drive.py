@@ -1,0 +1,198 @@
+"""Enforcing lowered maxima: one queue at a time, in steps short enough that nothing else has to wait (preemption.md D).
+
+Which queue is due is the business of :mod:`core.preemption.quota.timers`, who leaves that of
+:mod:`core.preemption.quota.planner`. While a queue is served nobody preempts for a guarantee (H).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from core.domain.effects import PreemptionDecided
+from core.domain.reasons import Outcome
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.partition.state import PartitionState
+from core.preemption import pacing, preempting
+from core.preemption.governor import governing
+from core.preemption.plan import QuotaPlan, Refusal
+from core.preemption.quota import laws
+from core.preemption.quota import planner as quota
+from core.preemption.quota import standing as quota_standing
+from core.preemption.quota import timers as quota_timers
+from core.preemption.quota.enforcement import QuotaRun
+from core.preemption.quota.shares import Amounts, excess
+
+LOOKS_PER_DECISION: Final = 16
+"""Allocations that can be ranked or compared in the time of one placement."""
+BATCH: Final = 64
+"""Victims told to leave in one step; each costs as much as a placement."""
+MOST_SAID: Final = 8
+"""Reasons why something stays above a max that a record names, those that keep most there."""
+
+
+def advance(state: PartitionState, now_ns: int, budget: int) -> int:
+    """Go on with what is due for about *budget* decisions. Returns how many it was."""
+    enforcement = state.enforcement
+    spent = 0
+    while spent < budget:
+        if enforcement.run is None:
+            if not enforcement.due:
+                break
+            enforcement.run = _begin(state, enforcement.due.pop(0))
+            enforcement.served[enforcement.run.queue] = None
+            state.preemption_attempts += 1
+        spent += _step(state, enforcement.run, now_ns)
+    return spent
+
+
+def _begin(state: PartitionState, queue: Queue) -> QuotaRun:
+    miss, stuck = queue.properties.quota_preemption_miss, quota_standing.staying(state, queue)
+    standing = state.enforcement.above.get(queue)
+    again = standing is not None and standing.rest is not None
+    numbers = quota_standing.numbers(queue)
+    return QuotaRun(queue, miss, quota.run(queue, miss, stuck), numbers, stuck, again=again)
+
+
+def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
+    """One step of *run*. Returns its cost in decisions, at least 1."""
+    if not quota_standing.is_enforceable(state, run.queue):
+        _abandon(state, run, now_ns)
+        return 1
+    if run.plan is None:
+        try:
+            return max(1, next(run.steps) // LOOKS_PER_DECISION)
+        except StopIteration as finished:
+            run.plan = finished.value
+            return 1
+    if run.staying:
+        # Whoever has left after all needs nobody to go instead.
+        now = quota_standing.staying(state, run.queue)
+        run.staying = {t: min(amount, now[t]) for t, amount in run.staying.items() if t in now}
+    batch = run.plan.victims[run.at : run.at + BATCH]
+    run.at += BATCH
+    left = _left(run, run.plan)
+    refused = ""
+    if batch and left and governing.shadowed(state, quota.KIND):
+        would_be = quota.confirm(run.queue, run.plan.ceilings, left, batch, run.staying)
+        _take_down(run, would_be.victims)
+        run.stopped = Refusal(Outcome.SHADOW)
+    elif batch and left:
+        part = quota.confirm(run.queue, run.plan.ceilings, left, batch, run.staying)
+        refused = _evict(state, run, part, now_ns)
+    if refused or _is_denied(run) or run.at >= len(run.plan.victims) or not left:
+        _finish(state, run, run.plan, refused, now_ns)
+    return max(1, len(batch))
+
+
+def _left(run: QuotaRun, plan: QuotaPlan) -> Amounts:
+    """What of the target is still to be freed; what ended by itself since the run began counts as freed."""
+    over = excess(run.queue, plan.ceilings, run.staying)
+    left = {t: min(amount - run.freed.get(t, 0), over.get(t, 0)) for t, amount in plan.target.items()}
+    return {t: amount for t, amount in left.items() if amount > 0}
+
+
+def _abandon(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
+    """The queue of *run* left the configuration: nobody else is told to leave, and what was done is recorded."""
+    if run.plan is not None and run.records:
+        run.stopped = Refusal(Outcome.PARTIAL, "the queue left the configuration")
+        _finish(state, run, run.plan, "", now_ns)
+    else:
+        state.enforcement.run = None
+        quota_timers.run_ended(state, run.queue, None, False, now_ns)
+
+
+def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -> str:
+    """Have the victims of *part* leave, if the laws allow it. Returns which they break, or nothing."""
+    if not part.victims:
+        return ""
+    refusal = preempting.judge(state, laws.check(state, part))
+    if refusal is not None:
+        return refusal.detail
+    most, denial = pacing.allow_enforcement(state, part.victims, now_ns, run)
+    if denial is not None:
+        run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
+    victims = part.victims[:most]
+    governing.charge(state, victims, "", now_ns, run)
+    preempting.evict(state, victims, None, f"preempted because queue {run.queue.path} holds more than its max")
+    if run.replaces:
+        state.enforcement.replacing.update(dict.fromkeys(victims))
+    quota_timers.watch_exits(state, run.queue, victims, now_ns)
+    if state.recording:
+        state.events.preempted_for_quota(victims, run.queue)
+    _take_down(run, victims)
+    return ""
+
+
+def _is_denied(run: QuotaRun) -> bool:
+    return run.stopped is not None and run.stopped.outcome not in (Outcome.SHADOW, Outcome.PARTIAL)
+
+
+def _take_down(run: QuotaRun, victims: Sequence[Allocation]) -> None:
+    for victim in victims:
+        run.records.append(preempting.victim_record(victim, victim.priority))
+        for t, amount in victim.shape.pairs:
+            run.freed[t] = run.freed.get(t, 0) + amount
+
+
+def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str, now_ns: int) -> None:
+    """Record what came of *run*, whatever it was; what it left is looked at again when that may change.
+
+    Nothing is recorded of another look that found nobody to go and the same amounts unmet.
+    """
+    enforcement = state.enforcement
+    unmet = _unmet(run, plan)
+    outcome = quota.outcome(plan.target, unmet, run.miss, any_victims=bool(run.records))
+    stopped = run.stopped
+    if stopped is not None:
+        outcome = stopped.outcome
+    standing = enforcement.above.get(run.queue)
+    known = standing.rest.unmet if standing is not None and standing.rest is not None else None
+    is_news = refused or run.records or stopped is not None or known != unmet
+    if is_news and not (run.again and outcome is Outcome.NOTHING_TO_DO):
+        _record(state, run, plan, unmet, Outcome.LAW_BROKEN if refused else outcome, refused, now_ns)
+    enforcement.run = None
+    if standing is not None:
+        standing.reached = outcome
+        if outcome not in (Outcome.PARTIAL, Outcome.NONE):
+            standing.rest = None
+        elif stopped is None and not refused:
+            standing.rest = quota_standing.rest_of(standing.rest, run, plan, unmet, now_ns)
+    quota_timers.run_ended(state, run.queue, run.changed, run.grew, now_ns, again=run.again)
+    if _is_denied(run):
+        quota_timers.resume(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)
+
+
+def _unmet(run: QuotaRun, plan: QuotaPlan) -> Amounts:
+    """What *run* leaves. What was added meanwhile counts: nothing is said to be enforced in full that is not."""
+    if not plan.target:
+        return {}
+    over = excess(run.queue, plan.ceilings, run.staying)
+    if run.stopped is not None and run.stopped.outcome is Outcome.SHADOW:
+        over = {t: amount - run.freed.get(t, 0) for t, amount in over.items()}
+    return {t: amount for t, amount in over.items() if amount > 0}
+
+
+def _record(
+    state: PartitionState, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, outcome: Outcome, refused: str, now_ns: int
+) -> None:
+    freed = {t: run.freed.get(t, 0) for t in plan.target}
+    named, stopped = state.types.resources, run.stopped
+    told = "would be told to leave" if stopped is not None and stopped.outcome is Outcome.SHADOW else "told to leave"
+    amounts = f"target {dict(named(plan.target))}, freed {dict(named(freed))}, unmet {dict(named(unmet))}"
+    parts = [f"{amounts}, chosen {len(plan.victims)}, {told} {len(run.records)}"]
+    if stopped is not None and stopped.detail:
+        parts.append(stopped.detail)
+    if unmet and stopped is None:
+        parts += [quota_standing.say_protection(state, protection) for protection in plan.protected[:MOST_SAID]]
+    if refused:
+        parts.append(refused)
+    detail = "; ".join(parts)
+    state.preemptions += bool(run.records) and outcome is not Outcome.SHADOW
+    victims = tuple(run.records)
+    state.effects.append(
+        PreemptionDecided(now_ns, state.name, quota.KIND, "", "", run.queue.path, outcome, detail, "", victims)
+    )
+    if state.recording and outcome is not Outcome.NOTHING_TO_DO:
+        state.events.queues.quota_enforced(run.queue, outcome, detail)

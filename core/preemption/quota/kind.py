@@ -1,0 +1,48 @@
+"""Enforcing a lowered max, as everything outside its room knows it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from core.domain.reasons import Outcome
+from core.domain.settings import VictimBound
+from core.preemption.guarantee import rounds
+from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
+from core.preemption.quota import laws
+from core.preemption.quota import planner as quota
+
+_PART: Final = Ending(leaves=True, level=Level.INFO)
+"""Something else ended the run: those who were asked to leave before do leave."""
+
+QUOTA: Final = Kind(
+    name=quota.KIND,
+    laws=(1, 2, 5),
+    allowed_by="the queue holds more than its max, and stays at or above its guarantee (law 2)",
+    planner=quota.plan,
+    check=laws.check,
+    driver=Driver(in_round=rounds.enforce_due),
+    outcomes=MappingProxyType(
+        {
+            Outcome.FULL: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.GOOD),
+            Outcome.BEST_EFFORT: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.WARN),
+            Outcome.PARTIAL: Ending(leaves=True, counted=True, level=Level.WARNING, tone=Tone.WARN),
+            Outcome.NONE: Ending(leaves=True, counted=True, level=Level.WARNING, tone=Tone.BAD),
+            Outcome.NOTHING_TO_DO: Ending(leaves=True),
+            Outcome.TIMER_POSTPONED: _PART,
+            Outcome.SHADOW: Ending(level=Level.INFO),
+            Outcome.VICTIM_STUCK: Ending(counted=True, level=Level.WARNING, tone=Tone.WARN),
+            Outcome.LAW_BROKEN: Ending("the plan broke a law", leaves=True, level=Level.INFO, tone=Tone.BAD),
+            Outcome.BUDGET_SPENT: Ending("budget spent", leaves=True, level=Level.INFO, tone=Tone.WARN),
+            Outcome.COOLING_DOWN: Ending(
+                "pause of the queue that would lose", leaves=True, level=Level.INFO, tone=Tone.WARN
+            ),
+            Outcome.LOOP: Ending(
+                "two queues take from each other in turns", leaves=True, level=Level.INFO, tone=Tone.WARN
+            ),
+            Outcome.ROUND_LIMIT: Ending(leaves=True, level=Level.INFO, tone=Tone.WARN),
+        }
+    ),
+    colour=Colour.AMBER,
+    keys=ConfigurationKeys(switch="quotapreemptionenabled", bound=VictimBound(interval=1_000), serves=False),
+)

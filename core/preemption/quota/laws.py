@@ -1,0 +1,115 @@
+"""The laws that bind the enforcement of a lowered max: no. 2 on all levels, and invariant 16 (preemption.md A.1, D)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.domain.reasons import Outcome
+from core.laws.verdict import Law, Violation, net_of, path_of
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.policies.view import PartitionView
+from core.preemption.plan import QuotaPlan
+
+
+def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:
+    """Every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
+    return (
+        *_eligible(view, plan),
+        *_law_2(view, plan),
+        *_target(view, plan),
+        *_honest(view, plan),
+        *_not_too_much(view, plan),
+    )
+
+
+def _eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
+    seen: set[str] = set()
+    for victim in plan.victims:
+        faults = {
+            "named twice": victim.key in seen,
+            "not placed": victim.node is None,
+            "bound to its required node": bool(victim.spec.required_node),
+            "being released": victim.released,
+            "already a victim": victim.preempted,
+            f"outside {plan.queue.path}": plan.queue not in path_of(victim.queue),
+            "of no type that has to be freed": not any(t in plan.target for t, _ in victim.shape.pairs),
+        }
+        seen.add(victim.key)
+        for fault, present in faults.items():
+            if present:
+                yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
+
+
+def _law_2(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
+    """No queue that loses anything of a type ends below what it is guaranteed of it."""
+    leaving: dict[Queue, dict[int, int]] = {}
+    for victim in plan.victims:
+        for queue in path_of(victim.queue):
+            if queue.guaranteed:
+                amounts = leaving.setdefault(queue, {})
+                for t, amount in victim.shape.pairs:
+                    amounts[t] = amounts.get(t, 0) + amount
+    for queue, amounts in leaving.items():
+        for t, amount in amounts.items():
+            if t in queue.guaranteed and net_of(queue, t) - amount < queue.guaranteed[t]:
+                detail = f"{queue.path} would end at {view.types.names[t]}={net_of(queue, t) - amount}"
+                yield Violation(Law.GUARANTEE_KEPT, f"{detail}, below {queue.guaranteed[t]}")
+
+
+def _target(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
+    """No more is aimed at than the queue is above its max, counting victims in flight that do not leave."""
+    names = view.types.names
+    for t, amount in plan.staying.items():
+        if not 0 <= amount <= plan.queue.preempting[t]:
+            yield Violation(Law.WITHIN_QUOTA, f"{names[t]}={amount} stays, of {plan.queue.preempting[t]} in flight")
+    for t, amount in plan.target.items():
+        over = _over(plan, t)
+        if not 0 < amount <= over:
+            yield Violation(
+                Law.WITHIN_QUOTA, f"{plan.queue.path} is {names[t]}={over} above its max, {amount} is aimed at"
+            )
+
+
+def _over(plan: QuotaPlan, t: int) -> int:
+    """What the queue holds of a type above its max once the victims in flight are gone that do leave."""
+    held = net_of(plan.queue, t) + plan.staying.get(t, 0)
+    return held - plan.ceilings.get(t, held)
+
+
+def _honest(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
+    """``FULL`` is said only where every type ends within the max."""
+    freed = _freed(plan)
+    for t in plan.ceilings if plan.outcome is Outcome.FULL else ():
+        left = _over(plan, t) - freed.get(t, 0)
+        if left > 0:
+            detail = f"{plan.queue.path} is said to be enforced in full and keeps {view.types.names[t]}={left}"
+            yield Violation(Law.WITHIN_QUOTA, f"{detail} above its max")
+
+
+def _freed(plan: QuotaPlan) -> dict[int, int]:
+    freed: dict[int, int] = {}
+    for victim in plan.victims:
+        for t, amount in victim.shape.pairs:
+            freed[t] = freed.get(t, 0) + amount
+    return freed
+
+
+def _not_too_much(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
+    """Every victim is needed for some type of the target, met or not.
+
+    Needed for a type is who could not stay without less of it being freed, up to the target. So what is freed of a
+    type beyond the target is less than the smallest victim that goes for this type alone.
+    """
+    freed = _freed(plan)
+    goes_for: list[tuple[Allocation, list[int]]] = []
+    for victim in plan.victims:
+        needing = [t for t, amount in victim.shape.pairs if t in plan.target and freed[t] - amount < plan.target[t]]
+        goes_for.append((victim, needing))
+        if not needing:
+            yield Violation(Law.MINIMAL, f"{victim.key} need not go")
+    for t, target in plan.target.items():
+        amounts = [dict(victim.shape.pairs).get(t, 0) for victim, needing in goes_for if not set(needing) - {t}]
+        alone = [amount for amount in amounts if amount]
+        if alone and freed[t] - target >= min(alone):
+            yield Violation(Law.WITHIN_QUOTA, f"{view.types.names[t]}={freed[t]} freed for {target}")

@@ -1,0 +1,183 @@
+"""Enforcing a lowered max: who leaves a queue that holds more than it may (preemption.md D.6-D.8).
+
+Fairness between the leaves comes first: each gets its part of the target and gives what fits in it. What is then still
+missing comes from all of them in turns, the least important tasks first; where that leaves something, other
+combinations of sizes are tried; and nobody goes who turns out not to be needed. When a run happens (D.4, D.5), and what
+becomes of its plan (D.9), is the partition's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from heapq import merge
+from typing import Final
+
+from core.domain.reasons import Outcome
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.model.shapes import Shape
+from core.preemption.plan import ProtectedBy, Protection, QuotaPlan
+from core.preemption.quota.combinations import improve
+from core.preemption.quota.shares import NONE_STAYING, Amounts, attainable, excess, leaf_shares, net
+from core.preemption.quota.victims import RUN_LENGTH, Choice, VictimOrder, within
+
+KIND: Final = "quota"
+
+MOST_PROTECTIONS: Final = 32
+"""Reasons why something stays above a max that a plan names, of each type those that keep most there; tasks that are
+ending are always named, for their going is waited for."""
+
+Steps = Generator[int, None, QuotaPlan]
+"""A run in the making: yields after every step the number of allocations looked at, returns the plan."""
+
+
+def plan(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> QuotaPlan:
+    """Who leaves *queue*, all worked out at once. *miss*: percentage of the target that may be left."""
+    steps = run(queue, miss, staying)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            result: QuotaPlan = finished.value
+            return result
+
+
+def run(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> Steps:
+    """As :func:`plan`, in steps of limited length. Between two of them the queue may change.
+
+    *staying*: what victims in flight hold that will not leave. Target and parts are those of the first step. Whoever
+    left meanwhile is not chosen, newcomers are not looked at.
+    """
+    ceilings = dict(queue.max)
+    wanted = excess(queue, ceilings, staying)
+    if not wanted:
+        return QuotaPlan(queue, ceilings, {}, (), {}, Outcome.NOTHING_TO_DO, staying)
+    shares = leaf_shares(queue, attainable(queue, wanted))
+    yield len(shares)
+    order = VictimOrder(wanted, ceilings)
+    ranked: dict[Queue, list[list[Allocation]]] = {}
+    for leaf in shares:
+        runs = ranked[leaf] = []
+        allocations = [a for application in leaf.applications.values() for a in application.allocations.values()]
+        for at in range(0, len(allocations), RUN_LENGTH):
+            runs.append(order.run(allocations[at : at + RUN_LENGTH]))
+            yield min(RUN_LENGTH, len(allocations) - at)
+    choice = Choice(wanted, miss, shares)
+    for leaf, share in shares.items():
+        yield from choice.fill(order.merged(ranked[leaf]), share)
+    if choice.lacking():
+        yield from choice.complete_in_turns(ranked, order)
+    if choice.lacking():
+        yield from improve(choice, queue, ranked)
+    yield from _prune(choice, order)
+    protected: tuple[Protection, ...] = ()
+    if choice.lacking():
+        protected = yield from _protections(choice, queue)
+    victims = tuple(choice.victims)
+    return QuotaPlan(queue, ceilings, wanted, victims, choice.unmet(), _outcome(choice), staying, protected)
+
+
+def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
+    """Nobody goes without need: the most important of those chosen are handed back first."""
+    spare = choice.spare()
+    if not any(spare.values()):
+        return
+    victims = list(choice.victims)
+    runs: list[list[Allocation]] = []
+    for at in range(0, len(victims), RUN_LENGTH):
+        droppable = [victim for victim in victims[at : at + RUN_LENGTH] if within(victim, spare)]
+        runs.append(order.run(droppable))
+        yield min(RUN_LENGTH, len(victims) - at)
+    yield from choice.prune(merge(*map(reversed, runs), key=order.key, reverse=True))
+
+
+def _protections(choice: Choice, queue: Queue) -> Generator[int, None, tuple[Protection, ...]]:
+    """What keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first thing."""
+    unmet = choice.unmet()
+    found: dict[tuple[int, ProtectedBy, Queue, int], list[int]] = {}
+    looked = 0
+    for leaf in _leaves(queue):
+        # Equal tasks of one leaf are kept by the same: each kind is looked at once.
+        kinds: dict[tuple[ProtectedBy, Shape], int] = {}
+        for application in list(leaf.applications.values()):
+            for task in list(application.allocations.values()):
+                looked += 1
+                if looked == RUN_LENGTH:
+                    looked = 0
+                    yield RUN_LENGTH
+                if not (task.preempted or task.node is None or task in choice.victims):
+                    kind = _kept_by(task), task.shape
+                    kinds[kind] = kinds.get(kind, 0) + 1
+        for (reason, shape), count in kinds.items():
+            level, of = queue, -1
+            if reason is ProtectedBy.GUARANTEE:
+                guard = choice.hindrance(leaf, shape)
+                if guard is None:
+                    continue
+                level, of = guard
+            smallest = dict(shape.pairs).get(of, 0)
+            for t, amount in shape.pairs:
+                if t in unmet:
+                    known = found.setdefault((t, reason, level, of), [0, smallest])
+                    known[0] += amount * count
+                    known[1] = min(known[1], smallest)
+    yield looked
+    ordered = sorted(found.items(), key=lambda entry: (entry[0][0], -entry[1][0], entry[0][2].path, entry[0][1]))
+    return tuple(
+        Protection(reason, t, amount, level, max(0, of), level.guaranteed.get(of, 0), net(level, max(0, of)), smallest)
+        for at, ((t, reason, level, of), (amount, smallest)) in enumerate(ordered)
+        if at < MOST_PROTECTIONS or reason is ProtectedBy.ENDING
+    )
+
+
+def _kept_by(task: Allocation) -> ProtectedBy:
+    if task.spec.required_node:
+        return ProtectedBy.REQUIRED_NODE
+    return ProtectedBy.ENDING if task.released else ProtectedBy.GUARANTEE
+
+
+def _leaves(queue: Queue) -> Iterator[Queue]:
+    if queue.leaf:
+        yield queue
+    else:
+        for child in list(queue.children.values()):
+            yield from _leaves(child)
+
+
+def confirm(
+    queue: Queue,
+    ceilings: Mapping[int, int],
+    wanted: Amounts,
+    victims: Iterable[Allocation],
+    staying: Mapping[int, int] = NONE_STAYING,
+) -> QuotaPlan:
+    """Which of the chosen *victims* still have to go, and may, as the queue is now.
+
+    *wanted* is what is still to be freed; tasks that ended by themselves meanwhile count.
+    """
+    over = excess(queue, ceilings, staying)
+    choice = Choice({t: min(amount, over[t]) for t, amount in wanted.items() if t in over})
+    for _ in choice.complete(victims):
+        pass
+    for _ in choice.prune(list(reversed(choice.victims))):
+        pass
+    left = {t: amount - choice.freed.get(t, 0) for t, amount in over.items()}
+    unmet = {t: amount for t, amount in left.items() if amount > 0}
+    reached = outcome(over, unmet, 0, any_victims=bool(choice.victims))
+    return QuotaPlan(queue, ceilings, choice.wanted, tuple(choice.victims), unmet, reached, staying)
+
+
+def outcome(wanted: Mapping[int, int], unmet: Mapping[int, int], miss: int, *, any_victims: bool) -> Outcome:
+    """What a run came to (D.7). *unmet* holds nothing that is met."""
+    if not wanted:
+        return Outcome.NOTHING_TO_DO
+    if not unmet:
+        return Outcome.FULL
+    if not any_victims:
+        return Outcome.NONE
+    tolerable = all(amount * 100 <= wanted[t] * miss for t, amount in unmet.items())
+    return Outcome.BEST_EFFORT if tolerable else Outcome.PARTIAL
+
+
+def _outcome(choice: Choice) -> Outcome:
+    return outcome(choice.wanted, choice.unmet(), choice.miss, any_victims=bool(choice.victims))

@@ -1,0 +1,149 @@
+"""Queues that hold more than their max: since when, what keeps them there, and when to look at them again.
+
+A queue is above its max from the moment that its max is lowered, or something is added to it unchecked, until enough
+has left. All that time it is shown, whether or not anything is enforced. What a run could not free is looked at again
+when what kept it there may have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.partition.state import PartitionState
+from core.preemption.plan import ProtectedBy, Protection, QuotaPlan
+from core.preemption.quota.enforcement import Numbers, QuotaRun, Remainder, Standing
+from core.preemption.quota.shares import Amounts, attainable, excess, leaf_shares, net
+
+FIRST_PAUSE_NS: Final = 10**9
+MOST_PAUSE_NS: Final = 60 * 10**9
+"""Between two looks at a queue that gave nothing at the last one, the pause doubles up to this."""
+ENDING_REMEMBERED: Final = 256
+"""Tasks on their way out whose going is waited for, of one queue."""
+
+
+def is_enforceable(state: PartitionState, queue: Queue) -> bool:
+    """Whether the max of *queue* is one that the configuration sets now: not a dynamic queue's, nor one that is
+    listed no more."""
+    listed = queue.managed and not queue.draining and queue.parent is not None
+    return listed and state.queues.get(queue.path) is queue
+
+
+def above_max(queue: Queue) -> Amounts:
+    """What *queue* holds above its max, victims that have not left yet included."""
+    used = queue.used
+    return {t: used[t] - most for t, most in queue.max.items() if used[t] > most}
+
+
+def holds_more(queue: Queue) -> bool:
+    """Whether *queue* holds more than its max, victims that have not left yet included."""
+    used = queue.used
+    for t, most in queue.ceilings:
+        if used[t] > most:
+            return True
+    return False
+
+
+def note_changes(state: PartitionState, queues: Iterable[Queue], now_ns: int) -> None:
+    """Begin or end the sign of each of *queues* that came above its max, or is within it again."""
+    known = state.enforcement.above
+    for queue in queues:
+        over = above_max(queue) if queue.max and is_enforceable(state, queue) else None
+        if over and queue not in known:
+            known[queue] = Standing(now_ns)
+            if state.recording:
+                state.events.queues.came_above_max(queue, over)
+        elif not over and queue in known:
+            del known[queue]
+            if state.recording:
+                state.events.queues.is_within_max(queue)
+
+
+def staying(state: PartitionState, queue: Queue) -> Amounts:
+    """What victims below *queue* hold that were told to leave, have not, and are to be replaced by others.
+
+    Whoever replaces somebody is not replaced in turn: a shim that ends nobody would lose everything once it does.
+    """
+    found: Amounts = {}
+    replacing = state.enforcement.replacing
+    for victim in state.stuck:
+        if victim.preempted and victim not in replacing and queue in victim.queue.lineage():
+            for t, amount in victim.shape.pairs:
+                found[t] = found.get(t, 0) + amount
+    return found
+
+
+def numbers(queue: Queue) -> Numbers:
+    """What decides how far *queue* can be enforced: amounts and guarantees on its path and below."""
+    found: list[object] = []
+    for level in (*queue.lineage()[1:], *_tree(queue)):
+        held = [used - leaving for used, leaving in zip(level.used, level.preempting, strict=True)]
+        count = sum(len(application.allocations) for application in level.applications.values()) if level.leaf else 0
+        found.append((level.path, held, level.guaranteed, count))
+    return found
+
+
+def _tree(queue: Queue) -> Iterator[Queue]:
+    yield queue
+    for child in queue.children.values():
+        yield from _tree(child)
+
+
+def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, now_ns: int) -> Remainder:
+    """What *run* left of a max, to be looked at again when the numbers are others, ever later while that is in vain."""
+    in_vain = not run.records
+    pause_ns = min(2 * before.pause_ns, MOST_PAUSE_NS) if before is not None and in_vain else FIRST_PAUSE_NS
+    return Remainder(
+        run.numbers if in_vain else numbers(run.queue),
+        pause_ns,
+        now_ns + pause_ns,
+        dict(unmet),
+        plan.protected,
+        tuple(_ending(plan, run.queue)),
+    )
+
+
+def _ending(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
+    """Some of the tasks whose place others take, or that somebody ends: when they have left there is more to choose."""
+    found: list[Allocation] = []
+    if any(protection.reason is ProtectedBy.ENDING for protection in plan.protected):
+        for leaf in _tree(queue):
+            for application in leaf.applications.values():
+                for task in application.allocations.values():
+                    if task.released:
+                        found.append(task)
+                        if len(found) == ENDING_REMEMBERED:
+                            return found
+    return found
+
+
+def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, now_ns: int) -> bool:
+    """Whether *queue*, of which a run left something, may now be brought nearer to its max."""
+    rest = standing.rest
+    if rest is None or now_ns < rest.look_ns:
+        return False
+    if not any(task.node is None for task in rest.ending):
+        found = numbers(queue)
+        if found == rest.numbers:
+            return False
+        rest.numbers = found
+    return bool(leaf_shares(queue, attainable(queue, excess(queue, queue.max, staying(state, queue)))))
+
+
+def say_protection(state: PartitionState, protection: Protection) -> str:
+    """One line for people. What a queue holds and is guaranteed is told as of now."""
+    resources = state.types.resources
+    amount = dict(resources({protection.t: protection.amount}))
+    match protection.reason:
+        case ProtectedBy.REQUIRED_NODE:
+            return f"{amount} is bound to its node"
+        case ProtectedBy.ENDING:
+            return f"{amount} is being ended or replaced by others"
+    level, of = protection.queue, protection.of
+    guaranteed, held = level.guaranteed.get(of, protection.guaranteed), net(level, of)
+    text = f"{level.path} is guaranteed {dict(resources({of: guaranteed}))} and holds {dict(resources({of: held}))}"
+    if held > guaranteed and protection.smallest:
+        text += f", the smallest task there has {dict(resources({of: protection.smallest}))}"
+    return text

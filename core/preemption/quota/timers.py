@@ -1,0 +1,222 @@
+"""Timers of maxima to be enforced: armed by a change of configuration or by what nobody checked (preemption.md D.4).
+
+They are kept in memory only: after a restart the full delay begins again with the recovered allocations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from core.domain.effects import PreemptionDecided
+from core.domain.reasons import Outcome
+from core.domain.settings import QuotaTimer
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.partition.books import ledger
+from core.partition.state import PartitionState
+from core.preemption import preempting
+from core.preemption.quota import planner as quota
+from core.preemption.quota import standing as quota_standing
+from core.preemption.quota.shares import excess
+from core.preemption.quota.standing import is_enforceable
+from core.preemption.quota.timer_rules import Terms, next_start, over_max
+
+TICK_NS: Final = 10**9
+MOST_POSTPONED: Final = 3
+NO_TERMS: Final = Terms({}, 0)
+
+
+def reconfigured(state: PartitionState, enabled_before: bool, before: Mapping[Queue, Terms], now_ns: int) -> None:
+    """The configuration changed: arm, move or clear the timers of the configured queues concerned.
+
+    *before*: the terms that changed queues had, ``NO_TERMS`` for new ones and those that were dynamic. Switched on by
+    this change, enforcement concerns every queue.
+    """
+    enforcement = state.enforcement
+    quota_standing.note_changes(state, (*before, *enforcement.above), now_ns)
+    if enforcement.above:
+        _tick_soon(state, now_ns)
+    running = enforcement.run.queue if enforcement.run is not None else None
+    for queue in list(enforcement.armed):
+        stays = state.preemption.quota_enabled and is_enforceable(state, queue)
+        if not stays and queue is not running:
+            _set(state, queue, None, now_ns)
+    for queue, standing in enforcement.above.items():
+        limited_as_before = queue not in before or before[queue].max == queue.max
+        if not (state.preemption.quota_enabled and limited_as_before and queue.properties.quota_preemption_delay_ns):
+            standing.forget_run()
+    if not state.preemption.quota_enabled:
+        return
+    for queue in before if enabled_before else state.queues.values():
+        if not is_enforceable(state, queue):
+            continue
+        old = before[queue] if enabled_before else Terms(queue.max, 0)
+        if enforcement.run is not None and queue is enforcement.run.queue:
+            if queue.properties.quota_preemption_timer is QuotaTimer.RESET and enforcement.run.changed is None:
+                enforcement.run.changed = old
+            continue
+        before_ns = enforcement.armed.get(queue)
+        _set(state, queue, next_start(queue, old, before_ns, now_ns), now_ns)
+        _warn_if_put_off(state, queue, before_ns, now_ns)
+
+
+def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None, now_ns: int) -> None:
+    """Say it once when changes put off what *queue* has to give, again and again or for long (K9)."""
+    enforcement = state.enforcement
+    start_ns = enforcement.armed.get(queue)
+    if before_ns is None or start_ns is None or start_ns <= before_ns:
+        return
+    first_ns, times = enforcement.postponed.get(queue, (before_ns, 0))
+    delay_ns = queue.properties.quota_preemption_delay_ns
+    warned = times > MOST_POSTPONED or before_ns - first_ns > 2 * delay_ns
+    enforcement.postponed[queue] = (first_ns, times + 1)
+    if warned or (times + 1 <= MOST_POSTPONED and start_ns - first_ns <= 2 * delay_ns):
+        return
+    later_s = (start_ns - first_ns) / 10**9
+    detail = f"put off {times + 1} times, by {later_s:g} s in all; quota.preemption.timer adjust keeps the first start"
+    outcome = Outcome.TIMER_POSTPONED
+    state.effects.append(PreemptionDecided(now_ns, state.name, quota.KIND, "", "", queue.path, outcome, detail, "", ()))
+
+
+def grew(state: PartitionState, leaf: Queue, now_ns: int) -> None:
+    """Something was added to *leaf* without regard to any max: recovered, or grown in place."""
+    enforcement = state.enforcement
+    for queue in leaf.lineage():
+        # Looked at for every recovered allocation: most queues hold less than they may.
+        if queue.ceilings and quota_standing.holds_more(queue) and queue not in enforcement.above:
+            quota_standing.note_changes(state, (queue,), now_ns)
+            _tick_soon(state, now_ns)
+    if not state.preemption.quota_enabled:
+        return
+    for queue in leaf.lineage():
+        if enforcement.run is not None and queue is enforcement.run.queue:
+            enforcement.run.grew = True
+        elif queue not in enforcement.armed:
+            _arm_if_over(state, queue, now_ns)
+
+
+def run_ended(
+    state: PartitionState, queue: Queue, changed: Terms | None, grown: bool, now_ns: int, *, again: bool = False
+) -> None:
+    """*queue* was enforced: what came up meanwhile is looked at now. *again*: its timer had not been said to run."""
+    if again:
+        state.enforcement.armed.pop(queue, None)
+    _set(state, queue, None, now_ns)
+    if not state.preemption.quota_enabled or not is_enforceable(state, queue):
+        return
+    if changed is not None:
+        _set(state, queue, next_start(queue, changed, None, now_ns), now_ns)
+    if grown and queue not in state.enforcement.armed:
+        _arm_if_over(state, queue, now_ns)
+
+
+def resume(state: PartitionState, queue: Queue, retry_ns: int | None, now_ns: int) -> None:
+    """The governor stopped the run of *queue*: go on when it may be, unless something else makes it due before."""
+    if not state.preemption.quota_enabled or not is_enforceable(state, queue):
+        return
+    if queue not in state.enforcement.armed and over_max(queue):
+        at_ns = retry_ns if retry_ns is not None else now_ns + state.preemption.governor.window_ns
+        _set(state, queue, at_ns, now_ns)
+
+
+def _arm_if_over(state: PartitionState, queue: Queue, now_ns: int) -> None:
+    delay_ns = queue.properties.quota_preemption_delay_ns
+    if delay_ns and queue.ceilings and over_max(queue) and is_enforceable(state, queue):
+        _set(state, queue, now_ns + delay_ns, now_ns)
+
+
+def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int) -> None:
+    """*queue* becomes due at *start_ns*; ``None``: not any more."""
+    enforcement = state.enforcement
+    if state.recording:
+        state.events.queues.quota_timer_set(queue, enforcement.armed.get(queue), start_ns)
+    if start_ns is None:
+        enforcement.armed.pop(queue, None)
+        enforcement.postponed.pop(queue, None)
+    elif enforcement.armed.get(queue) != start_ns:
+        enforcement.armed[queue] = start_ns
+        if queue in enforcement.above:
+            enforcement.above[queue].forget_run()
+        _tick_soon(state, now_ns)
+    else:
+        return
+    if queue in enforcement.due:
+        enforcement.due.remove(queue)
+
+
+def _tick_soon(state: PartitionState, now_ns: int) -> None:
+    enforcement = state.enforcement
+    if (enforcement.armed or enforcement.above) and not enforcement.ticking:
+        enforcement.ticking = True
+
+        def tick(at_ns: int) -> None:
+            enforcement.ticking = False
+            _tick(state, at_ns)
+
+        state.at(now_ns + TICK_NS, tick)
+
+
+def _tick(state: PartitionState, now_ns: int) -> None:
+    """Forget queues that came below their max by themselves; line up those whose time has come, deepest first."""
+    enforcement = state.enforcement
+    running = enforcement.run.queue if enforcement.run is not None else None
+    quota_standing.note_changes(state, list(enforcement.above), now_ns)
+    _look_again(state, now_ns)
+    for queue, start_ns in list(enforcement.armed.items()):
+        if queue is running or queue in enforcement.due:
+            continue
+        if not is_enforceable(state, queue) or not _is_over(state, queue):
+            _set(state, queue, None, now_ns)
+        elif now_ns >= start_ns:
+            enforcement.due.append(queue)
+    enforcement.due.sort(key=lambda queue: (-queue.depth, queue.path))
+    _tick_soon(state, now_ns)
+
+
+def _is_over(state: PartitionState, queue: Queue) -> bool:
+    return over_max(queue) or bool(excess(queue, queue.max, quota_standing.staying(state, queue)))
+
+
+def _look_again(state: PartitionState, now_ns: int) -> None:
+    """Line up queues of which a run left something that may be freed now: at once, for their delay is over."""
+    enforcement = state.enforcement
+    running = enforcement.run.queue if enforcement.run is not None else None
+    for queue, standing in enforcement.above.items():
+        if queue is running or queue in enforcement.armed or not state.preemption.quota_enabled:
+            continue
+        if quota_standing.wants_another_look(state, queue, standing, now_ns):
+            enforcement.armed[queue] = now_ns
+
+
+def watch_exits(state: PartitionState, queue: Queue, victims: Sequence[Allocation], now_ns: int) -> None:
+    """Look after ``preemption.victim.timeout`` whether *victims* have left; have *queue* enforced without the others.
+
+    Those that go instead of others are only reported: whoever ends nobody would otherwise be told to end everything.
+    """
+
+    def look(at_ns: int) -> None:
+        stuck = [victim for victim in victims if victim.preempted and victim not in state.stuck]
+        if not stuck:
+            return
+        enforcement = state.enforcement
+        state.stuck.update(dict.fromkeys(stuck, queue))
+        for victim in stuck:
+            ledger.expect_no_exit(state, victim)
+        waited_s = state.preemption.victim_timeout_ns / 10**9
+        detail = f"not gone after {waited_s:g} s"
+        records = tuple(preempting.victim_record(victim, victim.priority) for victim in stuck)
+        outcome = Outcome.VICTIM_STUCK
+        state.effects.append(
+            PreemptionDecided(at_ns, state.name, quota.KIND, "", "", queue.path, outcome, detail, "", records)
+        )
+        if state.recording:
+            state.events.queues.quota_enforced(queue, outcome, f"{len(stuck)} victims {detail}")
+        enforcement.replacing = {victim: None for victim in enforcement.replacing if victim.preempted}
+        busy = enforcement.run is not None and enforcement.run.queue is queue
+        if not state.preemption.quota_enabled or not queue.properties.quota_preemption_delay_ns or busy:
+            return
+        if is_enforceable(state, queue) and queue not in enforcement.armed and _is_over(state, queue):
+            _set(state, queue, at_ns, at_ns)
+
+    state.at(now_ns + state.preemption.victim_timeout_ns, look)

@@ -1,0 +1,350 @@
+"""Who goes when a max is enforced: the order, and the choice in it (preemption.md D.7).
+
+The order is kept as sorted runs of limited length that are merged as far as somebody looks, so that no step of the
+work takes long, however many tasks a queue has.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush, merge
+from itertools import groupby
+from math import lcm
+from types import MappingProxyType
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.queues import Queue
+from core.model.shapes import Shape
+from core.preemption.quota.shares import Amounts, net
+
+Kind = tuple[float, tuple[float, ...]]
+Rank = tuple[bool, int, bool]
+"""(originator, priority, opted out): the smallest goes first."""
+Key = tuple[bool, int, bool, int, Kind, str]
+"""(originator, priority, opted out, -created, kind, key): the smallest goes first."""
+
+RUN_LENGTH: Final = 512
+"""Allocations ranked and sorted in one go."""
+LOOKS_PER_VICTIM: Final = 4
+"""Taking an allocation costs as much as so many looks at one."""
+LEAVES_PER_YIELD: Final = 64
+"""Leaves of which the next candidate is looked for in one go."""
+UNWANTED: Final[Kind] = (0.0, ())
+NO_SHARES: Final[Mapping[Queue, Amounts]] = MappingProxyType({})
+
+
+class VictimOrder:
+    """The order of D.7 for one target: the last three of its keys hang on the shape alone.
+
+    Keys are made when two are compared and not kept: a hundred thousand at once would have the garbage collector stop
+    everything to look at them.
+    """
+
+    def __init__(self, wanted: Amounts, ceilings: Mapping[int, int]) -> None:
+        self._wanted = wanted
+        self._ceilings = ceilings
+        self._kinds: dict[Shape, Kind] = {}
+
+    def run(self, allocations: Iterable[Allocation]) -> list[Allocation]:
+        """Those of *allocations* that may go, the first to go first."""
+        kind_of = self._kind_of
+        able = [
+            a for a in allocations if not (a.spec.required_node or stays(a)) and kind_of(a.shape) is not UNWANTED
+        ]  # fmt: skip
+        able.sort(key=self.key)
+        return able
+
+    def key(self, allocation: Allocation) -> Key:
+        spec = allocation.spec
+        kind = self._kinds.get(allocation.shape) or self._kind_of(allocation.shape)
+        return (
+            spec.originator, spec.priority, not spec.allow_preempt_self, -allocation.created_ns, kind, spec.key
+        )  # fmt: skip
+
+    def merged(self, runs: Sequence[Sequence[Allocation]]) -> Iterable[Allocation]:
+        """All of *runs*, the first to go first; sorted as far as somebody looks."""
+        return runs[0] if len(runs) == 1 else merge(*runs, key=self.key)
+
+    def _kind_of(self, shape: Shape) -> Kind:
+        kind = self._kinds.get(shape)
+        if kind is None:
+            kind = self._kinds[shape] = self._kind(shape)
+        return kind
+
+    def _kind(self, shape: Shape) -> Kind:
+        """Most of its types wanted first, then the smallest part of the max."""
+        shares: list[float] = []
+        for t, amount in shape.pairs:
+            if t in self._wanted:
+                most = self._ceilings[t]
+                shares.append(amount / most if most else amount)
+        if not shares:
+            return UNWANTED
+        return (-len(shares) / len(shape.pairs), tuple(sorted(shares, reverse=True)))
+
+
+def rank(allocation: Allocation) -> Rank:
+    """What nobody is passed over for another one with worse."""
+    spec = allocation.spec
+    return (spec.originator, spec.priority, not spec.allow_preempt_self)
+
+
+def stays(allocation: Allocation) -> bool:
+    """Whether *allocation* is out of reach: on its way out already, or gone."""
+    return allocation.preempted or allocation.released or allocation.node is None
+
+
+class Choice:
+    """The victims chosen so far, what they free of the target, and what guarantees still leave on every path."""
+
+    def __init__(self, wanted: Amounts, miss: int = 0, shares: Mapping[Queue, Amounts] = NO_SHARES) -> None:
+        """*miss*: percentage of the target that may be left. *shares*: the part of it that each leaf bears."""
+        self.wanted = wanted
+        self.freed: dict[int, int] = dict.fromkeys(wanted, 0)
+        self.victims: dict[Allocation, None] = {}
+        """In the order in which they were taken."""
+        self.miss = miss
+        self._shares = shares
+        self._turns = Turns(wanted, shares)
+        self._spare: dict[Queue, dict[int, int]] = {}
+        self._guards: dict[Queue, tuple[dict[int, int], ...]] = {}
+
+    def unmet(self) -> Amounts:
+        """What of the target is still missing."""
+        return {t: amount - self.freed[t] for t, amount in self.wanted.items() if amount > self.freed[t]}
+
+    def lacking(self) -> Amounts:
+        """As :meth:`unmet`, without what may be missed."""
+        return {t: amount for t, amount in self.unmet().items() if self._is_lacking(t)}
+
+    def _is_lacking(self, t: int) -> bool:
+        missing = self.wanted[t] - self.freed[t]
+        return missing > 0 and missing * 100 > self.wanted[t] * self.miss
+
+    def fill(self, victims: Iterable[Allocation], share: Amounts) -> Iterator[int]:
+        """Phase 1: take *victims* of one leaf in order as long as they stay within *share*.
+
+        Nobody is passed over to take one that is more of an originator, of higher priority or less willing, unless
+        all of the target may be missed. Yields after every few victims how many looks they cost.
+        """
+        left = dict(share)
+        passed: Rank | None = None
+        taken_before = len(self.victims)
+        looked = 0
+        for victim in victims:
+            if not left or (passed is not None and rank(victim) != passed):
+                break
+            looked += 1
+            if looked % RUN_LENGTH == 0:
+                yield RUN_LENGTH
+            pairs = victim.shape.pairs
+            if stays(victim) or not any(t in share for t, _ in pairs):
+                continue
+            if all(amount <= left.get(t, 0) for t, amount in pairs if t in share) and self._lawful(victim):
+                self._take(victim)
+                for t, amount in pairs:
+                    if t in left:
+                        left[t] -= amount
+                        if not left[t]:
+                            del left[t]
+            elif self.miss < 100:
+                passed = rank(victim)
+        yield looked % RUN_LENGTH + (len(self.victims) - taken_before) * LOOKS_PER_VICTIM
+
+    def complete(self, victims: Iterable[Allocation]) -> Iterator[int]:
+        """Take *victims* in order that bring what is lacking closer, until nothing is. Yields as above."""
+        lacking = self.lacking()
+        looked = 0
+        for victim in victims:
+            if not lacking:
+                break
+            looked += 1
+            if looked % RUN_LENGTH == 0:
+                yield RUN_LENGTH
+            self._take_if_it_helps(victim, lacking)
+        yield looked % RUN_LENGTH
+
+    def complete_in_turns(
+        self, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], order: VictimOrder
+    ) -> Iterator[int]:
+        """Phase 2: take the least important tasks of all leaves that bring what is lacking closer, until nothing is.
+
+        Of equally important ones that of the leaf which has given least beyond its share goes first: a common order by
+        age and key would let one of several equal leaves lose everything. Yields as above.
+        """
+        lacking = self.lacking()
+        turns = self._turns
+        heads: list[tuple[Rank, int, Key, int, Allocation]] = []
+        rest = [iter(order.merged(runs)) for runs in ranked.values()]
+
+        def line_up(at: int) -> None:
+            victim = next(rest[at], None)
+            if victim is not None:
+                heappush(heads, (rank(victim), turns.beyond(victim.queue), order.key(victim), at, victim))
+
+        for at in range(len(rest)):
+            line_up(at)
+            if at % LEAVES_PER_YIELD == 0:
+                yield LEAVES_PER_YIELD * LOOKS_PER_VICTIM
+        looked = 0
+        while heads and lacking:
+            looked += 1
+            if looked % LEAVES_PER_YIELD == 0:
+                yield LEAVES_PER_YIELD * LOOKS_PER_VICTIM
+            _, _, _, at, victim = heappop(heads)
+            self._take_if_it_helps(victim, lacking)
+            line_up(at)
+
+    def _take_if_it_helps(self, victim: Allocation, lacking: Amounts) -> None:
+        """Take *victim* if that is lawful and brings something *lacking* closer; strike out what is not any more."""
+        if victim in self.victims or stays(victim):
+            return
+        if any(t in lacking for t, _ in victim.shape.pairs) and self._lawful(victim):
+            self._take(victim)
+            for t, _ in victim.shape.pairs:
+                if t in lacking and not self._is_lacking(t):
+                    del lacking[t]
+
+    def replace(self, victims: Sequence[Allocation]) -> Iterator[int]:
+        """Choose *victims*, who may all go, and nobody else. Yields as above."""
+        self.victims = {}
+        self.freed = dict.fromkeys(self.wanted, 0)
+        self._turns = Turns(self.wanted, self._shares)
+        self._spare, self._guards = {}, {}
+        for at, victim in enumerate(victims, 1):
+            self._take(victim)
+            if at % RUN_LENGTH == 0:
+                yield RUN_LENGTH
+        yield len(victims) % RUN_LENGTH
+
+    def spare(self) -> Amounts:
+        """What is freed of each type beyond the target. A type of which too little is freed has nothing to spare."""
+        return {t: max(0, self.freed[t] - amount) for t, amount in self.wanted.items()}
+
+    def prune(self, victims: Iterable[Allocation]) -> Iterator[int]:
+        """Hand back those of *victims*, the most important first, who turn out not to be needed. Yields as above.
+
+        Of equally important ones that of the leaf which has given most beyond its share is handed back.
+        """
+        spare = self.spare()
+        turns = self._turns
+        looked = 0
+        for _, equals in groupby(victims, key=rank):
+            if not any(spare.values()):
+                break
+            waiting: dict[Queue, deque[tuple[int, Allocation]]] = {}
+            for at, victim in enumerate(equals):
+                looked += 1
+                if looked >= RUN_LENGTH:
+                    looked = 0
+                    yield RUN_LENGTH
+                if within(victim, spare):
+                    waiting.setdefault(victim.queue, deque()).append((at, victim))
+            heads = [(-turns.beyond(leaf), first[0][0], leaf) for leaf, first in waiting.items()]
+            heapify(heads)
+            while heads:
+                looked += 1
+                if looked >= RUN_LENGTH:
+                    looked = 0
+                    yield RUN_LENGTH
+                _, _, leaf = heappop(heads)
+                _, victim = waiting[leaf].popleft()
+                if within(victim, spare):
+                    self._hand_back(victim, spare)
+                if waiting[leaf]:
+                    heappush(heads, (-turns.beyond(leaf), waiting[leaf][0][0], leaf))
+        yield looked
+
+    def _hand_back(self, victim: Allocation, spare: Amounts) -> None:
+        del self.victims[victim]
+        self._turns.gave(victim, -1)
+        for t, amount in victim.shape.pairs:
+            if t in spare:
+                spare[t] -= amount
+                self.freed[t] -= amount
+        for guard in self._guards_of(victim.queue):
+            for t, amount in victim.shape.pairs:
+                if t in guard:
+                    guard[t] += amount
+
+    def _lawful(self, victim: Allocation) -> bool:
+        """Law 2: no queue from the leaf up to the root goes below what it is guaranteed, for any type it loses."""
+        for guard in self._guards_of(victim.queue):
+            for t, amount in victim.shape.pairs:
+                spare = guard.get(t)
+                if spare is not None and amount > spare:
+                    return False
+        return True
+
+    def _take(self, victim: Allocation) -> None:
+        self.victims[victim] = None
+        self._turns.gave(victim, 1)
+        for t, amount in victim.shape.pairs:
+            if t in self.freed:
+                self.freed[t] += amount
+        for guard in self._guards_of(victim.queue):
+            for t, amount in victim.shape.pairs:
+                if t in guard:
+                    guard[t] -= amount
+
+    def _guards_of(self, leaf: Queue) -> tuple[dict[int, int], ...]:
+        guards = self._guards.get(leaf)
+        if guards is None:
+            guards = self._guards[leaf] = tuple(self._spare_of(q) for q in leaf.lineage() if q.guaranteed)
+        return guards
+
+    def _spare_of(self, queue: Queue) -> dict[int, int]:
+        """What *queue* may still lose of each type it has guaranteed; shared by all leaves below it."""
+        spare = self._spare.get(queue)
+        if spare is None:
+            spare = self._spare[queue] = spare_of(queue)
+        return spare
+
+    def hindrance(self, leaf: Queue, shape: Shape) -> tuple[Queue, int] | None:
+        """The lowest queue from *leaf* up whose guarantee keeps a task of *shape* there now, and for which type."""
+        for queue in leaf.lineage():
+            if queue.guaranteed:
+                spare = self._spare_of(queue)
+                for t, amount in shape.pairs:
+                    if t in spare and amount > spare[t]:
+                        return queue, t
+        return None
+
+
+class Turns:
+    """How much each leaf has given beyond its part of a target, all types on one scale."""
+
+    def __init__(self, wanted: Amounts, shares: Mapping[Queue, Amounts]) -> None:
+        least = lcm(*wanted.values())
+        self._weights = {t: least // amount for t, amount in wanted.items()}
+        self._worth: dict[Shape, int] = {}
+        self._beyond: dict[Queue, int] = {
+            leaf: -sum(self._weights[t] * amount for t, amount in share.items()) for leaf, share in shares.items()
+        }
+
+    def beyond(self, leaf: Queue) -> int:
+        return self._beyond.get(leaf, 0)
+
+    def gave(self, victim: Allocation, times: int) -> None:
+        """*victim* goes; *times* -1: it stays after all."""
+        shape = victim.shape
+        worth = self._worth.get(shape)
+        if worth is None:
+            weights = self._weights
+            worth = self._worth[shape] = sum(weights[t] * amount for t, amount in shape.pairs if t in weights)
+        self._beyond[victim.queue] = self._beyond.get(victim.queue, 0) + times * worth
+
+
+def spare_of(queue: Queue) -> dict[int, int]:
+    """What *queue* may lose of each type it has guaranteed; below 0 where it holds less."""
+    return {t: net(queue, t) - amount for t, amount in queue.guaranteed.items()}
+
+
+def within(victim: Allocation, spare: Mapping[int, int]) -> bool:
+    """Whether all that *victim* frees of the target is to spare."""
+    for t, amount in victim.shape.pairs:
+        if t in spare and amount > spare[t]:
+            return False
+    return True

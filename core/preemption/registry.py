@@ -1,0 +1,60 @@
+"""The kinds of preemption there are. Adding one takes an import and a place in :data:`KINDS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from core.domain.effects import PreemptionDecided
+from core.partition.state import PartitionState
+from core.preemption.governor.source import GOVERNOR
+from core.preemption.guarantee.kind import GUARANTEE
+from core.preemption.kind import UNREMARKABLE, DecisionSource, Ending, Kind
+from core.preemption.monitor.kind import MONITOR
+from core.preemption.quota.kind import QUOTA
+from core.preemption.required_node.kind import REQUIRED_NODE
+
+KINDS: Final[tuple[Kind, ...]] = (
+    REQUIRED_NODE,
+    QUOTA,
+    GUARANTEE,
+    MONITOR,
+)
+"""In the order in which a round runs them unless the configuration says otherwise (preemption.md H)."""
+
+NAMES: Final = tuple(kind.name for kind in KINDS)
+
+SOURCES: Final[Mapping[str, DecisionSource]] = MappingProxyType({each.name: each for each in (*KINDS, GOVERNOR)})
+"""By name, everybody who decides about preemption."""
+
+_BY_NAME: Final[Mapping[str, Kind]] = MappingProxyType({kind.name: kind for kind in KINDS})
+
+
+def kind_called(name: str) -> Kind | None:
+    """Returns the kind called *name*; ``None``: there is none, as for a decision that an older core put down."""
+    return _BY_NAME.get(name)
+
+
+def laws_of(name: str) -> str:
+    """Returns the numbers of the laws that bind the kind called *name*; empty: no law does."""
+    kind = _BY_NAME.get(name)
+    return kind.law_numbers if kind is not None else ""
+
+
+def allowed_by(name: str) -> str:
+    """Returns what lets the kind called *name* tell somebody to leave; empty: nothing does."""
+    kind = _BY_NAME.get(name)
+    return kind.allowed_by if kind is not None else ""
+
+
+def configure_kinds(state: PartitionState, now_ns: int) -> None:
+    """Have every kind follow the configuration that is in force in *state* from now on."""
+    for kind in KINDS:
+        kind.driver.configured(state, now_ns)
+
+
+def ending_of(decided: PreemptionDecided) -> Ending:
+    """Returns how the outcome of *decided* is treated by whoever decided it; unremarkable, if nobody has that name."""
+    source = SOURCES.get(decided.kind)
+    return source.ending(decided.outcome) if source is not None else UNREMARKABLE

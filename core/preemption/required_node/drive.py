@@ -1,0 +1,84 @@
+"""Room on the one node that an ask must run on: whoever is in the way there has to go (preemption.md C).
+
+The ask holds a reservation of the node by then. It needs no age, no guarantee and no attempt left, and
+``preemption.enabled`` does not matter.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.domain.reasons import Outcome
+from core.model.allocations import Reservation
+from core.model.nodes import Node
+from core.partition.state import PartitionState
+from core.partition.waiting import failing
+from core.partition.waiting.rooms import look_again
+from core.preemption import pacing, preempting
+from core.preemption.governor import governing
+from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.required_node import laws
+from core.preemption.required_node import planner as required_node
+
+ATTEMPT_COST: Final = 10
+"""Decisions that one such search counts for in a slice's budget."""
+
+
+def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
+    """Have the least important tasks leave the node so that the ask fits. Whether any were told to.
+
+    To be called when the quotas admit the ask. Nothing happens if it fits already, or preempted before.
+    """
+    ask, node = reservation.ask, reservation.node
+    if ask.triggered:
+        return False
+    if required_node.room_is_coming(node, ask):
+        _rank(state, reservation, now_ns, last=False)
+        return False
+    _rank(state, reservation, now_ns, last=True)
+    held = pacing.hold_back_required(state, reservation, now_ns)
+    if held is not None:
+        pacing.note(state, required_node.KIND, ask, held, now_ns)
+        return False
+    state.preemption_attempts += 1
+    state.required_node_attempts += 1
+    would_be: PreemptionPlan | None = None
+    result = required_node.plan(state, ask, node)
+    if isinstance(result, PreemptionPlan):
+        refusal = preempting.unlawful(state, result, laws.check) or governing.refuse_too_many(state, result)
+        if refusal is None and not governing.shadowed(state, required_node.KIND):
+            preempting.trigger(state, result, now_ns)
+            _rank(state, reservation, now_ns, last=False)
+            return True
+        would_be = result if refusal is None else None
+        result = refusal or Refusal(Outcome.SHADOW)
+    failing.note_preemption(ask, result.outcome, now_ns)
+    if state.recording and result.outcome is Outcome.NO_VICTIM_REQUIRED_NODE:
+        state.events.no_victim_on_required_node(ask)
+    if ask.outcome is not result.outcome:
+        ask.outcome = result.outcome
+        preempting.record(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
+    return False
+
+
+def _rank(state: PartitionState, reservation: Reservation, now_ns: int, *, last: bool) -> None:
+    """Room is leaving for *reservation*, so that it comes before all who preempt there; *last*: it is not, any more."""
+    node = reservation.node
+    if reservation.comes_last is not last:
+        node.rank_claim(reservation, last=last)
+        state.node_order.refresh(node)
+        state.changes += 1
+        if last and node.claims is not None:
+            # What it held first is for those who preempt there now.
+            for other in node.claims.to_wake(node.free):
+                if other is not reservation:
+                    look_again(state, other)
+    if not last:
+        preempting.give_way(state, node, now_ns)
+
+
+def newcomer(state: PartitionState, node: Node) -> None:
+    """Something runs on *node* now that was not placed there: it may be in the way of those who must run there."""
+    for reservation in node.reservations.values():
+        if reservation.ask.spec.required_node:
+            look_again(state, reservation)

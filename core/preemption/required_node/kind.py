@@ -1,0 +1,35 @@
+"""Preemption on a required node, as everything outside its room knows it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from core.domain.reasons import Outcome
+from core.domain.settings import VictimBound
+from core.preemption.governor.source import BOUNDS
+from core.preemption.guarantee import rounds
+from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
+from core.preemption.required_node import laws
+from core.preemption.required_node import planner as required_node
+
+REQUIRED_NODE: Final = Kind(
+    name=required_node.KIND,
+    laws=(1, 6),
+    allowed_by="the ask must run on this node and is at least as important (preemption.md C)",
+    planner=required_node.plan,
+    check=laws.check,
+    driver=Driver(in_round=rounds.serve_required_nodes),
+    outcomes=MappingProxyType(
+        {
+            **BOUNDS,
+            Outcome.TRIGGERED: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.ACCENT),
+            Outcome.SHADOW: Ending(level=Level.INFO),
+            Outcome.VICTIM_STUCK: Ending(level=Level.INFO, tone=Tone.WARN),
+            Outcome.NO_VICTIM_REQUIRED_NODE: Ending("those who may go from its node do not make enough room"),
+            Outcome.LAW_BROKEN: Ending("the plan broke a law", tone=Tone.BAD),
+        }
+    ),
+    colour=Colour.VIOLET,
+    keys=ConfigurationKeys(bound=VictimBound(ask=128, interval=1_000)),
+)

@@ -1,0 +1,107 @@
+"""The laws that bind preemption for an ask that must run on one node: no. 1 as an order, no. 6, and invariant 18.
+
+Rules: preemption.md A.0, C. Shares and tenants do not count here: the system cannot work without such tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.laws import overkill
+from core.laws.verdict import Law, Violation
+from core.model.allocations import Allocation
+from core.policies.view import PartitionView
+from core.preemption.plan import PreemptionPlan
+
+
+def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
+    """Every law that *plan*, not yet applied to *view*, would break. Changes nothing. Cost: what the node holds."""
+    return (*_node(view, plan), *_eligible(plan), *_sufficient_and_minimal(view, plan), *_milder(view, plan))
+
+
+def _node(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
+    required = plan.ask.spec.required_node
+    if plan.node.node_id != required or view.nodes.get(required) is not plan.node:
+        yield Violation(Law.NODE_USABLE, f"{plan.ask.key} must run on {required!r}, not on {plan.node.node_id}")
+
+
+def _eligible(plan: PreemptionPlan) -> Iterator[Violation]:
+    seen: set[str] = set()
+    for victim in plan.victims:
+        if victim.key in seen:
+            yield Violation(Law.ELIGIBLE, f"{victim.key} is named twice")
+        seen.add(victim.key)
+        if victim.node is not plan.node:
+            yield Violation(Law.REQUIRED_NODE, f"{victim.key} does not run on {plan.node.node_id}")
+        if victim.priority > plan.ask.priority:
+            yield Violation(Law.PRIORITY, f"{victim.key} has {victim.priority}, the ask {plan.ask.priority}")
+        for fault, present in (
+            ("bound to its required node", bool(victim.spec.required_node)),
+            ("being released", victim.released),
+            ("already a victim", victim.preempted),
+            ("taking the place of a placeholder", victim.replaces is not None),
+        ):
+            if present:
+                yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
+
+
+def _freed(victims: list[Allocation], t: int) -> int:
+    return sum(dict(victim.shape.pairs).get(t, 0) for victim in victims)
+
+
+def _available(view: PartitionView, plan: PreemptionPlan, t: int) -> int:
+    """What the ask finds of type *t* on its node without victims of its own: free, or leaving.
+
+    Only others that must run there come before it.
+    """
+    leaving = [a for a in plan.node.allocations.values() if a.preempted and a not in view.given_up]
+    others = [
+        r.ask for r in plan.node.reservations.values() if r.ask is not plan.ask and r.ask.held_on is not plan.node
+    ]
+    claims = [ask for ask in others if ask.spec.required_node]
+    return plan.node.free[t] + _freed(leaving, t) - _freed(claims, t)
+
+
+def _covered(view: PartitionView, plan: PreemptionPlan, victims: list[Allocation]) -> bool:
+    return all(_available(view, plan, t) + _freed(victims, t) >= amount for t, amount in plan.ask.shape.pairs)
+
+
+def _sufficient_and_minimal(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
+    victims = list(plan.victims)
+    needs: list[overkill.Need] = []
+    everybody = frozenset(victim.key for victim in victims)
+    for t, amount in plan.ask.shape.pairs:
+        name = view.types.names[t]
+        there = _available(view, plan, t)
+        if there + _freed(victims, t) < amount:
+            detail = f"{plan.node.node_id} would have {name}={there + _freed(victims, t)} for {amount}"
+            yield Violation(Law.SUFFICIENT, detail)
+        gains = {victim.key: _freed([victim], t) for victim in victims}
+        needs.append(overkill.Need(f"{name} on {plan.node.node_id}", amount - there, gains, everybody))
+    if not victims:
+        yield Violation(Law.MINIMAL, "nobody has to go")
+    yield from overkill.check(needs, victims)
+
+
+def _class(allocation: Allocation) -> int:
+    """Regular, opted out, originator, originator that opted out: each goes only where all before it do not do."""
+    willing = allocation.spec.allow_preempt_self
+    if allocation.spec.originator:
+        return 3 if willing else 4
+    return 1 if willing else 2
+
+
+def _milder(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
+    worst = max((_class(victim) for victim in plan.victims), default=1)
+    if worst == 1:
+        return
+    milder = [
+        allocation
+        for allocation in plan.node.allocations.values()
+        if _class(allocation) < worst
+        and allocation.priority <= plan.ask.priority
+        and not (allocation.spec.required_node or allocation.released or allocation.preempted)
+        and allocation.replaces is None
+    ]
+    if _covered(view, plan, milder):
+        yield Violation(Law.OPT_OUT_LAST, f"milder victims would do on {plan.node.node_id}")

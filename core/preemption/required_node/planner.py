@@ -1,0 +1,125 @@
+"""Preemption on the one node that an ask must run on (preemption.md C).
+
+Shares, fences and tenants do not count: the system cannot work without such tasks. What counts is the importance of
+each task, and that nobody goes without need.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from core.domain.reasons import Outcome
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.model.shapes import Vector
+from core.policies.view import PartitionView
+from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.victim_index import reluctance
+
+KIND: Final = "required-node"
+
+_Candidate = tuple[int, int, int, tuple[int, ...], str, Allocation]
+
+
+def plan(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | Refusal:
+    """Who leaves *node* for *ask*, or why nobody does. Changes nothing in *view*. Cost: what the node holds."""
+    names = view.types.names
+    room = _room(node, ask)
+    short = {t: amount - room[t] for t, amount in ask.shape.pairs if amount > room[t]}
+    dropped: Counter[str] = Counter()
+    victims: list[Allocation] = []
+    unmet = dict(short)
+    for *_, candidate in _candidates(ask, node, dropped):
+        if not unmet:
+            break
+        if any(t in unmet for t, _ in candidate.shape.pairs):
+            victims.append(candidate)
+            _take(unmet, candidate)
+    if unmet or not victims:
+        lacking = ", ".join(f"{names[t]}={amount}" for t, amount in unmet.items())
+        kept = ", ".join(f"{count} {why}" for why, count in sorted(dropped.items()))
+        return Refusal(Outcome.NO_VICTIM_REQUIRED_NODE, f"{node.node_id} lacks {lacking}; protected: {kept or 'none'}")
+    _prune(victims, short)
+    return PreemptionPlan(
+        KIND,
+        ask,
+        node,
+        tuple(victims),
+        view.root,
+        needs={"node": {names[t]: amount for t, amount in short.items()}},
+        adjusted=tuple(victim.priority for victim in victims),
+    )
+
+
+def room_is_coming(node: Node, ask: Allocation) -> bool:
+    """Whether *node* has room for *ask* now, or will have once those have left who were told to."""
+    room = _room(node, ask)
+    return all(room[t] >= amount for t, amount in ask.shape.pairs)
+
+
+def _room(node: Node, ask: Allocation) -> Vector:
+    """By type, what is free on *node* or leaving it, less what others hold that must run there too.
+
+    All other claims come after those, and give way.
+    """
+    claims = node.claims
+    if claims is None:
+        return node.free
+    room = [free + leaves for free, leaves in zip(node.free, claims.leaving, strict=True)]
+    for reservation in claims.reservations.values():
+        if reservation.ask is not ask and reservation.ask.spec.required_node:
+            for t, amount in reservation.pairs:
+                room[t] -= amount
+    return room
+
+
+def _candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Candidate]:
+    """Those that may go, the first to go first; the others are counted in *dropped*."""
+    asked = [t for t, _ in ask.shape.pairs]
+    found: list[_Candidate] = []
+    for allocation in node.allocations.values():
+        spec = allocation.spec
+        amounts = dict(allocation.shape.pairs)
+        if spec.required_node:
+            dropped["bound to the node"] += 1
+        elif spec.priority > ask.priority:
+            dropped["of higher priority"] += 1
+        elif allocation.preempted:
+            dropped["leaving as victims"] += 1
+        elif not any(t in amounts for t in asked):
+            dropped["without a type asked for"] += 1
+        elif allocation.released:
+            dropped["being released"] += 1
+        elif allocation.replaces is not None:
+            dropped["about to replace a placeholder"] += 1  # The shim does not know yet that it runs.
+        else:
+            size = tuple(amounts.get(t, 0) for t in asked)
+            found.append(
+                (reluctance(allocation), spec.priority, -allocation.created_ns, size, spec.key, allocation)
+            )  # fmt: skip
+    found.sort(key=lambda candidate: candidate[:5])
+    return found
+
+
+def _take(unmet: dict[int, int], victim: Allocation) -> None:
+    for t, amount in victim.shape.pairs:
+        if t in unmet:
+            unmet[t] -= amount
+            if unmet[t] <= 0:
+                del unmet[t]
+
+
+def _prune(victims: list[Allocation], short: dict[int, int]) -> None:
+    """Hand back, the most protected first, whoever turns out not to be needed."""
+    slack = {t: -amount for t, amount in short.items()}
+    for victim in victims:
+        for t, amount in victim.shape.pairs:
+            if t in slack:
+                slack[t] += amount
+    for victim in reversed(victims.copy()):
+        amounts = dict(victim.shape.pairs)
+        if all(amounts.get(t, 0) <= over for t, over in slack.items()):
+            victims.remove(victim)
+            for t in slack:
+                slack[t] -= amounts.get(t, 0)

@@ -1,0 +1,35 @@
+// The kinds of preemption as the core describes them: the page knows none by name.
+
+import { api } from "./api.js";
+
+const PLAIN = { tone: "", leaves: false };
+
+/** Emits `change` when the list is another one. `list`: the kinds in the order in which they run, the governor last. */
+class Kinds extends EventTarget {
+  list = [];
+  #byName = new Map();
+
+  /** Asks the core once. Whatever shows a decision waits for this first. */
+  async load(signal) {
+    if (this.list.length) return;
+    this.list = await api.get("preemption-kinds", signal);
+    this.#byName = new Map(this.list.map((kind) => [kind.name, kind]));
+    this.dispatchEvent(new Event("change"));
+  }
+
+  /** Another core may answer: it is asked anew. */
+  forget() {
+    this.list = [];
+  }
+
+  colour(name) {
+    return this.#byName.get(name)?.colour ?? "grey";
+  }
+
+  /** How good or bad the outcome of a decision is, and whether its victims were told to leave. */
+  ending(one) {
+    return this.#byName.get(one.kind)?.outcomes[one.outcome] ?? PLAIN;
+  }
+}
+
+export const kinds = new Kinds();

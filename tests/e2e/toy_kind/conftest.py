@@ -1,0 +1,156 @@
+"""A copy of the core with one kind of preemption more: a folder of its own, and the lines of :data:`LINES`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc.aio
+import pytest
+from si.v1 import si_pb2 as si
+from si.v1 import si_pb2_grpc
+
+from tests.e2e.harness import (
+    PATIENCE_S,
+    Conversation,
+    allocation_request,
+    application_request,
+    ask,
+    create,
+    node_request,
+)
+from tests.e2e.web.conftest import playwright
+
+__all__ = ["playwright"]
+
+ROOT: Final = Path(__file__).parents[3]
+LEASE: Final = Path(__file__).parent / "lease"
+REGISTRY: Final = "core/preemption/registry.py"
+LINES: Final = {
+    "from core.preemption.kind import ": "from core.preemption.lease.kind import LEASE",
+    "    MONITOR,": "    LEASE,",
+}
+"""What the registry gets, after which of its lines: all that a new kind takes outside its own folder."""
+
+CONFIG: Final = """
+partitions:
+  - name: default
+    preemption:
+      cycle: {interval_ms: 20}
+      lease: {longest_ms: 1}
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: a
+"""
+READY_S: Final = 60.0
+
+
+@dataclass
+class ToyCore:
+    """A core with the toy kind. ``grpc``, ``rest``: where it serves; ``folder``: what it runs from."""
+
+    folder: Path
+    grpc: str
+    rest: str
+    log: Path
+
+    def logged(self, event: str) -> list[dict[str, object]]:
+        """The lines of its log that tell of *event*."""
+        entries = [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines() if line[:1] == "{"]
+        return [entry for entry in entries if entry["event"] == event]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {"PYTHONPATH": f"{folder}:{ROOT / 'proto'}", "COLUMNS": "200", "PATH": os.defpath, "HOME": str(folder)}
+
+
+def kornel(folder: Path, *arguments: str) -> str:
+    """Returns what the command line of the copy in *folder* says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "core", *arguments],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=READY_S,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def with_lease(folder: Path) -> Path:
+    """Returns *folder*, which holds a copy of the core with the toy kind now."""
+    shutil.copytree(ROOT / "core", folder / "core", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(LEASE, folder / "core" / "preemption" / "lease")
+    registry = folder / REGISTRY
+    lines: list[str] = []
+    for line in registry.read_text(encoding="utf-8").splitlines():
+        lines.append(line)
+        lines += [added for after, added in LINES.items() if line.startswith(after)]
+    registry.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the copy is."""
+    return with_lease(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture
+def core(folder: Path, tmp_path: Path) -> Iterator[ToyCore]:
+    """A served core of which nothing but the kind is made up."""
+    ready, log = tmp_path / "ready", tmp_path / "log"
+    command = [sys.executable, "-m", "core", "serve", "--grpc", "127.0.0.1:0", "--rest-address", "127.0.0.1:0"]
+    command += ["--log-format", "json", "--ready-file", str(ready), "--history", str(tmp_path / "history.db")]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=output, stderr=output) as process,
+    ):
+        deadline = time.monotonic() + READY_S
+        while not ready.exists() or not ready.read_text(encoding="utf-8").strip():
+            assert process.poll() is None, log.read_text(encoding="utf-8")
+            assert time.monotonic() < deadline, "the core did not serve in time"
+            time.sleep(0.05)
+        toy = ToyCore(folder, ready.read_text(encoding="utf-8").strip(), "", log)
+        toy.rest = f"http://{toy.logged('serving')[0]['rest']}"
+        yield toy
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+
+@pytest.fixture
+async def evicted(core: ToyCore) -> AsyncIterator[str]:
+    """The key of an allocation that was told to leave because its lease is over; it does not leave."""
+    async with grpc.aio.insecure_channel(core.grpc) as channel:
+        shim = si_pb2_grpc.SchedulerStub(channel)
+        await shim.RegisterResourceManager(
+            si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=PATIENCE_S
+        )
+        async with (
+            Conversation.open(shim.UpdateNode()) as nodes,
+            Conversation.open(shim.UpdateApplication()) as applications,
+            Conversation.open(shim.UpdateAllocation()) as allocations,
+        ):
+            await nodes.send(node_request(create("n1")))
+            await nodes.receive()
+            await applications.send(application_request("app"))
+            await applications.receive()
+            await allocations.send(allocation_request(ask("k")))
+            while not any(response.released for response in allocations.got):
+                await allocations.receive()
+            (release,) = [entry for response in allocations.got for entry in response.released]
+            assert release.allocationKey == "k"
+            assert release.terminationType == si.PREEMPTED_BY_SCHEDULER
+            yield "k"

@@ -1,0 +1,29 @@
+"""When the toy kind acts: in every round of the preemption cycle, if its section says how long a lease is."""
+
+from __future__ import annotations
+
+from core.preemption.lease import laws
+from core.preemption.lease.plan import NAME, plan
+
+from core.domain.effects import PreemptionDecided
+from core.domain.reasons import Outcome
+from core.partition.state import PartitionState
+from core.preemption import preempting
+
+
+def end_leases(state: PartitionState, now_ns: int) -> None:
+    """Have everybody leave whose lease is over, with one decision for each queue."""
+    settings = state.preemption.sections.get(NAME)
+    if settings is None:
+        return
+    found = plan(state, int(settings["longest_ms"]) * 10**6, now_ns)
+    if not found.victims or preempting.judge(state, laws.check(state, found)) is not None:
+        return
+    preempting.evict(state, found.victims, None, "its lease is over")
+    for queue in dict.fromkeys(victim.queue for victim in found.victims):
+        records = [preempting.victim_record(one, one.priority) for one in found.victims if one.queue is queue]
+        state.effects.append(
+            PreemptionDecided(
+                now_ns, state.name, NAME, "", "", queue.path, Outcome.TRIGGERED, "its lease is over", "", tuple(records)
+            )
+        )

@@ -1,0 +1,27 @@
+"""The toy kind as everything outside its room knows it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from core.preemption.lease import laws
+from core.preemption.lease.drive import end_leases
+from core.preemption.lease.plan import NAME, plan
+
+from core.domain.reasons import Outcome
+from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Setting, Tone
+
+LEASE: Final = Kind(
+    name=NAME,
+    laws=(2,),
+    allowed_by="it ran for longer than its lease, and its queue keeps what it is guaranteed (law 2)",
+    planner=plan,
+    check=laws.check,
+    driver=Driver(in_round=end_leases),
+    outcomes=MappingProxyType(
+        {Outcome.TRIGGERED: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.ACCENT)}
+    ),
+    colour=Colour.ROSE,
+    keys=ConfigurationKeys(section=MappingProxyType({"longest_ms": Setting(60_000, least=1)})),
+)

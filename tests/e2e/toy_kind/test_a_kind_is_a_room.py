@@ -1,0 +1,78 @@
+"""A new kind of preemption is a folder and two lines: then everything that tells of kinds tells of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.async_api import Playwright, expect
+
+from tests.e2e.toy_kind.conftest import LINES, ToyCore, kornel, with_lease
+from tests.e2e.web.browser import visit
+
+# The core starts from a copy whose modules are compiled first.
+pytestmark = pytest.mark.timeout(240)
+
+LAW = "it ran for longer than its lease, and its queue keeps what it is guaranteed (law 2)"
+
+
+def test_it_takes_at_most_three_lines_outside_its_folder(tmp_path: Path) -> None:
+    """Each of them is there once in the copy, and nothing else differs from the core."""
+    assert len(LINES) <= 3
+    registry = (with_lease(tmp_path) / "core/preemption/registry.py").read_text(encoding="utf-8").splitlines()
+    ours = (Path(__file__).parents[3] / "core/preemption/registry.py").read_text(encoding="utf-8").splitlines()
+    assert len(registry) == len(ours) + len(LINES)
+    assert [registry.count(line) for line in LINES.values()] == [1] * len(LINES)
+
+
+async def test_everything_tells_of_it(core: ToyCore, evicted: str) -> None:
+    """Explain, the log, metrics, REST and the list of decisions: its name, its victims and its law."""
+    told = kornel(core.folder, "explain", evicted, "--grpc", core.grpc)
+    assert "lease" in told
+    assert LAW in told
+    (line,) = core.logged("preemption decided")
+    assert (line["kind"], line["outcome"], line["victims"], line["level"]) == ("lease", "TRIGGERED", ["k"], "info")
+    async with httpx.AsyncClient(base_url=core.rest) as http:
+        metrics = (await http.get("/ws/v1/metrics")).text
+        assert 'kornel_preemption_victims_total{kind="lease",laws="2"} 1.0' in metrics
+        assert 'kornel_preemption_attempts_total{kind="lease",law="",outcome="TRIGGERED"} 1.0' in metrics
+        assert 'kornel_preemption_victim_resources_total{kind="lease",resource="vcore"} 1000.0' in metrics
+        (decision,) = (await http.get("/ws/v1/partition/default/preemptions")).json()["preemptions"]
+        assert (decision["kind"], decision["outcome"], decision["law"]) == ("lease", "TRIGGERED", LAW)
+        assert [victim["allocationKey"] for victim in decision["victims"]] == ["k"]
+        kinds = {kind["name"]: kind for kind in (await http.get("/ws/v1/preemption-kinds")).json()}
+        assert list(kinds) == ["required-node", "quota", "guarantee", "monitor", "lease", "governor"]
+        assert (kinds["lease"]["laws"], kinds["lease"]["law"]) == ([2], LAW)
+
+
+def test_the_configuration_knows_its_section_and_its_name(folder: Path, tmp_path: Path) -> None:
+    """Its keys are checked as those of every other kind are, and it may be left out of the policies."""
+    file = tmp_path / "queues.yaml"
+    text = "partitions: [{queues: [], preemption: {%s}}]"
+    for written, said in (
+        ("lease: {longest_ms: 5}", ": checksum"),
+        ("policies: [lease, quota]", ": checksum"),
+        ("lease: {longest_ms: 0}", "lease.longest_ms"),
+        ("lease: {shortest_ms: 5}", "lease.shortest_ms"),
+        ("policies: [leash]", "required-node, quota, guarantee, monitor, lease"),
+    ):
+        file.write_text(text % written, encoding="utf-8")
+        assert said in kornel(folder, "config", "check", str(file)), written
+
+
+async def test_the_page_shows_it(core: ToyCore, evicted: str, playwright: Playwright) -> None:
+    """A lane, a row, a colour and a choice of its own; the decision has its law."""
+    async with visit(playwright, core.rest + "/") as shown:
+        await shown.view("preemption")
+        row = shown.page.get_by_role("listbox", name="Decisions to preempt").get_by_role("option").first
+        for text in ("Lease", evicted, "its lease", "Preempted"):
+            await expect(row).to_contain_text(text)
+        await expect(row.locator(".kind")).to_have_attribute("data-colour", "rose")
+        await expect(shown.page.get_by_text("1 decision, 1 victim")).to_be_visible()
+        await shown.page.get_by_label("Kind").select_option("monitor")
+        await expect(shown.page.get_by_text("0 decisions, 0 victims")).to_be_visible()
+        await shown.page.get_by_label("Kind").select_option("lease")
+        await row.click()
+        await expect(shown.page.locator("#panel")).to_contain_text(LAW)
+        shown.check()
