@@ -14,7 +14,7 @@ from core.cli.terminal import complain, echo_json
 from core.config.loader import checksum, load
 from core.config.model import Configuration
 from core.config.problems import ConfigError, Problem
-from core.service.status_codes import problem_message
+from core.telling.encoding.kornel_v1 import encode_problem
 
 
 def read_file(path: Path) -> str:
@@ -45,7 +45,7 @@ def check_json(text: str) -> int:
         problems, valid = load(text).warnings, True
     except ConfigError as error:
         problems, valid = error.problems, False
-    found = [problem_message(problem) for problem in problems]
+    found = [encode_problem(problem) for problem in problems]
     echo_json(pb.ValidateConfigurationResponse(valid=valid, checksum=checksum(text) if valid else "", problems=found))
     if not valid:
         return EXIT_BAD_INPUT

@@ -184,10 +184,10 @@ def serve(
             "--max-ahead-mb",
             metavar="MIB",
             min=16,
-            help="Bytes of all gRPC connections that the core has received and not dealt with; two thirds of a resource"
-            " manager's connection, a twelfth of all others together.",
+            help="Bytes of all gRPC connections that the core has received and not dealt with; eleven sixteenths of a"
+            " resource manager's connection, a quarter of all others together.",
         ),
-    ] = 192,
+    ] = 128,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", metavar="FILE", help="PEM certificate chain; serve with TLS.")
     ] = None,

@@ -35,6 +35,9 @@ LONGEST_PATH: Final = MOST_LEVELS * 66
 LONGEST_GROUPS: Final = 131_072
 """Of all groups sent along with one application, together."""
 
+MOST_GROUPS: Final = 2_000
+"""Sent along with one application. Each takes ten times its letters, and directories hand out fewer."""
+
 LONGEST_TAGS: Final = 262_144
 """Of all tags of one entry, or all attributes of one node, together: as much as Kubernetes takes of annotations."""
 

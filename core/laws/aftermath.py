@@ -1,6 +1,6 @@
-"""What became of a plan: the records after it against those before (preemption.md A.1 no. 1, 2 and 7).
+"""The records after a plan are held against those before it (preemption.md A.1 no. 1, 2 and 7).
 
-:func:`core.laws.check` judges a plan before it is applied, in production as in tests. Applying it could still go wrong:
+The laws of its kind judge a plan before it is applied, in production as in tests. Applying it could still go wrong, so
 here the outcome is judged, from the two states and the plan alone. That looks at everything, so it is for tests.
 """
 

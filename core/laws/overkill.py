@@ -29,10 +29,11 @@ class Need:
     mine: frozenset[str]
 
     def freed(self) -> int:
+        """Returns what all victims free there together."""
         return sum(self.gains.values())
 
     def depends_on(self, key: str) -> bool:
-        """Whether without the victim called *key* less than the amount would be freed."""
+        """Tells whether without the victim called *key* less than the amount would be freed."""
         return self.amount > 0 and self.freed() - self.gains.get(key, 0) < self.amount
 
 

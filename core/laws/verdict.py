@@ -1,4 +1,4 @@
-"""What a judgement is made of: the laws by name, a violation, and how queues are read."""
+"""A judgement is made of the laws by name, of violations, and of how queues are read."""
 
 from __future__ import annotations
 

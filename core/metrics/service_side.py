@@ -9,13 +9,16 @@ from prometheus_client.core import Metric
 from core.domain.reasons import Ignored
 from core.metrics.families import counter, counters, gauge, gauges, histogram
 from core.metrics.sources import HistoryGauges, Sources
+from core.service.admission import Refusal
 from core.service.clock import SECOND_NS, Clock
+from core.service.connections import Cause
 
 
 def families(sources: Sources) -> Iterable[Metric]:
     """All of them. Those of the history only if there is one."""
     yield gauges("kornel_build_info", "Always 1.", ["version"], {sources.version: 1})
     yield from _streams(sources)
+    yield from _families_of_callers(sources)
     yield from _callbacks(sources)
     yield from _events(sources)
     yield from _configuration(sources)
@@ -92,6 +95,24 @@ def _streams(sources: Sources) -> Iterable[Metric]:
     )
     yield histogram(
         "kornel_event_loop_lag_seconds", "How late the event loop comes to what is due.", sources.measures.lag.lag
+    )
+
+
+def _families_of_callers(sources: Sources) -> Iterable[Metric]:
+    connections, admission = sources.connections, sources.admission
+    yield gauge("kornel_connections_open", "Open connections of gRPC.", connections.open)
+    yield counters(
+        "kornel_connections_cut_total",
+        "Connections of gRPC that the core cut, by reason.",
+        ["reason"],
+        {str(cause): connections.cuts[cause] for cause in Cause},
+    )
+    yield gauge("kornel_calls_open", "Open calls of gRPC, streams among them.", admission.open)
+    yield counters(
+        "kornel_calls_refused_total",
+        "Calls of gRPC that the core refused, by reason.",
+        ["reason"],
+        {str(refusal): admission.refused[refusal] for refusal in Refusal},
     )
 
 

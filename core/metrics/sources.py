@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from core.metrics.measures import Measures
+from core.service.admission import AdmissionInterceptor
 from core.service.callback_board import CallbackBoard
 from core.service.clock import Clock
 from core.service.configuring import Configurator
+from core.service.connections import ConnectionKeeper
 from core.service.event_journal import EventJournal
 from core.service.health import HealthKeeper
 from core.service.metrics import ServiceMetrics
@@ -49,6 +51,8 @@ class Sources:
     measures: Measures
     runner: PartitionRunner
     service: ServiceMetrics
+    connections: ConnectionKeeper
+    admission: AdmissionInterceptor
     callbacks: CallbackBoard
     configurator: Configurator
     events: EventJournal

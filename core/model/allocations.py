@@ -141,9 +141,9 @@ class Allocation:
     """How the last attempt to preempt for this ask ended."""
     inquiry: _Extra[Inquiry | None] = _Extra(None)
     """The open question whether and where it may run."""
-    wanted: _Extra[Allocation | None] = _Extra(None)
+    proposed_placeholder: _Extra[Allocation | None] = _Extra(None)
     """As a real ask: the placeholder whose place it takes if the shim agrees."""
-    wanted_by: _Extra[Allocation | None] = _Extra(None)
+    proposed_by: _Extra[Allocation | None] = _Extra(None)
     """As a placeholder: the ask that it waits for in the same way."""
     refusals: _Extra[int] = _Extra(0)
     """How often in a row it was refused everywhere: the pause before the next try grows with it."""
@@ -195,8 +195,9 @@ class Allocation:
         """Nodes the shim refused for it lately, with the reason."""
         self.scale_up = False
         """The shim was told that no node has room for it."""
-        self.version = 0
-        """Grows when something changes that is shown of an allocation, and when it is none any more."""
+        self.version = arrival
+        """A number of the partition that stands for what is shown of it as an allocation. It gets another one when that
+        changes, or when it is none any more; nothing else ever has the same."""
         self.missed = 0
         """How often in a row it was a candidate and was not placed (preemption.md F8)."""
 

@@ -1,7 +1,7 @@
 """The door to the engine: commands and time in, effects out. Deterministic, synchronous, no I/O, no clock.
 
 The same calls with the same arguments give the same effects, byte for byte, in any process and under any hash seed.
-Replay, what-if, recovery and a standby rest on that.
+Replay, recovery and a standby rest on that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ from core.partition.intake import allocation_intake, application_intake, node_in
 from core.partition.scheduling import autoscaling, cycle, vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import inquiries
-from core.preemption import preempting, registry, rounds
+from core.preemption import registry, rounds
+from core.preemption.guarantee import drive as guarantee_drive
 from core.preemption.monitor import noticing
 
 RECORDS_PER_DECISION: Final = 4
@@ -160,16 +161,20 @@ class Engine:
         self._callbacks.now_ns = now_ns
         for state in self._partitions.values():
             if state.has_rounds:
-                preempting.begin_pass(state, now_ns)
-                preempting.collect_due(state, now_ns)
+                guarantee_drive.begin_pass(state, now_ns)
+                guarantee_drive.collect_due(state, now_ns)
                 rounds.run(state, now_ns)
         return self._take_effects()
 
     @property
     def preemption_interval_ns(self) -> int | None:
-        """How often :meth:`preempt` wants to be called; ``None``: never."""
+        """How often :meth:`preempt` wants to be called now; ``None``: not while nothing waits."""
         return min(
-            (s.preemption.cycle_interval_ns for s in self._partitions.values() if s.has_rounds),
+            (
+                state.preemption.cycle_interval_ns
+                for state in self._partitions.values()
+                if state.has_rounds and (state.root.waiting or state.enforcement.busy or state.enforcement.deferred)
+            ),
             default=None,
         )
 

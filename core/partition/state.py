@@ -171,6 +171,7 @@ class PartitionState:
 
     @property
     def guarantee_mode(self) -> GuaranteeMode:
+        """Says how far above its guarantee an ask may preempt."""
         return self.preemption.guarantee_mode
 
     @property
@@ -191,6 +192,7 @@ class PartitionState:
 
     @property
     def victim_order(self) -> str:
+        """Names the order in which victims are looked for."""
         return self.preemption.cost
 
     def next_number(self) -> int:

@@ -7,7 +7,7 @@ from core.partition.asks import instances, moves, questions
 from core.partition.gangs import pools, replacement
 from core.partition.state import PartitionState
 from core.partition.waiting import pausing
-from core.preemption import preempting
+from core.preemption import eviction
 
 
 def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = False) -> None:
@@ -19,7 +19,7 @@ def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = Fa
     pausing.forget_failures(state, ask)
     if ask.replaces is not None:
         replacement.undo_replacement(state, ask)
-    preempting.forget(state, ask)
+    eviction.forget(state, ask)
     moves.drop_ask(state, ask)
     instances.forget(state, ask)
     if ask.spec.placeholder:

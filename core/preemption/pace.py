@@ -11,7 +11,7 @@ from core.model.shapes import Pairs
 
 
 class Taken(NamedTuple):
-    """One decision: when it was made, what it serves by type index, and how many it told to leave."""
+    """One decision: when it was made, what it serves by type index, and how many it asked to leave."""
 
     at_ns: int
     served: Pairs

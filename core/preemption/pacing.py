@@ -33,7 +33,7 @@ QUIET_NS: Final = 15 * SECOND_NS
 
 
 def hold_back(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
-    """Why nobody may preempt for *ask* now, by whatever path; ``None``: an attempt may be made.
+    """Returns why nobody may preempt for *ask* now, by whatever path; ``None``: an attempt may be made.
 
     The limit is tested before an attempt, so the last one may exceed it by its own result (F7).
     """
@@ -58,7 +58,7 @@ def foresee(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | No
 
 
 def why_off(state: PartitionState) -> str:
-    """What keeps asks from preempting for guarantees in this partition as it is configured."""
+    """Returns what keeps asks from preempting for guarantees in this partition as it is configured."""
     if not state.preemption.enabled:
         return "preemption.enabled is off"
     if guarantee.KIND not in state.preemption.policies:
@@ -80,14 +80,14 @@ def keep_waiting(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 
 
 def is_open(state: PartitionState, now_ns: int) -> bool:
-    """Whether a round may go on: nothing of the limit is used up, of whatever type."""
+    """Tells whether a round may go on: nothing of the limit is used up, of whatever type."""
     window = state.pace.guarantee
     window.forget(now_ns - state.preemption.cycle_interval_ns)
     return _guarantee_limit(state, window, tuple(state.root.max.items())) is None
 
 
 def count(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """The victims of *plan* are told to leave: that counts for one interval. Without victims nothing was taken."""
+    """The victims of *plan* are asked to leave: that counts for one interval. Without victims nothing was taken."""
     if not plan.victims:
         return
     window = state.pace.guarantee if plan.kind == guarantee.KIND else state.pace.required_node
@@ -124,7 +124,7 @@ def allow_enforcement(
 ) -> tuple[int, Denial | None]:
     """How many of *victims*, from the first on, may leave now for the lowered max of *run*; what keeps back the rest.
 
-    Those are counted: they are told to leave next.
+    Those are counted: they are asked to leave next.
     """
     most, denial = governing.allowed(state, victims, "", now_ns, run)
     window, bound = state.pace.quota, state.preemption.governor.bound_of(quota.KIND).interval
@@ -169,7 +169,7 @@ def _say_held_back(state: PartitionState, kind: str, detail: str, now_ns: int) -
 
 
 def _guarantee_limit(state: PartitionState, window: Window, pairs: Pairs) -> Refusal | None:
-    """What of the limit an ask for *pairs* finds used up."""
+    """Returns what of the limit an ask for *pairs* finds used up."""
     settings = state.preemption
     share, sizes = settings.cycle_limit, state.root.max
     if share <= 0:

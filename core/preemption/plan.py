@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
@@ -105,6 +106,8 @@ class QuotaPlan:
     staying    what victims in flight hold that will not leave, as far as anybody knows
     protected  what keeps there what is unmet
     """
+
+    kind: ClassVar = "quota"
 
     queue: Queue
     ceilings: Mapping[int, int]

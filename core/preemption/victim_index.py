@@ -133,11 +133,11 @@ class RankedLeaf:
         self.shapes = frozenset(self.sizes)
 
     def count(self, c: int) -> int:
-        """How many there are of class *c*."""
+        """Returns how many there are of class *c*."""
         return sum(map(len, self._bands[c]))
 
     def in_order(self, c: int, highest: int | None = None, *, by_age: bool = False) -> InOrder:
-        """Those of class *c* up to the priority *highest* (``None``: all).
+        """Returns those of class *c* up to the priority *highest* (``None``: all).
 
         *by_age*: the order behind a priority fence, where all priorities look the same.
         """
@@ -151,7 +151,7 @@ class RankedLeaf:
         return InOrder(bands)
 
     def holds(self, allocations: list[Allocation], shapes: list[Shape]) -> bool:
-        """Whether this is the order of just these allocations, with these sizes."""
+        """Tells whether this is the order of just these allocations, with these sizes."""
         return self._allocations == allocations and self._shapes == shapes
 
 

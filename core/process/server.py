@@ -107,7 +107,7 @@ CONFIGURATION_FILE: Final = "kornel.v1.Configuration"
 HISTORY: Final = "kornel.v1.History"
 """Health of the durable history: NOT_SERVING while what happens waits in the spool."""
 
-CONCURRENT_CALLS: Final = 100
+CONCURRENT_CALLS: Final = 32
 """Calls of one connection without a security file, which has a limit of its own."""
 
 OPTIONS: Final = (
@@ -312,6 +312,8 @@ class KornelServer:
                 measures=self.measures,
                 runner=self._runner,
                 service=metrics,
+                connections=self.connections,
+                admission=self.admission,
                 callbacks=self._callbacks,
                 configurator=self._configurator,
                 events=self.events,
@@ -410,14 +412,16 @@ class KornelServer:
             self.rest_address = self._http.address
         tls = security.tls if security is not None else None
         try:
-            self.address = _listen(server, self._settings.address, tls.grpc_credentials() if tls is not None else None)
+            self.address = _listen_at(
+                server, self._settings.address, tls.grpc_credentials() if tls is not None else None
+            )
         except AddressUnavailable:
             self._lock.release()
             if self._http is not None:
                 await self._http.stop()
             raise
         self._server = server
-        self.connections.start(_port_of(self.address))
+        self.connections.start(self.address)
         self._garbage.start()
         loop = asyncio.get_running_loop()
         self.history.start(partial(_call_in, loop, self._on_history_problem))
@@ -565,6 +569,7 @@ class KornelServer:
 
     def _on_settings(self, extra_config: Mapping[str, str]) -> None:
         self.events.configure(extra_config)
+        self.health.settings_changed()
         self._levels.configure(extra_config)
 
     def _on_version(self, version: Version) -> None:
@@ -639,7 +644,7 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text:
         loop.call_soon_threadsafe(call, text)
 
 
-def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
+def _listen_at(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
     """Open *address*. Returns it with the port that was really opened."""
     try:
         if credentials is None:
@@ -651,12 +656,6 @@ def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCrede
     if address.startswith("unix"):
         return address
     return f"{address.rpartition(':')[0]}:{port}"
-
-
-def _port_of(address: str) -> int:
-    """The TCP port of *address*; 0: it has none."""
-    port = address.rpartition(":")[2]
-    return 0 if address.startswith("unix") or not port.isdigit() else int(port)
 
 
 def _write_whole(path: Path, text: str) -> None:

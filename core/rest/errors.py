@@ -1,9 +1,12 @@
-"""What a handler refuses, and how the answer says so (rest.md 2)."""
+"""Refusals of handlers, and the body of the answer that says so (rest.md 2)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, NamedTuple
+
+from core.telling.encoding.documents import Document, always
+from core.telling.encoding.values import TEXT, WHOLE
 
 
 class RestError(Exception):
@@ -21,13 +24,28 @@ def not_found(what: str) -> RestError:
     return RestError(404, f"{what} not found")
 
 
+class Failure(NamedTuple):
+    """The content of an error body."""
+
+    status: int
+    message: str
+
+
+ERROR: Final = Document(
+    "Error",
+    Failure,
+    {
+        "status_code": always(WHOLE, "status"),
+        "message": always(TEXT, "message"),
+        "description": always(TEXT, "message"),
+        # The web page of YuniKorn reads these (rest.md 9).
+        "StatusCode": always(WHOLE, "status", promised=False),
+        "Message": always(TEXT, "message", promised=False),
+        "Description": always(TEXT, "message", promised=False),
+    },
+)
+
+
 def error_document(status: int, message: str) -> dict[str, Any]:
-    """The error body. The capitalised keys are what the web page of YuniKorn reads (rest.md 9)."""
-    return {
-        "status_code": status,
-        "message": message,
-        "description": message,
-        "StatusCode": status,
-        "Message": message,
-        "Description": message,
-    }
+    """Returns the error body."""
+    return ERROR.write(Failure(status, message))

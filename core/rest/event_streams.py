@@ -16,13 +16,13 @@ from structlog.typing import FilteringBoundLogger
 from core.domain.effects import EventRecorded
 from core.rest.answers import JSON, encode, json_headers, raw
 from core.rest.errors import RestError, error_document
-from core.rest.event_record import event_line
 from core.rest.http_protocol import ABORT
 from core.service.clock import Clock
 from core.service.event_journal import EventJournal
 from core.service.event_ring import Missed, RingReader
 from core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace
 from core.service.status_codes import EventStreamsFull
+from core.telling.encoding.yunikorn.events import encode_event_line
 
 CLOSED: Final = "Event stream was closed by the producer"
 
@@ -66,7 +66,7 @@ class EventStreams:
 
 
 def _encodings() -> Encodings[EventRecorded]:
-    return Encodings(lambda _, event: event_line(event))
+    return Encodings(lambda _, event: encode_event_line(event))
 
 
 class EventStream:

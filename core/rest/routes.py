@@ -24,7 +24,8 @@ from core.rest.handlers.users import UserHandlers
 from core.rest.listing import PAGE_PARAMETERS
 from core.rest.operations import JSON_TYPE, Operation, Parameter
 from core.rest.routing import Route
-from core.rest.schemas import FLAG, NAME, POSITIVE, UNSIGNED, Schema, any_case, listed, ref
+from core.rest.schemas import FLAG, NAME, POSITIVE, UNSIGNED, any_case, listed, ref
+from core.telling.encoding.documents import Schema
 
 PREFIX: Final = "/ws/v1"
 

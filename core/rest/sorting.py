@@ -16,7 +16,9 @@ import orjson
 from core.config.quantities import parse_duration
 from core.rest.errors import RestError
 from core.rest.operations import Parameter
-from core.rest.schemas import DURATION, SCHEMAS, Schema
+from core.rest.schemas import SCHEMAS
+from core.telling.encoding.documents import Schema
+from core.telling.encoding.values import DURATION
 
 Value = int | str
 
@@ -49,7 +51,7 @@ class Order:
     descending: bool
 
     def value(self, document: Mapping[str, Any]) -> Value:
-        """What *document* is sorted by."""
+        """Returns what *document* is sorted by."""
         found: Any = document
         for name in self.path:
             found = found.get(name)
@@ -125,7 +127,7 @@ def _fields(path: str, schema: Schema) -> Iterator[tuple[str, _Kind]]:
 
 
 def _kind(schema: Schema) -> _Kind:
-    if schema == DURATION:
+    if schema == DURATION.schema:
         return _PERIOD
     if schema.get("format") == "date-time":
         return _TIME

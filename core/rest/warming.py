@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from core.rest.documents.applications import head
-from core.rest.documents.work import encoded
 from core.rest.turns import Turns
 from core.service.runner import PartitionRunner
 from core.service.sharing import Sharing
+from core.telling.encoding.yunikorn.applications import encode_allocations, encode_head
 from core.telling.reader import PartitionReader
 
 PAUSE_S: Final = 2.0
@@ -78,6 +77,6 @@ class Warmer:
 
 def _steps(views: PartitionReader) -> Iterator[int]:
     for allocations in views.allocations():
-        yield 1 + len(encoded(allocations))
-    for _ in views.keep_applications(head):
+        yield 1 + len(encode_allocations(allocations))
+    for _ in views.keep_applications(encode_head):
         yield 1

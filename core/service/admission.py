@@ -8,24 +8,31 @@ inside gets the handler that it expects.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import grpc
 from structlog.typing import FilteringBoundLogger
 
 from core.service.callers import host_of
-from core.service.connections import LINK, ConnectionKeeper, host_and_port
+from core.service.connections import LINK, ConnectionKeeper
 from core.service.limits import request_limit
+from core.service.own_sockets import host_and_port
 from core.service.rpc import Context, Handler, Requests, close_requests, end
 from core.service.status_codes import InvalidRequest, ServiceError, TooMany
 
 LONGEST_HEADERS: Final = 32 * 1024
 """Bytes of the headers of one call, twice what gRPC lets through as a rule: a token and what proxies add."""
 MOST_HEADERS: Final = 256
+_LONGEST_ENTRY: Final = 4_096
+"""Bytes of a header that a client can refer to again by a single one."""
+_COLLECTED_BYTES: Final = 1 << 20
 
 _SHARE: Final = 4
 """Calls that every connection may have, however many there are."""
@@ -49,6 +56,30 @@ class CallLimits:
     def of(cls, calls: int) -> CallLimits:
         """So many in all, and of one address what is to it as by default."""
         return cls(calls, max(1, calls * 3 // 8))
+
+
+class Refusal(StrEnum):
+    """Why a call is refused: the label of the metric."""
+
+    HEADERS = "headers"
+    """Its headers are longer than the settings of the server allow."""
+    CALLS = "calls"
+    """Too many are open."""
+    SILENT = "silent"
+    """It said nothing, and gave way to another one."""
+    UNAUTHENTICATED = "unauthenticated"
+    NOT_PERMITTED = "not-permitted"
+    TOO_MUCH = "too-much"
+    """It asked too often, or its message was too long or had too many entries."""
+    INVALID = "invalid"
+
+
+_REFUSED_WITH: Final = {
+    grpc.StatusCode.UNAUTHENTICATED: Refusal.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED: Refusal.NOT_PERMITTED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Refusal.TOO_MUCH,
+    grpc.StatusCode.INVALID_ARGUMENT: Refusal.INVALID,
+}
 
 
 class _Silent(NamedTuple):
@@ -75,13 +106,16 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         """Calls that are to give way."""
         self.open = 0
         """Calls that are open."""
-        self.refused = 0
-        """Calls that were one too many, or gave way to another one."""
+        self._turned_away_bytes = 0
+        """Of headers of calls that were turned away since the collector last came."""
+        self.refused: Counter[Refusal] = Counter()
+        """Calls that were refused, by reason."""
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         """The handler of the call, reading late; ``None``: there is none."""
-        if _too_long(handler_call_details.invocation_metadata or ()):
-            return grpc.stream_stream_rpc_method_handler(self._turn_away)
+        size = _size_of(handler_call_details.invocation_metadata or ())
+        if size > LONGEST_HEADERS:
+            return grpc.stream_stream_rpc_method_handler(partial(self._turn_away, size))
         handler: Handler | None = await continuation(handler_call_details)
         if handler is None:
             return None
@@ -94,7 +128,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             try:
                 self._make_room(host, peer)
             except TooMany as refusal:
-                self.refused += 1
+                self.refused[Refusal.CALLS] += 1
                 await end(context, refusal, self._logger)
                 raise
             self.open += 1
@@ -110,10 +144,16 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                     raise
                 self._mute.discard(task)
                 task.uncancel()
+                self.refused[Refusal.SILENT] += 1
                 # gRPC itself would leave the call open for its client.
                 await end(context, TooMany("a call that said nothing gave way to another one"), self._logger)
             except grpc.aio.InternalError as gone:
                 raise asyncio.CancelledError from gone
+            except (grpc.aio.AbortError, ServiceError):
+                refusal_ = _REFUSED_WITH.get(context.code())
+                if refusal_ is not None:
+                    self.refused[refusal_] += 1
+                raise
             finally:
                 self._mute.discard(task)
                 LINK.reset(token)
@@ -128,13 +168,18 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
-    async def _turn_away(self, requests: Requests, context: Context) -> None:
-        """End a call with more headers than gRPC was told to let through.
+    async def _turn_away(self, size: int, requests: Requests, context: Context) -> None:
+        """End a call with more headers than the settings of the server allow.
 
         It lets them through while a client has not confirmed the server's settings, which every client does at once.
         """
-        self.refused += 1
+        self.refused[Refusal.HEADERS] += 1
         self._connections.condemn(host_and_port(context.peer()))
+        # What gRPC makes of a call's headers for Python is part of a cycle: it would pile up until the collector comes.
+        self._turned_away_bytes += size
+        if self._turned_away_bytes >= _COLLECTED_BYTES:
+            self._turned_away_bytes = 0
+            gc.collect(1)
         await end(context, TooMany(f"headers of more than {LONGEST_HEADERS:,} bytes"), self._logger)
 
     async def _heard(self, requests: Requests, task: asyncio.Task[Any]) -> Requests:
@@ -154,7 +199,6 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         if peers[peer] < max(_SHARE, limits.host_calls // max(1, len(peers))):
             mute = next((task for task, call in self._silent.items() if full or call.host == host), None)
             if mute is not None and time.monotonic() - self._silent[mute].since_s >= SILENT_S:
-                self.refused += 1
                 del self._silent[mute]
                 self._mute.add(mute)
                 mute.cancel()
@@ -164,8 +208,11 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         raise TooMany(f"{limits.calls} calls are open, or {limits.host_calls} of this address")
 
 
-def _too_long(metadata: Sequence[tuple[str, str | bytes]]) -> bool:
-    return len(metadata) > MOST_HEADERS or sum(len(key) + len(value) for key, value in metadata) > LONGEST_HEADERS
+def _size_of(metadata: Sequence[tuple[str, str | bytes]]) -> int:
+    """Returns the bytes of *metadata*; where there are too many entries, how many they may be at most."""
+    if len(metadata) > MOST_HEADERS:
+        return len(metadata) * _LONGEST_ENTRY
+    return sum(len(key) + len(value) for key, value in metadata)
 
 
 def read_late(handler: Any, method: str, logger: FilteringBoundLogger) -> Serve:

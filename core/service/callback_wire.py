@@ -1,16 +1,16 @@
 """Between messages of ``kornel.v1.CallbackService`` and the engine's values.
 
-At full speed a question and its answer pass here for every single allocation, so each field is touched once and what
-is absent is not looked for.
+At full speed a question and its answer pass here for every single allocation, so questions are written field by field,
+each touched once, and what is absent is not looked for. Everything else goes through tables.
 
 Rules: protocol.md 2.6, 13, 14.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from kornel.v1 import callback_pb2 as pb
 from si.v1 import si_pb2 as si
@@ -27,16 +27,68 @@ from core.domain.effects import (
     NoticeEffect,
     PredicatesAsked,
     PreemptionNotice,
+    PreemptionNoticeWithdrawn,
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
 from core.domain.events import shortened
-from core.domain.resources import clamp
+from core.domain.resources import Resources, clamp
 from core.service.wire import PIECE
+from core.telling.encoding.kornel_v1 import ENCODERS
+from core.telling.encoding.records import made
 
 MILLISECOND_NS: Final = 1_000_000
 SHORTEST_TIMEOUT_MS: Final = 10
 LONGEST_TIMEOUT_MS: Final = 60_000
+
+
+def _resource(amounts: Resources | None) -> dict[str, Any] | None:
+    """Returns what a ``si.v1.Resource`` is made of: that takes half the time of making the messages in it."""
+    if amounts is None:
+        return None
+    return {"resources": {name: {"value": clamp(amount)} for name, amount in amounts.items()}}
+
+
+def _milliseconds(ns: int) -> int:
+    return ns // MILLISECOND_NS
+
+
+event_record: Final = ENCODERS.add(
+    EventRecorded,
+    si.EventRecord,
+    {
+        "objectID": "object_id",
+        "referenceID": "reference_id",
+        "eventChangeType": "change",
+        "eventChangeDetail": "detail",
+        "timestampNano": "at_ns",
+        "resource": made(_resource, "resources"),
+    },
+    unset=("groupID", "reason"),
+)
+
+_encode_failure: Final = ENCODERS.add(
+    SchedulingFailed,
+    si.UpdateContainerSchedulingStateRequest,
+    {"applicationID": "application_id", "allocationKey": "key"},
+    given=("state",),
+)
+
+_encode_notice: Final = ENCODERS.add(
+    PreemptionNotice,
+    pb.PreemptionNotice,
+    {
+        "notice_id": "notice",
+        "strict_allocation_keys": "strict",
+        "at_risk_allocation_keys": "at_risk",
+        "negotiable_need": made(_resource, "need"),
+        "deadline_ms": made(_milliseconds, "deadline_ns"),
+    },
+)
+
+_encode_withdrawal: Final = ENCODERS.add(
+    PreemptionNoticeWithdrawn, pb.PreemptionNoticeWithdrawal, {"notice_id": "notice", "allocation_keys": "keys"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,64 +192,14 @@ def encode(outgoing: Outgoing, attachment: AttachCallbacks) -> bytes:
             ),
         )
     for failed in outgoing.scheduling_states:
-        response.scheduling_states.add(
-            applicationID=failed.application_id,
-            allocationKey=failed.key,
-            state=si.UpdateContainerSchedulingStateRequest.FAILED,
-            reason=failed.reason,
-        )
-    response.events.extend(_events(outgoing.events))
+        state = si.UpdateContainerSchedulingStateRequest.FAILED
+        response.scheduling_states.append(_encode_failure(failed, state=state))
+    response.events.extend(map(event_record, outgoing.events))
     for notice in outgoing.notices:
         if isinstance(notice, PreemptionNotice):
-            _notice(response, notice)
+            response.preemption_notices.append(_encode_notice(notice))
         else:
-            response.preemption_withdrawals.add(
-                notice_id=notice.notice,
-                partition=notice.partition,
-                application_id=notice.application_id,
-                allocation_keys=notice.keys,
-            )
+            response.preemption_withdrawals.append(_encode_withdrawal(notice))
     if outgoing.state_dump is not None:
         response.state_dump.question_id = outgoing.state_dump
     return response.SerializeToString()
-
-
-def _notice(response: pb.AttachResponse, notice: PreemptionNotice) -> None:
-    told = response.preemption_notices.add(
-        notice_id=notice.notice,
-        partition=notice.partition,
-        application_id=notice.application_id,
-        round=notice.round,
-        strict_allocation_keys=notice.strict,
-        at_risk_allocation_keys=notice.at_risk,
-        deadline_ms=notice.deadline_ns // MILLISECOND_NS,
-        kind=notice.kind,
-        reason=notice.reason,
-    )
-    if notice.need is not None:
-        told.negotiable_need.SetInParent()
-        for name, amount in notice.need.items():
-            told.negotiable_need.resources[name].value = clamp(amount)
-
-
-def _events(events: Sequence[EventRecorded]) -> Iterator[si.EventRecord]:
-    for event in events:
-        yield event_record(event)
-
-
-def event_record(event: EventRecorded) -> si.EventRecord:
-    """*event* as shims and followers get it."""
-    record = si.EventRecord(
-        type=si.EventRecord.Type.ValueType(event.type),
-        objectID=event.object_id,
-        referenceID=event.reference_id,
-        eventChangeType=si.EventRecord.ChangeType.ValueType(event.change),
-        eventChangeDetail=si.EventRecord.ChangeDetail.ValueType(event.detail),
-        timestampNano=event.at_ns,
-        message=event.message,
-    )
-    if event.resources is not None:
-        record.resource.SetInParent()
-        for name, amount in event.resources.items():
-            record.resource.resources[name].value = clamp(amount)
-    return record

@@ -11,8 +11,9 @@ from core.domain.secrets import text_without_secrets
 from core.service.configuration_wire import version_message
 from core.service.configuring import Configurator
 from core.service.rpc import Encoded, Handler, unary
-from core.service.status_codes import InvalidRequest, problem_message
+from core.service.status_codes import InvalidRequest
 from core.service.wire import sorted_items
+from core.telling.encoding.kornel_v1 import encode_problem
 
 
 class ConfigurationService:
@@ -45,7 +46,7 @@ class ConfigurationService:
         return pb.UpdateConfigurationResponse(
             changed=outcome.changed,
             checksum=outcome.checksum,
-            warnings=[problem_message(warning) for warning in outcome.warnings],
+            warnings=[encode_problem(warning) for warning in outcome.warnings],
             version=outcome.version,
         )
 
@@ -56,12 +57,12 @@ class ConfigurationService:
                 judgement = await self._configurator.judged(request.config)
         except ConfigError as error:
             return pb.ValidateConfigurationResponse(
-                valid=False, problems=[problem_message(problem) for problem in error.problems]
+                valid=False, problems=[encode_problem(problem) for problem in error.problems]
             )
         return pb.ValidateConfigurationResponse(
             valid=True,
             checksum=judgement.checksum,
-            problems=[problem_message(warning) for warning in judgement.warnings],
+            problems=[encode_problem(warning) for warning in judgement.warnings],
         )
 
     async def _preview(self, request: pb.PreviewConfigurationRequest) -> Encoded:

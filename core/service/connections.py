@@ -4,33 +4,49 @@ gRPC itself bounds a message, a header and the calls of a connection, but not al
 until a message is whole, and frames that mean nothing cost time. The kernel counts what it received on each socket, and
 services say what they took, so what lies between is known without looking at a byte. A connection too far ahead is cut.
 
-Only TCP connections are watched: whoever reaches a socket file may as well be told by its permissions to stay away.
+Headers are the one thing that may take far more memory than its bytes: a client that has not confirmed the settings of
+the server may still refer to headers it has sent before by one byte each, and gRPC writes them out. It has a few
+seconds for that, in which its connection is looked at every few milliseconds, together with the memory of the process.
+
+Of connections to a socket file the kernel counts no bytes, and gRPC does not say which one a call came over: these are
+only counted themselves.
 """
 
 from __future__ import annotations
 
 import os
-import socket
-import struct
+import select
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
+from enum import StrEnum
 from typing import Final
-from urllib.parse import unquote
 
 from structlog.typing import FilteringBoundLogger
+
+from core.service.own_memory import OwnMemory
+from core.service.own_sockets import OwnSockets, Peer, can_watch, received_bytes
 
 BUSY_PAUSE_S: Final = 0.02
 """Between two looks while somebody is ahead: what a connection can do before it is cut."""
 IDLE_PAUSE_S: Final = 0.05
+UNPROVEN_PAUSE_S: Final = 0.002
+"""Between two looks while somebody is ahead who may still send headers that unfold."""
+
+UNPROVEN_S: Final = 6.0
+"""How long a connection may go without having confirmed the settings of the server: gRPC cuts it after five seconds."""
+NEW_S: Final = 0.5
+"""How long a connection that has no call yet is looked at as often as that."""
+UNPROVEN_BYTES: Final = 32 * 1024
+"""How far ahead a connection may be before it can be what the memory grows by."""
+UNFOLDED_TIMES: Final = 4
+"""How many times its bytes a lawful request may take: gRPC holds it in parts and as a whole, and so does its reader."""
 
 SILENT_S: Final = 0.5
-"""How long a connection may be ahead by more than a little before a call of it has begun."""
+"""How long a connection may be ahead by more than a little after its last call has ended."""
 
 CALL_BYTES: Final = 16 * 1024
 """What starting a call may take besides its messages: headers, as many as gRPC lets through."""
@@ -39,31 +55,45 @@ MESSAGE_BYTES: Final = 96
 QUIET_BYTES_PER_S: Final = 4096
 """What a connection may send that belongs to nothing: pings and their answers, settings."""
 
-_DESCRIPTORS: Final = Path("/proc/self/fd")
 _AHEAD_AT_ALL: Final = 1 << 20
-_TCP_INFO_BYTES: Final = 136
-_BYTES_RECEIVED: Final = 128
 _LOG_PAUSE_S: Final = 10.0
+_TRIM_PAUSE_S: Final = 1.0
+"""After the last cut, until what the connections held is given back to the system."""
+
+
+class Cause(StrEnum):
+    """Why a connection is cut: the words of the log, and the label of the metric."""
+
+    HEADERS = "headers"
+    """Its headers are longer than the settings of the server allow, or take far more memory than bytes."""
+    AHEAD = "ahead"
+    """It has sent too much that the core has not dealt with."""
+    MANY = "many"
+    """There are too many connections, and it is the newest."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     """Bytes ahead, and numbers of connections.
 
-    silent_bytes      of one connection without a call, for longer than a call takes to begin
+    silent_bytes      of one connection without a call
+    silents_bytes     of all such connections together
+    unfolded_bytes    of memory that connections may make the process grow by, in which they have not sent as much
     stranger_bytes    of one connection that nobody has used as a resource manager
     manager_bytes     of one that somebody has: all streams together
     strangers_bytes   of all connections of the first two kinds together
     total_bytes       of all connections together
     connections       open at once
-    host_connections  open at once from one address
+    host_connections  open at once from one address, or of one process that connects to a socket file
     """
 
     silent_bytes: int = 256 << 10
+    silents_bytes: int = 1 << 20
+    unfolded_bytes: int = 16 << 20
     stranger_bytes: int = 16 << 20
-    manager_bytes: int = 128 << 20
+    manager_bytes: int = 88 << 20
     strangers_bytes: int = 32 << 20
-    total_bytes: int = 192 << 20
+    total_bytes: int = 128 << 20
     connections: int = 256
     host_connections: int = 64
 
@@ -71,9 +101,9 @@ class ConnectionLimits:
     def of(cls, connections: int, total_bytes: int) -> ConnectionLimits:
         """So many in all, and everything else what is to it as by default."""
         return cls(
-            stranger_bytes=min(16 << 20, total_bytes // 12),
-            manager_bytes=total_bytes * 2 // 3,
-            strangers_bytes=total_bytes // 6,
+            stranger_bytes=min(16 << 20, total_bytes // 8),
+            manager_bytes=total_bytes * 11 // 16,
+            strangers_bytes=total_bytes // 4,
             total_bytes=total_bytes,
             connections=connections,
             host_connections=max(1, connections // 4),
@@ -107,6 +137,7 @@ LINK: Final[ContextVar[Link]] = ContextVar("link", default=NO_LINK)
 
 @dataclass(slots=True)
 class _Watched:
+    opened_s: float
     received: int = 0
     taken: int = 0
     seen_s: float = 0.0
@@ -117,39 +148,52 @@ class _Watched:
 
 
 class ConnectionKeeper:
-    """Watches the connections to one port from a thread of its own: the event loop may be what is being attacked."""
+    """Watches the connections to one address from a thread of its own: the event loop may be what is being attacked."""
 
     def __init__(self, limits: ConnectionLimits, logger: FilteringBoundLogger) -> None:
         self._limits = limits
         self._logger = logger
         self._links: dict[str, Link] = {}
         self._watched: dict[str, _Watched] = {}
-        self._port = 0
+        self._sockets = OwnSockets("")
+        self._memory = OwnMemory()
+        self._calm_bytes = 0
+        """Memory of the process when nobody was ahead who may still send headers that unfold."""
         self._round = 0
         self._ending = False
-        self._at_once = threading.Event()
+        self._bell: _Bell | None = None
         self._condemned: set[str] = set()
         self._thread: threading.Thread | None = None
         self._cuts_untold: Counter[str] = Counter()
         self._told_s = -_LOG_PAUSE_S
-        self.cut = 0
-        """Connections that were cut."""
+        self._trim_at_s: float | None = None
+        self.cuts: Counter[Cause] = Counter()
+        """Connections that were cut, by cause."""
         self.open = 0
         """Connections at the last look."""
 
-    def start(self, port: int) -> None:
-        """Watch the connections to *port* of this process; 0: there are none to watch, it is a socket file."""
-        if port and _can_watch():
-            self._port = port
-            self._thread = threading.Thread(target=self._watch, name="connections", daemon=True)
+    @property
+    def cut(self) -> int:
+        """Connections that were cut."""
+        return self.cuts.total()
+
+    def start(self, address: str) -> None:
+        """Watch the connections to *address*, at which this process listens."""
+        if can_watch():
+            self._sockets = OwnSockets(address)
+            self._calm_bytes = self._memory.held_bytes()
+            self._bell = _Bell(self._sockets.listeners())
+            self._thread = threading.Thread(target=self._watch, args=(self._bell,), name="connections", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
         """Watch no more."""
         self._ending = True
-        self._at_once.set()
-        if self._thread is not None:
+        if self._thread is not None and self._bell is not None:
+            self._bell.ring()
             self._thread.join()
+            self._bell.close()
+        self._memory.close()
 
     def enter(self, peer: str) -> Link:
         """A call over the connection of *peer*, as gRPC names it, begins; to be followed by :meth:`leave`."""
@@ -167,57 +211,70 @@ class ConnectionKeeper:
             self._links.pop(peer, None)
 
     def condemn(self, peer: str) -> None:
-        """Have the connection of *peer* cut at the next look, which is now."""
+        """Cut the connection of *peer* now, before another call of it is looked at."""
+        if peer in self._condemned:
+            return
         self._condemned.add(peer)
-        self._at_once.set()
+        for descriptor, connected in self._sockets.connections():
+            if connected.name == peer:
+                self._cut(descriptor, connected, Cause.HEADERS)
 
-    def _watch(self) -> None:
+    def _watch(self, bell: _Bell) -> None:
         pause_s = IDLE_PAUSE_S
         while not self._ending:
-            self._at_once.wait(pause_s)
-            self._at_once.clear()
+            bell.wait(pause_s)
             try:
-                pause_s = BUSY_PAUSE_S if self._look() else IDLE_PAUSE_S
+                pause_s = self._look()
             except Exception as error:
                 self._logger.error("connections could not be looked at", exc_info=error)
                 pause_s = 1.0
 
-    def _look(self) -> bool:
-        """Look at every connection once, cut those that go too far. Whether anybody is ahead."""
+    def _look(self) -> float:
+        """Look at every connection once, cut those that go too far. Returns the seconds until the next look."""
         self._round += 1
+        now_s = time.monotonic()
         hosts: Counter[str] = Counter()
-        ahead_of: dict[bool, list[tuple[float, int, str]]] = {False: [], True: []}
-        opened: list[tuple[int, str, str]] = []
-        for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - the numbers are all that is wanted
-            found = _looked_at(int(name), self._port)
-            if found is None:
+        ahead_of: dict[bool, list[_Ahead]] = {False: [], True: []}
+        unproven: list[_Ahead] = []
+        opened: list[tuple[int, Peer]] = []
+        new = False
+        for descriptor, peer in self._sockets.connections():
+            received = received_bytes(descriptor) if peer.counted else 0
+            if received is None:
                 continue
-            peer, host, received = found
-            link = self._links.get(peer)
-            watched = self._watched.get(peer)
+            link = self._links.get(peer.name)
+            watched = self._watched.get(peer.name)
             if watched is None:
-                watched = self._watched[peer] = _Watched(seen_s=time.monotonic())
-                opened.append((int(name), peer, host))
-            hosts[host] += 1
-            if peer in self._condemned:
-                self._condemned.discard(peer)
-                self._cut(int(name), peer, "not what a client of gRPC does")
-                continue
+                watched = self._watched[peer.name] = _Watched(opened_s=now_s, seen_s=now_s)
+                opened.append((descriptor, peer))
+            hosts[peer.host] += 1
             ahead = self._count(watched, received, link)
+            trusted = link is not None and link.manager
+            age_s = now_s - watched.opened_s
+            new = new or (peer.counted and link is None and age_s < NEW_S)
             if ahead:
-                ahead_of[link is not None and link.manager].append((ahead, int(name), peer))
+                found = _Ahead(ahead, descriptor, peer, link is None)
+                ahead_of[trusted].append(found)
+                if not trusted and age_s < UNPROVEN_S and ahead > UNPROVEN_BYTES:
+                    unproven.append(found)
         self._forget_closed()
         self.open = sum(hosts.values())
         self._cut_newest(opened, hosts)
         limits = self._limits
+        self._cut_unfolding(unproven, sum(each.ahead for found in ahead_of.values() for each in found))
         self._cut_furthest(ahead_of[False], limits.stranger_bytes, min(limits.strangers_bytes, limits.total_bytes))
         self._cut_furthest(ahead_of[True], limits.manager_bytes, limits.total_bytes)
-        return any(ahead >= _AHEAD_AT_ALL for found in ahead_of.values() for ahead, _, _ in found)
+        self._give_back(now_s)
+        if new or unproven:
+            return UNPROVEN_PAUSE_S
+        far = any(each.ahead >= _AHEAD_AT_ALL for found in ahead_of.values() for each in found)
+        return BUSY_PAUSE_S if far else IDLE_PAUSE_S
 
     def _count(self, watched: _Watched, received: int, link: Link | None) -> float:
         now_s = time.monotonic()
         if received < watched.received or (link is not None and link.taken < watched.taken):
             watched.received = watched.taken = 0  # Another connection from the same port.
+            watched.opened_s = now_s
         taken = 0 if link is None else link.taken
         watched.ahead += received - watched.received - (taken - watched.taken)
         watched.ahead -= (now_s - watched.seen_s) * QUIET_BYTES_PER_S
@@ -230,6 +287,7 @@ class ConnectionKeeper:
     def _forget_closed(self) -> None:
         for peer in [peer for peer, watched in self._watched.items() if watched.round != self._round]:
             del self._watched[peer]
+            self._condemned.discard(peer)
         for peer, link in list(self._links.items()):
             if peer in self._watched or link.calls:
                 link.unseen = 0
@@ -238,87 +296,99 @@ class ConnectionKeeper:
             else:
                 self._links.pop(peer, None)
 
-    def _cut_newest(self, opened: list[tuple[int, str, str]], hosts: Mapping[str, int]) -> None:
+    def _cut_newest(self, opened: list[tuple[int, Peer]], hosts: Mapping[str, int]) -> None:
         over = Counter({host: count - self._limits.host_connections for host, count in hosts.items()})
         total = self.open - self._limits.connections
-        for descriptor, peer, host in reversed(opened):
-            if over[host] > 0 or total > 0:
-                over[host] -= 1
+        for descriptor, peer in reversed(opened):
+            if over[peer.host] > 0 or total > 0:
+                over[peer.host] -= 1
                 total -= 1
-                self._cut(descriptor, peer, "too many connections")
+                self._cut(descriptor, peer, Cause.MANY)
 
-    def _cut_furthest(self, found: list[tuple[float, int, str]], one: int, together: int) -> None:
+    def _cut_unfolding(self, unproven: list[_Ahead], ahead: float) -> None:
+        """Cut all of *unproven* if the process grows by more than what is *ahead* can account for."""
+        held = self._memory.held_bytes()
+        if not unproven:
+            self._calm_bytes = held
+            return
+        grown = held - self._calm_bytes
+        if grown > self._limits.unfolded_bytes and grown > UNFOLDED_TIMES * ahead:
+            for found in unproven:
+                self._cut(found.descriptor, found.peer, Cause.HEADERS, ahead=int(found.ahead))
+
+    def _cut_furthest(self, found: list[_Ahead], one: int, together: int) -> None:
         """Cut whoever of *found* is too far ahead, and the furthest while all together are."""
         now_s = time.monotonic()
-        total = sum(ahead for ahead, _, _ in found)
-        for ahead, descriptor, peer in sorted(found, reverse=True):
-            silent = now_s - self._watched[peer].silent_since_s > SILENT_S
-            if ahead > one or total > together or silent:
+        total = sum(each.ahead for each in found)
+        callless = sum(each.ahead for each in found if each.callless)
+        for each in sorted(found, key=lambda each: each.ahead, reverse=True):
+            ahead = self._watched[each.peer.name].ahead
+            silent_s = now_s - self._watched[each.peer.name].silent_since_s
+            # Before its first call a client can send no more than headers and what fits a window: nobody need wait.
+            silent = silent_s > SILENT_S or (
+                each.callless and (ahead > self._limits.silent_bytes or callless > self._limits.silents_bytes)
+            )
+            if ahead and (ahead > one or total > together or silent):
                 total -= ahead
-                self._cut(descriptor, peer, "too far ahead of the core", ahead=int(ahead))
+                callless -= ahead if each.callless else 0
+                self._cut(each.descriptor, each.peer, Cause.AHEAD, ahead=int(ahead))
 
-    def _cut(self, descriptor: int, peer: str, cause: str, **details: int) -> None:
-        # Of a copy it is certain whose connection it is, whatever gRPC closes and opens meanwhile.
-        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
-            if _named(connection.getpeername())[0] != peer:
-                return
-            connection.shutdown(socket.SHUT_RDWR)
-        self.cut += 1
-        watched = self._watched.get(peer)
+    def _cut(self, descriptor: int, peer: Peer, cause: Cause, **details: int) -> None:
+        if not self._sockets.hang_up(descriptor, peer):
+            return
+        self.cuts[cause] += 1
+        now_s = time.monotonic()
+        watched = self._watched.get(peer.name)
         if watched is not None:
             watched.ahead = 0.0
+        self._trim_at_s = now_s + _TRIM_PAUSE_S
         self._cuts_untold[cause] += 1
-        now_s = time.monotonic()
         if now_s - self._told_s >= _LOG_PAUSE_S:
             self._told_s = now_s
             self._logger.warning(
-                "connection cut", peer=peer, cause=cause, since_last=self._cuts_untold.total(), **details
+                "connection cut", peer=peer.name, cause=str(cause), since_last=self._cuts_untold.total(), **details
             )
             self._cuts_untold.clear()
 
-
-def _looked_at(descriptor: int, port: int) -> tuple[str, str, int] | None:
-    """Name of the peer as gRPC has it, its host and what was received; ``None``: no connection to *port*."""
-    try:
-        connection = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 0, fileno=descriptor)
-    except OSError:
-        return None
-    try:
-        own = connection.getsockname()
-        if not isinstance(own, tuple) or own[1] != port:
-            return None
-        peer, host = _named(connection.getpeername())
-        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-        (received,) = struct.unpack_from("Q", info, _BYTES_RECEIVED)
-    except (OSError, struct.error):
-        return None
-    else:
-        return peer, host, received
-    finally:
-        connection.detach()
+    def _give_back(self, now_s: float) -> None:
+        """Give back what connections held that were cut a moment ago; the allocator would keep it for ever."""
+        if self._trim_at_s is not None and now_s >= self._trim_at_s:
+            self._trim_at_s = None
+            self._memory.give_back()
 
 
-def _named(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, str]:
-    """A peer as :func:`host_and_port` gives it, and its host alone."""
-    host = address[0].removeprefix("::ffff:")
-    return f"{host}:{address[1]}", host
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A connection that is ahead of the core. ``callless``: no call of it has begun yet."""
+
+    ahead: float
+    descriptor: int
+    peer: Peer
+    callless: bool
 
 
-def host_and_port(peer: str) -> str:
-    """gRPC's name of a peer without what depends on the version of IP: ``ipv6:%5B::1%5D:80`` gives ``::1:80``."""
-    kind, _, address = peer.partition(":")
-    if kind not in ("ipv4", "ipv6"):
-        return peer
-    host, _, port = unquote(address).rpartition(":")
-    return f"{host.strip('[]').removeprefix('::ffff:')}:{port}"
+class _Bell:
+    """What the keeper waits for: that it is called, or that somebody connects, or a pause.
 
+    Somebody who connects may be overlooked, when gRPC is faster; the pause bounds how long that lasts.
+    """
 
-def _can_watch() -> bool:
-    """Whether this system counts what sockets receive, and shows a process its own."""
-    if not _DESCRIPTORS.is_dir() or not hasattr(socket, "TCP_INFO"):
-        return False
-    with socket.socket() as probe:
-        try:
-            return len(probe.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)) == _TCP_INFO_BYTES
-        except OSError:
-            return False
+    def __init__(self, listeners: list[int]) -> None:
+        self._listeners = listeners
+        self._called = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.epoll()
+        self._poll.register(self._called, select.EPOLLIN)
+        for listener in listeners:
+            self._poll.register(listener, select.EPOLLIN | select.EPOLLET)
+
+    def ring(self) -> None:
+        os.eventfd_write(self._called, 1)
+
+    def wait(self, pause_s: float) -> None:
+        self._poll.poll(pause_s)
+
+    def close(self) -> None:
+        self._poll.close()
+        os.close(self._called)
+        for listener in self._listeners:
+            os.close(listener)

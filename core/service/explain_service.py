@@ -5,11 +5,12 @@ from __future__ import annotations
 from kornel.v1 import explain_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.service.explain_wire import decode_supposition, encode_forecast, encode_report
+from core.service.explain_wire import decode_supposition
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
 from core.service.status_codes import UnknownAsk, UnknownPartition
 from core.telling.allocations.explanation import Report
+from core.telling.encoding.kornel_v1 import encode_forecast, encode_report
 from core.telling.explain import Named
 from core.telling.what_if.supposition import Forecast, Supposition
 

@@ -25,7 +25,8 @@ DEFAULT_INTERVAL_NS: Final = 30 * SECOND_NS
 ERROR_WINDOW_NS: Final = 600 * SECOND_NS
 """How long a refused allocation update counts as trouble (scheduling.md S-25)."""
 
-_TICK_NS: Final = SECOND_NS
+SHORTEST_WAIT_NS: Final = SECOND_NS
+LONGEST_WAIT_NS: Final = 3600 * SECOND_NS
 _NAMED: Final = 5
 """Offenders that a diagnosis names; the others it counts."""
 
@@ -106,6 +107,12 @@ class HealthKeeper:
         if self._timer is not None:
             self._begin()
 
+    def settings_changed(self) -> None:
+        """The interval may be another one now; nothing happens before :meth:`start`."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._wait()
+
     def _begin(self) -> asyncio.Task[HealthReport]:
         if self._checking is None or self._checking.done():
             self._checked_ns = self._clock.now_ns()
@@ -113,13 +120,18 @@ class HealthKeeper:
         return self._checking
 
     def _wait(self) -> None:
-        self._timer = self._clock.call_at(self._clock.now_ns() + _TICK_NS, self._tick)
+        """Have the next check made when it is due; without an interval, settings that bring one."""
+        interval_ns = check_interval_ns(self._extra_config())
+        due_ns = LONGEST_WAIT_NS if interval_ns is None else self._checked_ns + interval_ns - self._clock.now_ns()
+        # Checks that take longer than their interval do not follow each other without a pause.
+        wait_ns = min(max(due_ns, SHORTEST_WAIT_NS), LONGEST_WAIT_NS)
+        self._timer = self._clock.call_at(self._clock.now_ns() + wait_ns, self._tick)
 
     def _tick(self) -> None:
-        self._wait()
         interval_ns = check_interval_ns(self._extra_config())
         if interval_ns is not None and self._clock.now_ns() >= self._checked_ns + interval_ns:
             self._begin()
+        self._wait()
 
     async def _check(self) -> HealthReport:
         found: dict[int, list[str]] = {}

@@ -16,14 +16,6 @@ from structlog.typing import FilteringBoundLogger
 from core.domain.application_states import AppState
 from core.service.callers import Permission, caller
 from core.service.health import HealthKeeper
-from core.service.read_wire import (
-    application_message,
-    health_message,
-    node_message,
-    node_summary_message,
-    queue_message,
-    summary_message,
-)
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
 from core.service.status_codes import (
@@ -34,6 +26,14 @@ from core.service.status_codes import (
     UnknownQueue,
 )
 from core.telling.applications.application_views import ApplicationSummary, summary_of
+from core.telling.encoding.kornel_v1 import (
+    encode_application,
+    encode_application_summary,
+    encode_health,
+    encode_node,
+    encode_node_summary,
+    encode_queue,
+)
 from core.telling.reader import PartitionReader
 
 _USUAL: Final = 500
@@ -75,7 +75,7 @@ class ReadService:
         skip, size = _number(request.page_token), _page_size(request.page_size, _QUEUES, _QUEUES)
         page, more = await _page(islice(views.queues(path), skip, None), size)
         return pb.ListQueuesResponse(
-            queues=[queue_message(view) for view in page], next_page_token=_token(str(skip + size)) if more else ""
+            queues=map(encode_queue, page), next_page_token=_token(str(skip + size)) if more else ""
         )
 
     async def _queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
@@ -84,7 +84,7 @@ class ReadService:
         found = next(self._views(request.partition).queues(request.path.lower(), subtree=False), None)
         if found is None:
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
-        return pb.GetQueueResponse(queue=queue_message(found))
+        return pb.GetQueueResponse(queue=encode_queue(found))
 
     async def _applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
         views = self._views(request.partition)
@@ -93,7 +93,7 @@ class ReadService:
             page, more = await _page(views.application_summaries(_text(request.page_token)), size, test)
             following = _token(page[-1].application_id) if more else ""
             return pb.ListApplicationsResponse(
-                applications=[summary_message(view) for view in page], next_page_token=following
+                applications=[encode_application_summary(view) for view in page], next_page_token=following
             )
         past = views.rejected() if request.kind == pb.APPLICATION_KIND_REJECTED else views.finished()
         since_ns, last_id = _end(request.page_token)
@@ -102,7 +102,7 @@ class ReadService:
         page, more = await _page(left, size, test)
         following = _token(f"{page[-1].finished_ns} {page[-1].application_id}") if more else ""
         return pb.ListApplicationsResponse(
-            applications=[summary_message(view) for view in page], next_page_token=following
+            applications=[encode_application_summary(view) for view in page], next_page_token=following
         )
 
     async def _application(self, request: pb.GetApplicationRequest) -> pb.GetApplicationResponse:
@@ -113,7 +113,7 @@ class ReadService:
             found = max(ended, key=lambda view: view.finished_ns, default=None)
         if found is None:
             raise UnknownApplication(f"no application {wanted!r} in partition {request.partition or 'default'!r}")
-        return application_message(found, summary_of(found))
+        return encode_application(found)
 
     async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
         views, size = self._views(request.partition), _page_size(request.page_size, _USUAL, _MOST)
@@ -123,7 +123,7 @@ class ReadService:
             lambda node: not (request.only_draining and node.schedulable),
         )
         return pb.ListNodesResponse(
-            nodes=[node_summary_message(view) for view in page],
+            nodes=[encode_node_summary(view) for view in page],
             next_page_token=_token(page[-1].node_id) if more else "",
         )
 
@@ -131,10 +131,10 @@ class ReadService:
         found = self._views(request.partition).node(request.node_id)
         if found is None:
             raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
-        return node_message(found)
+        return encode_node(found)
 
     async def _report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
-        return health_message(self._health.report or await self._health.check())
+        return encode_health(self._health.report or await self._health.check())
 
     def _views(self, partition: str) -> PartitionReader:
         views = self._reader.get(partition)

@@ -41,10 +41,11 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import grpc
-from kornel.v1.configuration_pb2 import ConfigurationProblem, ConfigurationProblems
+from kornel.v1.configuration_pb2 import ConfigurationProblems
 
-from core.config.problems import ConfigError, Problem, Severity
+from core.config.problems import ConfigError, Problem
 from core.domain.commands import CommandRefused, Fault
+from core.telling.encoding.kornel_v1 import encode_problem
 
 PROBLEMS_KEY: Final = "kornel-problems-bin"
 
@@ -230,24 +231,11 @@ def status_of(error: Exception) -> Status:
     return Status(code, _shortened(str(error)))
 
 
-def problem_message(problem: Problem) -> ConfigurationProblem:
-    """A problem as ``kornel.v1`` sends it."""
-    error = problem.severity is Severity.ERROR
-    return ConfigurationProblem(
-        severity=ConfigurationProblem.SEVERITY_ERROR if error else ConfigurationProblem.SEVERITY_WARNING,
-        line=problem.line,
-        column=problem.column,
-        path=problem.path,
-        message=problem.message,
-        expected=problem.expected,
-    )
-
-
 def _problems(problems: tuple[Problem, ...]) -> bytes:
     """As many of *problems*, in order, as metadata has room for."""
     found = ConfigurationProblems()
     for problem in problems:
-        found.problems.append(problem_message(problem))
+        found.problems.append(encode_problem(problem))
         if found.ByteSize() > PROBLEMS_LIMIT:
             del found.problems[-1]
             break

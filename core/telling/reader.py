@@ -268,7 +268,7 @@ class PartitionReader:
 
     def allocations(self) -> Iterator[list[AllocationView]]:
         """Shows all allocations, node by node."""
-        return self._tidying(map(self._kept.allocations.of, nodes_by_id(self._state)))
+        return self._tidying(map(self._kept.allocations.on_node, nodes_by_id(self._state)))
 
     def applications(self) -> Iterator[ApplicationView]:
         """Shows all live applications by ID."""

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,9 +17,10 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from si.v1 import si_pb2 as si
 
 from core.service import admission, connections
-from core.service.admission import CallLimits
-from core.service.connections import ConnectionLimits, host_and_port
+from core.service.admission import CallLimits, Refusal
+from core.service.connections import Cause, ConnectionLimits
 from core.service.limits import CONFIGURATION_LIMIT, NAME_LIMIT, QUESTION_LIMIT
+from core.service.own_sockets import host_and_port
 from tests.e2e import raw_http2 as h2
 from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, create, node_request, running_core, until
 from tests.e2e.test_transport import refused
@@ -129,6 +131,53 @@ async def test_connections_of_one_address_are_counted() -> None:
         assert await healthy(core)
         for connection in more:
             connection.close()
+
+
+async def test_connections_to_a_socket_file_are_counted(tmp_path: Path) -> None:
+    """The newest of one process are cut; bytes are not counted there, so nobody is cut for those."""
+    path = tmp_path / "core.sock"
+    async with running_core(address=f"unix:{path}", connections=ConnectionLimits(host_connections=3)) as core:
+        assert await healthy(core)
+        await until(lambda: core.server.connections.open == 1, "the first connection to be seen")
+        more = [socket.socket(socket.AF_UNIX) for _ in range(6)]
+        for connection in more:
+            connection.connect(str(path))
+        await until(lambda: core.server.connections.cuts == {Cause.MANY: 4}, "four of them to be cut")
+        assert await healthy(core)
+        for connection in more:
+            connection.close()
+        await core.register()
+        await core.serves()
+        await until(lambda: core.server.connections.open == 1, "the others to be forgotten")
+        assert core.server.connections.cut == 4
+
+
+async def test_memory_that_grows_by_headers_is_noticed_before_the_call_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes stand for many headers, in a block that does not end; a connection beside it goes on."""
+    monkeypatch.setattr(connections, "UNPROVEN_BYTES", 1_000)
+    async with running_core(connections=ConnectionLimits(unfolded_bytes=4 << 20)) as core:
+        assert await healthy(core)
+        with socket.create_connection(("127.0.0.1", int(core.address.rpartition(":")[2]))) as stranger:
+            block = h2.headers("/si.v1.Scheduler/UpdateNode") + b"\x40\x01b\x00" + b"\xbe" * 8_000
+            stranger.sendall(h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0) + h2.frame(h2.HEADERS, 0, 1, block))
+            # 200 KB are too little to be cut for, if they did not take some 13 MB.
+            stranger.sendall(h2.frame(h2.CONTINUATION, 0, 1, b"\xbe" * 16_000) * 12)
+            stranger.settimeout(PATIENCE_S)
+            await asyncio.to_thread(drained, stranger)
+        await until(lambda: core.server.connections.cuts == {Cause.HEADERS: 1}, "the connection to be counted")
+        assert await healthy(core)
+
+
+async def test_what_was_refused_is_counted() -> None:
+    async with running_core(calls=CallLimits(calls=20, host_calls=20)) as core:
+        ask: Any = core.channel.unary_unary("/kornel.v1.StatusService/GetStatus")
+        await refused(ask(bytes(QUESTION_LIMIT + 1), timeout=PATIENCE_S))
+        await refused(ask(b"\xff", timeout=PATIENCE_S))
+        await until(lambda: core.server.admission.open == 0, "the calls to end")
+        assert core.server.admission.refused == {Refusal.TOO_MUCH: 1, Refusal.INVALID: 1}
+        text = b"".join(core.server.metrics.pieces()).decode()
+        assert 'kornel_calls_refused_total{reason="too-much"} 1.0' in text
+        assert 'kornel_connections_cut_total{reason="headers"} 0.0' in text
 
 
 async def test_headers_by_a_client_that_confirms_no_settings() -> None:

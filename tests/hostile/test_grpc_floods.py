@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -139,23 +140,64 @@ def test_floods_of_frames(core: AttackedCore, name: str) -> None:
 
 def test_pings(core: AttackedCore) -> None:
     """A ping costs gRPC thirty microseconds, so a flood of them costs more processor time than other bytes."""
-    with core.attack(processor_s=6), connected(core) as connection:
+    with core.attack(processor_s=4), connected(core) as connection:
         connection.sendall(GREETING)
         pour(connection, itertools.repeat(h2.frame(h2.PING, 0, 0, b"x" * 8) * 2_000))
 
 
-def test_headers_that_unfold(core: AttackedCore) -> None:
-    """14,000 bytes that mean 56 MB of headers, by a client that confirms no settings: its connection is cut."""
+BOMBS: Final = {
+    "long headers": (KEPT, 14_000),
+    "headers within the limit": (KEPT, 1_000),
+    "empty headers": (b"\x40\x01b\x00", 60_000),
+    "many empty headers": (b"\x40\x01b\x00", 480_000),
+    "headers without end": (b"\x40\x01b\x00", 0),
+}
+"""A header to be kept, and how often each call names it again; 0: one call, without end."""
 
-    def bombs() -> Iterator[bytes]:
-        yield h2.frame(h2.HEADERS, h2.END_HEADERS, 1, h2.headers(ALLOCATION) + KEPT)
-        for number in itertools.count(3, 2):
-            yield h2.frame(h2.HEADERS, h2.END_HEADERS, number, h2.headers(ALLOCATION) + b"\xbe" * 14_000)
 
-    # gRPC unfolds up to 16 MB of them for each call before anybody can look.
-    with core.attack(memory_mib=256, health_s=1.0, processor_s=6), connected(core) as connection:
+def bombs(kind: str) -> Iterator[bytes]:
+    """Calls whose headers mean up to four thousand times their bytes, and take 64 bytes of memory for each of one."""
+    first, times = BOMBS[kind]
+    if not times:
+        yield h2.frame(h2.HEADERS, 0, 1, h2.headers(ALLOCATION) + first)
+        yield from itertools.repeat(h2.frame(h2.CONTINUATION, 0, 1, b"\xbe" * 16_000))
+    yield h2.frame(h2.HEADERS, h2.END_HEADERS, 1, h2.headers(ALLOCATION) + first)
+    for number in itertools.count(3, 2):
+        block = h2.headers(ALLOCATION) + b"\xbe" * times
+        pieces = [block[at : at + 16_000] for at in range(0, len(block), 16_000)]
+        kinds = [h2.HEADERS] + [h2.CONTINUATION] * (len(pieces) - 1)
+        ends = [0] * (len(pieces) - 1) + [h2.END_HEADERS]
+        yield b"".join(h2.frame(*each[:2], number, each[2]) for each in zip(kinds, ends, pieces, strict=True))
+
+
+def put_up_with(attack: Any, connections: int) -> Any:
+    """The bounds of headers that unfold: what gRPC has written out before anybody can look cannot be had smaller."""
+    if connections == 1:
+        return attack(memory_mib=128, health_s=2.5, processor_s=3)
+    return attack(memory_mib=768, health_s=10.5, processor_s=6)
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_headers_that_unfold(core: AttackedCore, kind: str) -> None:
+    """By a client that confirms no settings, which may do so for five seconds: its connection is cut."""
+    with put_up_with(core.attack, connections=1), connected(core) as connection:
         connection.sendall(GREETING)
-        assert pour(connection, bombs()) < 16 << 20
+        assert pour(connection, bombs(kind)) < 16 << 20
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_headers_that_unfold_over_many_connections(core: AttackedCore, kind: str) -> None:
+    def attack() -> None:
+        with suppress(OSError), connected(core) as connection:
+            connection.sendall(GREETING)
+            pour(connection, bombs(kind))
+
+    with put_up_with(core.attack, connections=16):
+        attackers = [threading.Thread(target=attack) for _ in range(16)]
+        for attacker in attackers:
+            attacker.start()
+        for attacker in attackers:
+            attacker.join()
 
 
 EMPTY: Final = {
@@ -330,8 +372,8 @@ def test_messages_that_never_end(core: AttackedCore) -> None:
 
 def test_connections_and_streams_that_say_nothing(core: AttackedCore) -> None:
     """100 connections with 200 streams each: more than are let in, and none of them is heard of again."""
-    # A health check waits behind the 6,400 calls that 64 connections may begin at once, each of which is refused.
-    with core.attack(processor_s=4, health_s=2.0), ExitStack() as held:
+    # A health check waits behind the 2,048 calls that 64 connections may begin at once, each of which is refused.
+    with core.attack(processor_s=4, health_s=1.0), ExitStack() as held:
         for _ in range(100):
             with suppress(OSError):
                 connection = held.enter_context(connected(core))

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from core.laws import Law
 from core.laws.aftermath import check_applied, remember
+from core.laws.verdict import Law
 from core.model.allocations import Allocation
 from core.partition.books import ledger
 from core.partition.state import PartitionState
-from core.preemption import preempting
+from core.preemption import eviction
 from core.preemption.plan import PreemptionPlan, QuotaPlan
 from core.preemption.quota import drive as quota_preemption
 from core.preemption.quota.enforcement import QuotaRun
@@ -26,7 +26,7 @@ class Judge:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.judged: Counter[str] = Counter()
         self.found: Counter[Law] = Counter()
-        trigger, evict = preempting.trigger, quota_preemption._evict
+        trigger, evict = eviction.trigger, quota_preemption._evict
 
         def triggered(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
             self._judge(state, plan, plan.kind, lambda: trigger(state, plan, now_ns))
@@ -36,7 +36,7 @@ class Judge:
             self._judge(state, part, "quota", lambda: said.append(evict(state, run, part, now_ns)))
             return said[0]
 
-        monkeypatch.setattr(preempting, "trigger", triggered)
+        monkeypatch.setattr(eviction, "trigger", triggered)
         monkeypatch.setattr(quota_preemption, "_evict", evicted)
 
     def _judge(

@@ -10,9 +10,9 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import laws
 from core.model.allocations import Allocation
 from core.model.queues import Queue
+from core.preemption import judging as laws
 from core.preemption.plan import PreemptionPlan, QuotaPlan, Refusal
 from core.preemption.quota import planner as quota
 from core.preemption.quota.shares import attainable, excess, leaf_shares

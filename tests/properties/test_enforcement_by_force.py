@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import laws
 from core.domain.priorities import PRIORITY_MIN
+from core.preemption import judging as laws
 from core.preemption.plan import QuotaPlan
 from core.preemption.quota import planner as quota
 from tests.examples import scale_examples

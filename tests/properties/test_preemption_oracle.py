@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import laws
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
+from core.preemption import judging as laws
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.guarantee.prospects import KnownProspects
 from core.preemption.guarantee.solve import Solver

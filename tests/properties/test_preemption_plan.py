@@ -10,9 +10,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import laws
 from core.model.allocations import Allocation
 from core.model.nodes import Node
+from core.preemption import judging as laws
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.guarantee.prospects import KnownProspects
 from core.preemption.plan import PreemptionPlan, Refusal

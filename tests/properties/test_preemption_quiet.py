@@ -12,8 +12,8 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import laws
 from core.model.allocations import Allocation
+from core.preemption import judging as laws
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.guarantee.prospects import KnownProspects
 from core.preemption.plan import PreemptionPlan

@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.partition.state import PartitionState
-from core.rest.documents import applications, nodes, users
+from core.telling.allocations import allocation_views
+from core.telling.applications import application_views
+from core.telling.encoding.yunikorn import applications, nodes, usage
 from core.telling.reader import PartitionReader, ReadableEngine, Reader
 from tests.examples import scale_examples
 from tests.properties.machine import driver
@@ -26,10 +28,13 @@ def _told(views: PartitionReader) -> dict[str, list[bytes]]:
     """The long lists as REST tells them."""
     return {
         "applications": [
-            b"".join(applications.told(parts)) for parts in views.application_parts("", applications.head)
+            b"".join(applications.encode_parts(parts))
+            for parts in views.application_parts("", applications.encode_head)
         ],
-        "ended": [orjson.dumps(applications.application(view)) for view in (*views.finished(), *views.rejected())],
-        "nodes": [orjson.dumps(nodes.node(view)) for view in views.nodes()],
+        "ended": [
+            orjson.dumps(applications.write_application(view)) for view in (*views.finished(), *views.rejected())
+        ],
+        "nodes": [orjson.dumps(nodes.write_node(view)) for view in views.nodes()],
     }
 
 
@@ -45,7 +50,7 @@ class Kept:
         for views in self._reader.partitions():
             kept = _told(views)
             assert kept == _told(Reader(self.engine, self._now_ns)[views.name])
-            single = [orjson.loads(orjson.dumps(applications.application(view))) for view in views.applications()]
+            single = [orjson.loads(orjson.dumps(applications.write_application(view))) for view in views.applications()]
             assert [orjson.loads(text) for text in kept["applications"]] == single, "one by one they are the same"
             state = self.engine.partition(views.name)
             assert state is not None
@@ -62,7 +67,7 @@ def _check_use(state: PartitionState, views: PartitionReader) -> None:
         held = [sum(x) for x in zip(*[a.confirmed() for a in owned], *[a.placeholder for a in owned], strict=True)]
         assert view.usage.used == state.types.resources(held)
         assert list(views.user(view.user))[-1] == view
-        assert users.user(view)["userName"] == view.user
+        assert usage.USER.write(view)["userName"] == view.user
 
 
 def _play(variant: int, history: list[Operation], *, gangs: bool) -> None:
@@ -73,6 +78,13 @@ def _play(variant: int, history: list[Operation], *, gangs: bool) -> None:
         kept.check()
         shim.settle()
         kept.check()
+
+
+@pytest.fixture(autouse=True)
+def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Applications of some size are told in pieces, and what is kept is tidied up early."""
+    monkeypatch.setattr(application_views, "_PIECE", 3)
+    monkeypatch.setattr(allocation_views, "_SPARE", 0)
 
 
 @settings(max_examples=scale_examples(60), deadline=None, suppress_health_check=list(HealthCheck))

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from core import laws
-from core.laws import Law
+from core.laws.verdict import Law
 from core.model.allocations import Allocation
+from core.preemption import judging as laws
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import parse

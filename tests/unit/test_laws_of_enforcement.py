@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core import laws
 from core.domain.reasons import Outcome
-from core.laws import Law
+from core.laws.verdict import Law
+from core.preemption import judging as laws
 from core.preemption.plan import PreemptionPlan, QuotaPlan
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import World

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from core.laws import Law
+from core.laws.verdict import Law
 from core.model.allocations import Allocation
 from core.partition.asks import reservations
 from core.preemption.monitor import laws as monitor_laws
-from core.preemption.monitor.plan import Doomed, DuePlace, MonitorPlan, Place
+from core.preemption.monitor.plan import DuePlace, DueVictim, MonitorPlan, Place
 from tests.scenarios.preemption.monitor_stage import Stage
 
 SECOND_NS = 10**9
@@ -44,7 +44,7 @@ def stage(
 def place(built: Stage, ask: str, *keys: str, node: str = "n") -> DuePlace:
     """*keys* leave for *ask*; they were notified ten seconds ago in round 1, and this is round 3."""
     requests = built.state.requests
-    return DuePlace(requests[ask], built.state.nodes[node], tuple(Doomed(requests[key], 0, 1, 3) for key in keys))
+    return DuePlace(requests[ask], built.state.nodes[node], tuple(DueVictim(requests[key], 0, 1, 3) for key in keys))
 
 
 def plan(built: Stage, *keys: str) -> MonitorPlan:

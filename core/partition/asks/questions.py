@@ -14,7 +14,7 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
     """Whatever was asked about *ask* does not matter any more: it is an ask like any other again."""
     if ask.inquiry is not None:
         inquiries.forget(state, ask.inquiry)
-        if ask.wanted is not None:
+        if ask.proposed_placeholder is not None:
             withdraw_pair(state, ask)
         ask.inquiry = None
     if ask.place is AskPlace.HELD:
@@ -44,9 +44,9 @@ def withdraw_pair(state: PartitionState, ask: Allocation) -> None:
 
 def part_pair(ask: Allocation) -> Allocation:
     """Ends the question about *ask* and the placeholder that it was to replace, which is returned."""
-    placeholder = ask.wanted
+    placeholder = ask.proposed_placeholder
     assert placeholder is not None, "a question about a pair is open only while it is one"
-    ask.wanted = ask.inquiry = placeholder.wanted_by = None
+    ask.proposed_placeholder = ask.inquiry = placeholder.proposed_by = None
     return placeholder
 
 

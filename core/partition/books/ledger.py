@@ -199,7 +199,7 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
     node = allocation.node
     assert node is not None, "only a placed allocation can be refunded"
     allocation.node = None
-    allocation.version += 1
+    allocation.version = state.next_number()
     del node.allocations[allocation.key]
     if allocation.preempted:
         node.expect_no_exit(allocation)
@@ -231,7 +231,7 @@ def book_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation 
         node, application, shape = victim.node, victim.application, victim.shape
         assert node is not None, "only a placed allocation can be a victim"
         victim.preempted = True
-        victim.version += 1
+        victim.version = state.next_number()
         victim.preemptor = preemptor
         if victim.spec.placeholder:
             keep_placeholder_from_use(victim)
@@ -275,7 +275,6 @@ def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
 def unbook_victim(victim: Allocation) -> None:
     """Counts *victim*, which has left, as preempting no more."""
     victim.preempted = False
-    victim.version += 1
     for queue in victim.queue.lineage():
         unbook(queue.preempting, victim.shape.pairs)
 
@@ -378,7 +377,7 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
     application, node = request.application, request.node
     assert node is not None, "whatever is no ask has a node"
     request.shape = shape
-    request.version += 1
+    request.version = state.next_number()
     if request.replaces is not None:
         if request.replaces.node is not node:
             _exchange_on(state, node, before, shape)
@@ -453,7 +452,7 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     assert placeholder is not None, "only a replacement under way can be undone"
     assert node is not None, "a replacement under way has a node"
     ask.replaces = placeholder.replaced_by = ask.node = None
-    ask.version += 1
+    ask.version = state.next_number()
     state.changes += 1
     if node is not placeholder.node:
         del node.allocations[ask.key]
@@ -480,7 +479,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     state.node_order.refresh(old_node)
     placeholder.replaced_by = ask.replaces = placeholder.node = None
     ask.placeholder_ns = placeholder.created_ns
-    ask.version += 1
+    ask.version = state.next_number()
     del application.asks[ask.key]
     del application.allocations[placeholder.key]
     application.allocations[ask.key] = ask

@@ -25,7 +25,7 @@ from core.partition.waiting.rooms import activate, filter_newcomers
 from core.partition.waiting.waking import reconsider_limited, wake_for_queue
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import compile_rules
-from core.preemption import preempting
+from core.preemption import attempts
 from core.preemption.quota import timers as quota_timers
 from core.preemption.quota.timer_rules import Terms, terms_of
 
@@ -167,7 +167,7 @@ def _settle(state: PartitionState, change: _Change) -> None:
     for queue in change.delayed:
         for application in queue.applications.values():
             for ask in application.asks.values():
-                preempting.watch(state, ask)
+                attempts.watch(state, ask)
 
 
 def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: _Change) -> Queue:
@@ -217,7 +217,7 @@ def _watch_again(state: PartitionState) -> None:
         for group in application.groups.values():
             group.no_attempt_is_due()
         for ask in application.asks.values():
-            preempting.watch(state, ask)
+            attempts.watch(state, ask)
         for group in application.groups.values():
             if group.parked_at is not None:
                 activate(group)

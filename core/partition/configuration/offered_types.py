@@ -13,7 +13,7 @@ from core.domain.resources import MAX_TYPES
 from core.model.shapes import TooManyTypes
 from core.partition.asks import moves
 from core.partition.state import PartitionState
-from core.preemption import preempting
+from core.preemption import attempts
 
 DEMANDS_KEPT: Final = 10_000
 """Demands that are remembered although nobody may have them any more."""
@@ -46,7 +46,7 @@ def offer(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> N
         for ask in [ask for ask in application.asks.values() if ask.shape in renamed]:
             state.refusals.forget(ask)
             moves.resize_request(state, ask, types.shape(ask.shape.resources))
-            preempting.watch(state, ask)
+            attempts.watch(state, ask)
 
 
 def give_back(state: PartitionState) -> None:

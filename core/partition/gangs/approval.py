@@ -30,7 +30,7 @@ def seek(state: PartitionState, pair: Pair, now_ns: int) -> None:
     ask, placeholder, node = pair
     own = node is placeholder.node
     node_ids = _own_nodes(ask, node) if own else _other_nodes(state, ask, placeholder, node)
-    ask.wanted, placeholder.wanted_by = placeholder, ask
+    ask.proposed_placeholder, placeholder.proposed_by = placeholder, ask
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         if inquiries.is_open(ask, number):
@@ -47,7 +47,7 @@ def seek(state: PartitionState, pair: Pair, now_ns: int) -> None:
 def _own_nodes(ask: Allocation, first: Node) -> tuple[str, ...]:
     """Where the placeholders are whose place *ask* could take, the chosen one's node first."""
     assert ask.pool is not None, "an ask that looks for a placeholder waits in the pool of its group"
-    usable = (p for p in ask.pool.free.ordered() if p.wanted_by is None and not replacement.is_larger(ask, p))
+    usable = (p for p in ask.pool.free.ordered() if p.proposed_by is None and not replacement.is_larger(ask, p))
     others = (p.node.node_id for p in usable if p.node is not None and p.node is not first)
     refused = ask.refused or {}
     distinct = dict.fromkeys((first.node_id, *(node_id for node_id in others if node_id not in refused)))
@@ -76,13 +76,13 @@ def _decide(
     own: bool,
 ) -> None:
     """Link the first pair that the shim let pass and that is still possible; otherwise look further."""
-    wanted = part_pair(ask)
+    proposed = part_pair(ask)
     named = {node_id: refused[node_id] for node_id in node_ids if node_id in refused}
     for reason in dict.fromkeys(named.values()):
         note(ask, reason, now_ns)
     passed = [node_id for node_id in node_ids if node_id not in named]
     if ask.pool is not None and ask.application.state not in UNSERVED:
-        pair = _own_pair(ask, wanted, passed) if own else _other_pair(state, ask, wanted, passed)
+        pair = _own_pair(ask, proposed, passed) if own else _other_pair(state, ask, proposed, passed)
         if pair is not None:
             replacement.commit(state, pair, now_ns)
             look_for_pairs(state, ask)
@@ -95,10 +95,10 @@ def _decide(
     look_for_pairs(state, ask)
 
 
-def _own_pair(ask: Allocation, wanted: Allocation, passed: list[str]) -> Pair | None:
+def _own_pair(ask: Allocation, proposed: Allocation, passed: list[str]) -> Pair | None:
     assert ask.pool is not None, "checked by the caller"
-    others = [p for p in ask.pool.free.ordered() if p is not wanted and p.wanted_by is None]
-    candidates = [p for p in (wanted, *others) if _is_free(p) and not replacement.is_larger(ask, p)]
+    others = [p for p in ask.pool.free.ordered() if p is not proposed and p.proposed_by is None]
+    candidates = [p for p in (proposed, *others) if _is_free(p) and not replacement.is_larger(ask, p)]
     for node_id in passed:
         for placeholder in candidates:
             if placeholder.node is not None and placeholder.node.node_id == node_id:
@@ -106,13 +106,13 @@ def _own_pair(ask: Allocation, wanted: Allocation, passed: list[str]) -> Pair | 
     return None
 
 
-def _other_pair(state: PartitionState, ask: Allocation, wanted: Allocation, passed: list[str]) -> Pair | None:
-    if not _is_free(wanted) or replacement.is_larger(ask, wanted):
+def _other_pair(state: PartitionState, ask: Allocation, proposed: Allocation, passed: list[str]) -> Pair | None:
+    if not _is_free(proposed) or replacement.is_larger(ask, proposed):
         return None
     for node_id in passed:
         node = state.nodes.get(node_id)
         if node is not None and node in state.node_order and node.fits(ask.shape.pairs):
-            return Pair(ask, wanted, node)
+            return Pair(ask, proposed, node)
     return None
 
 

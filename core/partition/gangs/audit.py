@@ -62,8 +62,8 @@ def _belongs(request: Allocation, task_group: TaskGroup) -> bool:
 def _check_links(state: PartitionState, key: str, request: Allocation) -> Iterator[Broken]:
     """Both halves name each other, and only the real one is charged ahead of time, on another node."""
     placeholder, real = request.replaces, request.replaced_by
-    wanted = request.wanted
-    if wanted is not None and (wanted.wanted_by is not request or request.inquiry is None):
+    proposed = request.proposed_placeholder
+    if proposed is not None and (proposed.proposed_by is not request or request.inquiry is None):
         yield Broken("10.3", key, "waits for the shim's answer about a placeholder that does not know it")
     if real is not None and (real.replaces is not request or not request.released or request.node is None):
         yield Broken("10.3", key, "linked to a real ask that does not know it, or not told to leave")

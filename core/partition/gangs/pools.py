@@ -10,7 +10,7 @@ from core.model.allocations import Allocation
 from core.model.task_groups import TaskGroup
 from core.partition.asks import moves, questions
 from core.partition.state import PartitionState
-from core.preemption import preempting
+from core.preemption import attempts, eviction
 
 
 def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
@@ -31,7 +31,7 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
 def _wait_for_placeholder(state: PartitionState, ask: Allocation) -> None:
     """A node it was to get, a node kept for it and victims on their way out for it are not for it any more."""
     questions.cancel_question(state, ask)
-    preempting.forget(state, ask)
+    eviction.forget(state, ask)
     moves.regroup_ask(state, ask)
 
 
@@ -53,7 +53,7 @@ def _settle(state: PartitionState, task_group: TaskGroup) -> None:
     if task_group.open:
         return
     for ask in task_group.asks.ordered():
-        if ask.wanted is not None:
+        if ask.proposed_placeholder is not None:
             questions.withdraw_pair(state, ask)
         moves.regroup_ask(state, ask)
-        preempting.watch(state, ask)
+        attempts.watch(state, ask)

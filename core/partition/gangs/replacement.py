@@ -26,7 +26,7 @@ from core.partition.state import PartitionState
 from core.partition.waiting.rooms import UNSERVED
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
-from core.preemption import preempting
+from core.preemption import attempts
 
 
 class Pair(NamedTuple):
@@ -125,7 +125,7 @@ def choose(
             continue
         matching: Allocation | None = None
         for placeholder in _in_order(task_group.free):
-            if placeholder in too_small or placeholder.wanted_by is not None:
+            if placeholder in too_small or placeholder.proposed_by is not None:
                 continue
             if is_larger(ask, placeholder):
                 too_small[placeholder] = ask
@@ -164,7 +164,7 @@ def undo_replacement(state: PartitionState, real: Allocation) -> None:
     The placeholder was told to leave already: it is nobody's, and counts as timed out once it is gone.
     """
     moves.undo_replacement(state, real)
-    preempting.watch(state, real)
+    attempts.watch(state, real)
 
 
 def is_larger(ask: Allocation, placeholder: Allocation) -> bool:

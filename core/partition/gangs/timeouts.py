@@ -15,7 +15,7 @@ from core.partition.asks.reservations import end_reservation
 from core.partition.gangs import placeholders, replacement
 from core.partition.state import PartitionState
 from core.partition.withdrawing import withdraw_ask
-from core.preemption import preempting
+from core.preemption import eviction
 
 REASON: Final = "ResourceReservationTimeout"
 """Message of the state change: shims search for this word (protocol.md 11)."""
@@ -62,4 +62,4 @@ def _stand_down(state: PartitionState, application: Application) -> None:
             replacement.undo_replacement(state, ask)
         if ask.reservation is not None:
             end_reservation(state, ask.reservation, requeue=True)
-        preempting.forget(state, ask)
+        eviction.forget(state, ask)

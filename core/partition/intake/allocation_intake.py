@@ -26,7 +26,7 @@ from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 from core.partition.waiting.waking import wake_for_node
 from core.partition.withdrawing import withdraw_ask
-from core.preemption import preempting
+from core.preemption import attempts, eviction
 from core.preemption.quota import timers as quota_timers
 from core.preemption.required_node import drive as required_node
 
@@ -275,7 +275,7 @@ def _add_ask(state: PartitionState, application: Application, spec: AllocationSp
     if state.recording:
         state.events.ask_added(request)
     moves.add_ask(state, request)
-    preempting.watch(state, request)
+    attempts.watch(state, request)
 
 
 def _take_older(
@@ -308,9 +308,9 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
         questions.cancel_question(state, ask)
         state.refusals.forget(ask)  # With another size it asks another question.
         moves.resize_request(state, ask, shape)
-        preempting.watch(state, ask)
+        attempts.watch(state, ask)
         if ask.reservation is not None:
-            preempting.leave_too_small(state, ask.reservation.node, now_ns)
+            eviction.leave_too_small(state, ask.reservation.node, now_ns)
     before = ask.spec
     spec = spec._replace(instance=before.instance, node_id="")
     if before == _as_known(before, spec):
@@ -321,7 +321,7 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
     if state.recording:
         state.events.ask_added(changed)
     moves.add_ask(state, changed)
-    preempting.watch(state, changed)
+    attempts.watch(state, changed)
     return True
 
 
@@ -340,7 +340,7 @@ def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec) 
         return False
     allocation.spec = after
     allocation.standing = standing_of(after)
-    allocation.version += 1
+    allocation.version = state.next_number()
     state.rules_changed()
     if allocation.node is not None:
         allocation.node.version += 1

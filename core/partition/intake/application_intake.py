@@ -10,6 +10,7 @@ from core.domain.names import (
     LONGEST_OWNER,
     LONGEST_PATH,
     LONGEST_TAGS,
+    MOST_GROUPS,
     USER_NAME,
     is_user_name,
     items_length,
@@ -94,6 +95,10 @@ def _refuse_lengths(spec: ApplicationSpec) -> str | None:
     for what, length, most in lengths:
         if length > most:
             return f"{Rejection.NAME_TOO_LONG}: {length_flaw(what, length, most)}"
+    if len(spec.groups) > MOST_GROUPS:
+        return (
+            f"{Rejection.NAME_TOO_LONG}: the list of groups has {len(spec.groups):,} entries, at most {MOST_GROUPS:,}"
+        )
     return None
 
 

@@ -28,7 +28,7 @@ from core.partition.state import PartitionState
 from core.partition.waiting import pausing
 from core.partition.waiting.rooms import note_lost_capacity, note_new_capacity
 from core.partition.waiting.waking import wake_for_node, wake_waiting
-from core.preemption import preempting
+from core.preemption import attempts, eviction
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
 
@@ -199,7 +199,7 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
     if spec.capacity is not None:
         note_new_capacity(state, node)
         note_lost_capacity(state, node)
-        preempting.leave_too_small(state, node, now_ns)
+        eviction.leave_too_small(state, node, now_ns)
     wake_for_node(state, node)
 
 
@@ -220,7 +220,7 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
         end_reservation(state, reservation, requeue=True)
         if ask.triggered:
             moves.end_claim(state, ask)
-            preempting.watch(state, ask)
+            attempts.watch(state, ask)
     arriving = [a for a in node.allocations.values() if a.replaces is not None]
     gone = [a for a in node.allocations.values() if a.replaces is None]
     del state.nodes[node.node_id]

@@ -16,7 +16,7 @@ from core.partition.state import PartitionState
 from core.partition.waiting import pausing
 from core.partition.waiting.rooms import stop_offering
 from core.partition.withdrawing import withdraw_ask
-from core.preemption import preempting
+from core.preemption import attempts, eviction
 
 
 def remove_allocation(state: PartitionState, allocation: Allocation, termination: int | None, now_ns: int) -> None:
@@ -37,7 +37,7 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     if state.notices.open or state.notices.checkpoints:
         state.notices.allocation_left(allocation, by_us=was_victim)
     if was_victim:
-        preempting.victim_left(state, allocation, now_ns)
+        eviction.victim_left(state, allocation, now_ns)
     if state.recording and node is not None:
         state.events.allocation_removed(allocation, node, termination)
 
@@ -69,7 +69,7 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     allocation.scale_up = False
     moves.add_ask(state, allocation)
     lifecycle.placeholder_returned(application)
-    preempting.watch(state, allocation)
+    attempts.watch(state, allocation)
     return True
 
 

@@ -29,7 +29,8 @@ from core.partition.waiting.rooms import (
     park_for_node,
     park_without_node,
 )
-from core.preemption import pacing, preempting
+from core.preemption import pacing
+from core.preemption.guarantee import drive as guarantee_drive
 from core.preemption.monitor import drive as monitor
 from core.preemption.quota import drive as quota_preemption
 
@@ -40,17 +41,17 @@ _ACCEPTED: Final = AppState.ACCEPTED
 def run(state: PartitionState, now_ns: int, budget: int) -> bool:
     """One slice of at most about *budget* decisions. Whether there may be more to do at once."""
     more = _run(state, now_ns, budget)
-    preempting.watch_for_changes(state, now_ns)
+    guarantee_drive.watch_for_changes(state, now_ns)
     return more
 
 
 def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     run_timers(state, now_ns)
     timeouts.give_up_expired(state, now_ns)
-    preempting.begin_pass(state, now_ns)
+    guarantee_drive.begin_pass(state, now_ns)
     if state.enforcement.deferred and not state.enforcement.busy:
-        preempting.resume(state, now_ns)
-    preempting.collect_due(state, now_ns)
+        guarantee_drive.resume(state, now_ns)
+    guarantee_drive.collect_due(state, now_ns)
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
     if not state.enforcement.busy and state.notices.steps is None:
@@ -62,7 +63,7 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     if state.enforcement.busy:
         quota_preemption.advance(state, now_ns, half)
     if state.enforcement.deferred and not state.enforcement.busy:
-        preempting.resume(state, now_ns)
+        guarantee_drive.resume(state, now_ns)
         more = _decide(state, now_ns, half)
     if state.notices.steps is not None:
         monitor.advance(state, now_ns, max(1, half // 2) if state.enforcement.busy else half)
@@ -123,11 +124,11 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     cost = 1
     helps = group.due and state.guarantee_preemption and found.preemption_may_help
     if helps and not pacing.keep_waiting(state, group, now_ns):
-        cost += preempting.ATTEMPT_COST
-        if preempting.attempt_due(state, group, now_ns) or group.due:
+        cost += guarantee_drive.ATTEMPT_COST
+        if guarantee_drive.attempt_due(state, group, now_ns) or group.due:
             return cost
     if group.due and found.reason is Unschedulable.USER_QUOTA and found.account is not None:
-        preempting.cannot_help(state, ask, found.account, now_ns)
+        guarantee_drive.cannot_help(state, ask, found.account, now_ns)
     if found.reason is Unschedulable.REFUSED_BY_PREDICATE:
         vetting.refused_everywhere(state, ask, now_ns)
     else:

@@ -15,7 +15,7 @@ from core.partition.scheduling import vetting
 from core.partition.scheduling.reserving import Turns
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import park_below_limit, park_below_quota, park_without_node
-from core.preemption import preempting
+from core.preemption.guarantee import drive as guarantee_drive
 from core.preemption.required_node import drive as required_node
 
 
@@ -35,7 +35,7 @@ def serve(state: PartitionState, now_ns: int, *, required_only: bool = False) ->
     for reservation in ready:
         _try_elsewhere(state, reservation, now_ns)
     attempts, required = state.preemption_attempts - attempts, state.required_node_attempts - required
-    return len(ready) + preempting.ATTEMPT_COST * (attempts - required) + required_node.ATTEMPT_COST * required
+    return len(ready) + guarantee_drive.ATTEMPT_COST * (attempts - required) + required_node.ATTEMPT_COST * required
 
 
 def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
@@ -90,7 +90,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     if limited is None and ask.spec.required_node and required_node.attempt(state, reservation, now_ns):
         return
     helps = limited is None or limited.preemption_may_help
-    if ask.attempt_due and helps and state.guarantee_preemption and preempting.attempt(state, ask, now_ns):
+    if ask.attempt_due and helps and state.guarantee_preemption and guarantee_drive.attempt(state, ask, now_ns):
         return
     if limited is not None and limited.account is not None:
         park_below_limit(reservation, ask.shape, limited.account)

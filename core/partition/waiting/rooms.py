@@ -151,6 +151,7 @@ def offer_slots(gate: Gate) -> None:
 
 
 def offer_slot(gate: Gate, leaf: Queue) -> None:
+    """Offers the first application of *leaf* that *gate* holds back, if one more may start there."""
     waiting = gate.held_back.get(leaf)
     if waiting is None or not gate.open():
         return
@@ -205,6 +206,7 @@ def _park(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) -> None
 
 
 def leave_room(waiter: AskGroup | Reservation) -> Room | None:
+    """Takes *waiter* out of the waiting room that it sits in, which is returned."""
     room = waiter.parked_at
     if room is not None:
         room.pop(waiter, None)
@@ -238,6 +240,7 @@ def lend_nothing(group: AskGroup) -> None:
 
 
 def lend_instead(application: Application, before: int, now: int) -> None:
+    """Has one ask lend *application* the priority *now* where it lent *before*."""
     application.lends(before, now)
     if application.queue.newcomers is not None:
         review_newcomer(application)

@@ -33,7 +33,7 @@ class GovernorBooks:
 
     @property
     def scopes(self) -> Iterable[Scope]:
-        """Those that lost something within the window, as far as it has moved."""
+        """Returns those that lost something within the window, as far as it has moved."""
         return self._victims
 
     def victims(self, scope: Scope) -> int:
@@ -119,7 +119,7 @@ class GovernorBooks:
 class AsOf:
     """The books as they will read at *now_ns*, with nothing forgotten yet: for questions.
 
-    Cost: what has left the windows since somebody was told to leave.
+    Cost: what has left the windows since somebody was asked to leave.
     """
 
     def __init__(self, books: GovernorBooks, limits: Limits, now_ns: int) -> None:

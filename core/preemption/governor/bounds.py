@@ -63,7 +63,7 @@ class Past(Protocol):
         ...
 
     def victims(self, scope: Scope) -> int:
-        """How many of them *scope* lost."""
+        """Returns how many of them *scope* lost."""
         ...
 
     def lost(self, scope: Scope, t: int) -> int:
@@ -71,11 +71,11 @@ class Past(Protocol):
         ...
 
     def preempted(self, queue: str) -> tuple[int, object] | None:
-        """When *queue* last lost a victim, and to which decision; ``None``: not lately."""
+        """Returns when *queue* last lost a victim, and to which decision; ``None``: not lately."""
         ...
 
     def turns(self, one: str, other: str) -> Sequence[Turn]:
-        """Who of the two took from the other, in turns, within the loop window, the oldest first."""
+        """Returns who of the two took from the other, in turns, within the loop window, the oldest first."""
         ...
 
 
@@ -118,7 +118,7 @@ def scopes_of(loss: Loss) -> tuple[Scope, Scope, Scope]:
 def judge(
     limits: Limits, past: Past, losses: Sequence[Loss], preemptor: str, now_ns: int, decision: object = None
 ) -> Denial | None:
-    """Why *losses* may not be taken now for queue *preemptor* (empty: for nobody); ``None``: they may.
+    """Returns why *losses* may not be taken now for queue *preemptor* (empty: for nobody); ``None``: they may.
 
     Parts of one *decision* do not make each other wait. Cost: the victims, and if denied the window.
     """
@@ -160,7 +160,7 @@ def _cooling_down(limits: Limits, past: Past, queue: str, now_ns: int, decision:
 
 
 def _loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denial | None:
-    """Whether taking from *queue* for *preemptor* would turn round between the two once too often."""
+    """Tells whether taking from *queue* for *preemptor* would turn round between the two once too often."""
     turns = past.turns(preemptor, queue) if preemptor and limits.loop_window_ns else ()
     if not turns or turns[-1].preemptor == preemptor or len(turns) <= limits.loop_returns:
         return None
@@ -181,7 +181,7 @@ def _spent(limits: Limits, past: Past, scope: Scope, t: int | None, before: int,
 
 
 def _room_again(limits: Limits, past: Past, scope: Scope, t: int | None, over: int) -> int | None:
-    """When so much has left the window that *over* more fits."""
+    """Returns when so much has left the window that *over* more fits."""
     for taken in past.taken:
         if scope in scopes_of(taken.loss):
             over -= taken.loss.victims if t is None else sum(amount for u, amount in taken.loss.lost if u == t)

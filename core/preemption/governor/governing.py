@@ -1,7 +1,7 @@
 """The governor at work: plans that the laws allow are held against the budgets, the pauses and the loops (K13).
 
-Guarantee-driven preemption, lowered maxima and the periodic policy ask here before anybody is told to leave, and report
-here what they took. Preemption on required nodes does neither: the system cannot work without it.
+The enforcement of lowered maxima, preemption for guarantees and the monitor ask here before anybody has to leave, and
+report here what they took. Preemption on required nodes does neither: the system cannot work without it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_DETOURS: Final = 4
 
 
 def shadowed(state: PartitionState, kind: str) -> bool:
-    """Whether preemption of *kind* only watches: its plans are recorded and nobody leaves."""
+    """Tells whether preemption of *kind* only watches: its plans are recorded and nobody leaves."""
     return kind in state.preemption.governor.shadow
 
 
@@ -75,7 +75,7 @@ def govern(
 
 
 def refuse_too_many(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
-    """Why *plan* would tell too many to leave for one ask; ``None``: it would not."""
+    """Returns why *plan* would tell too many to leave for one ask; ``None``: it would not."""
     denied = too_many(state, plan)
     if denied is None:
         return None
@@ -84,7 +84,7 @@ def refuse_too_many(state: PartitionState, plan: PreemptionPlan) -> Refusal | No
 
 
 def too_many(state: PartitionState, plan: PreemptionPlan) -> Denial | None:
-    """Why *plan* would tell more to leave than may for one ask; ``None``: it would not."""
+    """Returns why *plan* would tell more to leave than may for one ask; ``None``: it would not."""
     most = state.preemption.governor.bound_of(plan.kind).ask
     if not most or len(plan.victims) <= most:
         return None
@@ -109,7 +109,7 @@ def _sparing(spared: Spared, denied: Denial) -> Spared:
 def deny(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> Denial | None:
-    """Why *victims* may not leave now for queue *preemptor* (empty: for nobody); said aloud once a pause."""
+    """Returns why *victims* may not leave now for queue *preemptor* (empty: for nobody); said aloud once a pause."""
     books, limits = state.governor, _limits(state)
     books.forget(limits, now_ns)
     if preemptor:
@@ -150,7 +150,7 @@ def allowed(
 def charge(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> None:
-    """*victims* are told to leave: put down what that costs. Before their books are changed."""
+    """*victims* are asked to leave: put down what that costs. Before their books are changed."""
     books, limits = state.governor, _limits(state)
     books.forget(limits, now_ns)
     books.charge(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)
@@ -179,7 +179,7 @@ def charge_together(
 
 
 def losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
-    """What each of *victims* costs: size times age. An originator takes its whole application with it (K7)."""
+    """Returns what each of *victims* costs: size times age. An originator takes its whole application with it (K7)."""
     found: list[Loss] = []
     for victim, gone in _with_what_goes(victims):
         lost: dict[int, int] = {}
@@ -189,7 +189,7 @@ def losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
 
 
 def summed_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
-    """What *victims* cost, as :func:`losses` has it, with one sum for each application."""
+    """Returns what *victims* cost, as :func:`losses` has it, with one sum for each application."""
     counts: dict[Application, int] = {}
     sums: dict[Application, dict[int, int]] = {}
     for victim, gone in _with_what_goes(victims):

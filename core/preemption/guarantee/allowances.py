@@ -111,7 +111,7 @@ class Terms:
         self._leaves: list[LeafTerms] = []
 
     def of(self, leaf: Queue) -> LeafTerms | str:
-        """What may be taken from *leaf*, none on the ask's own path, or the filter that protects all of it."""
+        """Returns what may be taken from *leaf*, none on the ask's own path, or the filter that protects all of it."""
         if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
             return "disabled"
         parent = leaf.parent
@@ -141,7 +141,7 @@ class Terms:
         return terms
 
     def kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
-        """What losing one allocation of *shape* from the leaf of *terms* means, or the filter that forbids it.
+        """Returns what losing one allocation of *shape* from the leaf of *terms* means, or the filter that forbids it.
 
         The answer is kept in *terms*; callers in a hurry look there first.
         """
@@ -289,7 +289,7 @@ class Terms:
 
 
 def _gives_any(leaf: Queue, types: tuple[int, ...]) -> bool:
-    """Whether *leaf* holds more than it is guaranteed of any of *types*."""
+    """Tells whether *leaf* holds more than it is guaranteed of any of *types*."""
     guaranteed = leaf.guaranteed
     used, leaving = leaf.used, leaf.preempting
     for t in types:

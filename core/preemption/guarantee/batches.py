@@ -11,7 +11,7 @@ class Round(Protocol):
     """A round of one partition."""
 
     def within_limit(self) -> bool:
-        """Whether the round may go on: the part of the cluster that one round may take is not used up (F7)."""
+        """Tells whether the round may go on: the part of the cluster that one round may take is not used up (F7)."""
         ...
 
     def candidates(self) -> list[Allocation]:

@@ -153,11 +153,11 @@ class Candidates:
         return pool
 
     def any_on(self, nodes: Iterable[Node]) -> bool:
-        """Whether there is a single candidate on *nodes*: mostly the first few tell."""
+        """Tells whether there is a single candidate on *nodes*: mostly the first few tell."""
         return any(any(self.on_node(node)) for node in nodes)
 
     def outside(self, root: Queue) -> int:
-        """How many allocations law 7 protects: those beyond the fence."""
+        """Returns how many allocations law 7 protects: those beyond the fence."""
         inside = set(leaves_below(self._fence))
         return sum(
             _allocations_of(leaf) for leaf in leaves_below(root) if leaf not in inside and leaf is not self._ask.queue
@@ -207,7 +207,7 @@ class Candidates:
         yield from found
 
     def _admitted(self, ranked: RankedLeaf, c: int, highest: int | None, *, by_age: bool = False) -> InOrder:
-        """Those of class *c* up to the priority *highest*; law 6 protects the others."""
+        """Returns those of class *c* up to the priority *highest*; law 6 protects the others."""
         admitted = ranked.in_order(c, highest, by_age=by_age)
         protected = ranked.count(c) - len(admitted)
         if protected:

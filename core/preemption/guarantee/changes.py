@@ -29,7 +29,7 @@ Standing = tuple[tuple[int, ...], ...]
 
 
 def standing_of(leaf: Queue) -> Standing:
-    """What an ask in *leaf* finds on its own path: all that its guarantees, fences and quotas depend on."""
+    """Returns what an ask in *leaf* finds on its own path: all that its guarantees, fences and quotas depend on."""
     found: list[tuple[int, ...]] = []
     for queue in leaf.lineage():
         if not _limits_something(queue):
@@ -63,7 +63,7 @@ class Changes:
         self._largest = [max(pair) for pair in zip(largest, amounts, strict=True)] if largest else amounts
 
     def new_standing(self, leaf: Queue) -> Standing | None:
-        """What an ask in *leaf* finds on its path now; ``None``: what it found before."""
+        """Returns what an ask in *leaf* finds on its path now; ``None``: what it found before."""
         if not self.moved:
             return None
         if leaf not in self._standings:
@@ -93,7 +93,7 @@ class ChangeWatch:
 
     @property
     def watching(self) -> bool:
-        """Whether anybody looked since the last :meth:`forget`."""
+        """Tells whether anybody looked since the last :meth:`forget`."""
         return self._versions is not None
 
     def forget(self) -> None:
@@ -182,7 +182,7 @@ def _leaves_below(queues: Iterable[Queue]) -> list[Queue]:
 
 
 def _most_of(node: Node) -> Vector:
-    """What *node* could have free for an ask if everybody left whom no law protects from all asks alike."""
+    """Returns what *node* could have free for an ask if everybody left whom no law protects from all asks alike."""
     amounts = list(node.beside)
     for allocation in node.allocations.values():
         if _may_go(allocation):

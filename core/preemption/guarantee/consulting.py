@@ -40,7 +40,7 @@ class Dialogue:
 
     @property
     def waits(self) -> bool:
-        """Whether some answer is still to come."""
+        """Tells whether some answer is still to come."""
         return bool(self._open)
 
     def begin_round(self, now_ns: int) -> None:

@@ -22,7 +22,7 @@ class Entitlement:
 
 
 def entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entitlement | Refusal:
-    """What the guarantees on the ask's path say about it; *names* are the type names, for the refusal.
+    """Returns what the guarantees on the ask's path say about it; *names* are the type names, for the refusal.
 
     A guarantee that is spent lets an ask in only as a swap: victims inside it make room. An ask whose leaf declares no
     guarantee of its own may swap only where the guarantee is not exceeded, before or after: otherwise every small ask

@@ -104,7 +104,7 @@ class Frontier:
         self._try_pools(_Impasse(node, needs, pool, 0), floor)
 
     def _try_pools(self, at: _Impasse, floor: SolutionKey) -> None:
-        """Who comes first, from the pool of that level on; where that fails but might not have to, note so."""
+        """Returns who comes first, from the pool of that level on; where that fails but might not have to, note so."""
         for level in range(at.level, len(CLASSES)):
             if not at.pool[level]:
                 continue
@@ -129,7 +129,7 @@ class Frontier:
 
 
 def _enough(needs: list[int], pool: list[list[Candidate]]) -> bool:
-    """Whether all of *pool* together would cover *needs* if the laws let them."""
+    """Tells whether all of *pool* together would cover *needs* if the laws let them."""
     left = needs.copy()
     for part in pool:
         for candidate in part:

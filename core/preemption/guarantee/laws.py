@@ -83,7 +83,7 @@ class _Case:
         self._entitling: dict[int, Queue] | None = None
         node = plan.node
         self.will_be_free: dict[int, int] = {t: node.free[t] for t in self.demand}
-        """By asked type, what the node has when those have left who were told to before, and did not fail to."""
+        """By asked type, what the node has when those have left who were asked to before, and did not fail to."""
         for allocation in node.allocations.values():
             if allocation.preempted and allocation not in self.stuck:
                 for t, amount in allocation.shape.pairs:
@@ -95,7 +95,7 @@ class _Case:
             self.available[t] = left - min(_spoken_for(self, t), max(0, left))
 
     def out_of(self, queue: Queue, t: int) -> int:
-        """How much of type *t* the victims below *queue* give up."""
+        """Returns how much of type *t* the victims below *queue* give up."""
         return self.leaving.get(queue, {}).get(t, 0)
 
     def common(self, victim: Allocation) -> Queue:
@@ -256,7 +256,7 @@ def _fence(case: _Case) -> Queue:
 
 
 def _spoken_for(case: _Case, t: int, *, by_age: bool = True) -> int:
-    """What others than the ask hold of type *t* on the node: who must run there, who preempts, who has waited.
+    """Returns what others than the ask hold of type *t* on the node: who must run there, who preempts, who has waited.
 
     *by_age* false: only what comes before a new claim. An ask that the shim is asked about counts as running there.
     """
@@ -272,7 +272,7 @@ def _lacks_room(case: _Case) -> bool:
 
 
 def _on_node(case: _Case) -> Iterator[Violation]:
-    """Where the node lacks room, every victim runs on it."""
+    """Returns where the node lacks room, every victim runs on it."""
     if _lacks_room(case):
         for victim in case.victims:
             if victim.node is not case.plan.node:
@@ -348,7 +348,7 @@ def _declares_share(case: _Case, victim: Allocation, t: int) -> bool:
 
 
 def _under(case: _Case, queue: Queue, t: int) -> bool:
-    """Whether the queue is owed the type without a swap."""
+    """Tells whether the queue is owed the type without a swap."""
     held, guaranteed = _expected(queue, t), queue.guaranteed[t]
     return held < guaranteed if case.mode is GuaranteeMode.REACH else held + case.demand[t] <= guaranteed
 

@@ -46,7 +46,7 @@ class Needs:
                 self.owed.append(True)
 
     def anywhere(self) -> bool:
-        """Whether victims are needed even where the node has room."""
+        """Tells whether victims are needed even where the node has room."""
         return any(amount > 0 for amount in self.base)
 
     def on(self, node: Node) -> list[int]:
@@ -60,7 +60,7 @@ class Needs:
         return needs
 
     def met_on(self, node: Node) -> bool:
-        """Whether *node* has room for the ask beside what others hold, or will have once victims have left."""
+        """Tells whether *node* has room for the ask beside what others hold, or will have once victims have left."""
         room = node.room_without(self.ask.reservation)
         return all(room[t] >= amount for t, amount in self.ask.shape.pairs)
 
@@ -94,7 +94,7 @@ def _queue_needs(ask: Allocation, fence: Queue) -> dict[int, int]:
 
 
 def can_take_claim(node: Node, ask: Allocation) -> bool:
-    """Whether *ask* may wait for room on *node*: it is open, large enough, and not claimed for more than it has.
+    """Tells whether *ask* may wait for room on *node*: it is open, large enough, and not claimed for more than it has.
 
     Nor may a node be used whose victims the ask has waited for in vain (K14).
     """

@@ -24,7 +24,7 @@ lowest common ancestor, node ID): the smallest is the best."""
 
 
 def solution_key(victims: Sequence[Candidate], node_id: str) -> SolutionKey:
-    """How good it is to take *victims* for room on *node_id*; best of all is to need none."""
+    """Returns how good it is to take *victims* for room on *node_id*; best of all is to need none."""
     if not victims:
         return (False, False, 0, 0, 0, 0, node_id)
     return (

@@ -97,7 +97,7 @@ def _nobody(
     search: Search,
     prospects: Prospects | None,
 ) -> Refusal:
-    """Why there is no solution: nobody may go at all, or those who may do not make room on any node."""
+    """Returns why there is no solution: nobody may go at all, or those who may do not make room on any node."""
     if prospects is not None and candidates.any_on(view.nodes.values()):
         detail = f"nodes: {_counts(search.verdicts)}; kept back: {_counts(candidates.dropped)}"
         return Refusal(Outcome.NO_NODE, detail)

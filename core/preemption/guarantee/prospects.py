@@ -36,7 +36,7 @@ NODES_AT_ONCE: Final = 100
 """How many nodes are looked at anew in one go: a millisecond or two."""
 
 GLANCES: Final = 5
-"""So many nodes of which a glance is enough cost no more than one whose victims have to be told apart."""
+"""So many nodes of which a glance is enough cost no more than one whose victims have to be distinguished."""
 
 SORTED_BESIDES: Final = 1_000
 """With more nodes than this, putting them in order for the first time is a step of its own: 5,000 take 3 ms."""
@@ -58,7 +58,7 @@ class _Leaf:
         self.blocked: dict[Shape, None] = {}
 
     def outdated(self, terms: LeafTerms, laws: Terms) -> bool:
-        """Whether more may go from the leaf by now, or at another price, than the bounds count."""
+        """Tells whether more may go from the leaf by now, or at another price, than the bounds count."""
         if (terms.highest, terms.adjusted, terms.declared) != (self.highest, self.adjusted, self.declared):
             return True
         return any(not isinstance(laws.kind(terms, shape), str) for shape in self.blocked)
@@ -159,7 +159,7 @@ class Prospects:
         self._stale[node] = None
 
     def verdicts(self) -> Counter[str]:
-        """How many nodes are out of the question for what."""
+        """Returns how many nodes are out of the question for what."""
         found = Counter(self._hopeless.values())
         found["has room"] += len(self.roomy)
         return found
@@ -234,7 +234,7 @@ class Prospects:
         return []
 
     def _out_of_reach(self, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms]) -> bool:
-        """Whether *node* stays *short* even if everybody left whose leaf has anything to give.
+        """Tells whether *node* stays *short* even if everybody left whose leaf has anything to give.
 
         That counts some whom a law keeps back, so it stays true until the node changes or another leaf has to give.
         """

@@ -57,7 +57,7 @@ class RefusedQuestion:
 
     @property
     def not_before_ns(self) -> int:
-        """When it may be asked again at the earliest."""
+        """Returns when it may be asked again at the earliest."""
         return self.tried_ns + self.pause_ns
 
 
@@ -155,21 +155,21 @@ class Refusals:
 
     @property
     def doubted(self) -> bool:
-        """Whether some question waits only for its pause, or for the next look."""
+        """Tells whether some question waits only for its pause, or for the next look."""
         return self._later_ns is not None
 
     @property
     def empty(self) -> bool:
-        """Whether there is no question at all."""
+        """Tells whether there is no question at all."""
         return not self._known
 
     def should_look(self, version: int) -> bool:
-        """Whether anything has changed since the last look at what may be asked again."""
+        """Tells whether anything has changed since the last look at what may be asked again."""
         return bool(self._known) and version != self._seen
 
     @property
     def next_look_ns(self) -> int:
-        """When the next look is allowed."""
+        """Returns when the next look is allowed."""
         return self._not_before_ns
 
     def keep_only(self, leaves: set[Queue]) -> None:
@@ -208,5 +208,5 @@ def _question(ask: Allocation) -> Question:
 
 
 def _questions(ask: Allocation) -> tuple[Question, Question]:
-    """What *ask* may have asked: the question of its equals, and the same for itself."""
+    """Returns what *ask* may have asked: the question of its equals, and the same for itself."""
     return (ask.queue, ask.shape, ask.priority, None), (ask.queue, ask.shape, ask.priority, ask)

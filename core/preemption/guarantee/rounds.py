@@ -1,4 +1,4 @@
-"""What the kinds of preemption do in a round of the periodic cycle (preemption.md F2 to F8).
+"""What preemption for guarantees does in a round of the periodic cycle (preemption.md F2 to F8).
 
 A round has no way of its own to place or to preempt: what it tries goes through the same attempt as in the allocation
 cycle.
@@ -12,17 +12,14 @@ from core.model.allocations import Allocation
 from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.partition.asks import finding
-from core.partition.scheduling import reserved
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import UNSERVED
 from core.policies.application_order import application_key
-from core.preemption import pacing, preempting
+from core.preemption import pacing
+from core.preemption.guarantee import drive as guarantee_drive
 from core.preemption.guarantee.batches import in_batches
 from core.preemption.guarantee.fences import projected
-from core.preemption.quota import drive as quota_preemption
 
-ENFORCEMENT_BUDGET: Final = 256
-"""Decisions that one round spends on lowered maxima; the slices between rounds spend the rest."""
 SEARCHES: Final = 4
 """Searches for victims in one round: each takes milliseconds. Whoever is left is due all the same, so the slices of the
 allocation cycle, which try in the same way, go on with them."""
@@ -31,18 +28,6 @@ allocation cycle, which try in the same way, go on with them."""
 def serve_asks(state: PartitionState, now_ns: int) -> None:
     """Try aged asks that may preempt for a guarantee, until the limit is reached or nobody is left (F4)."""
     in_batches(PartitionRound(state, now_ns))
-
-
-def serve_required_nodes(state: PartitionState, now_ns: int) -> None:
-    """Try the asks again that must run on one node, where something has changed for them."""
-    reserved.serve(state, now_ns, required_only=True)
-
-
-def enforce_due(state: PartitionState, now_ns: int) -> None:
-    """Go on with the lowered maxima that are due."""
-    quota_preemption.advance(state, now_ns, ENFORCEMENT_BUDGET)
-    if state.enforcement.deferred and not state.enforcement.busy:
-        preempting.resume(state, now_ns)
 
 
 class PartitionRound:
@@ -75,7 +60,7 @@ class PartitionRound:
             return False
         group.attempt_is_over(ask)
         before = self._state.preemption_attempts
-        made_room = preempting.attempt(self._state, ask, self._now_ns)
+        made_room = guarantee_drive.attempt(self._state, ask, self._now_ns)
         if self._state.preemption_attempts != before or self._state.prospects.behind:
             self._searches += 1
         if not made_room:

@@ -138,11 +138,11 @@ class Search:
 
     @property
     def cut_short(self) -> bool:
-        """Whether the budget of steps ended some exact search before everything was tried."""
+        """Tells whether the budget of steps ended some exact search before everything was tried."""
         return self._solver.cut_short
 
     def weighed(self) -> str:
-        """How many nodes came into question, and what the next best of them would have cost.
+        """Returns how many nodes came into question, and what the next best of them would have cost.
 
         The search ends as soon as no node can beat the best, so there may be others it never had to look at.
         """
@@ -274,7 +274,7 @@ class Search:
         return "claimed" if node.could_hold(self._ask.shape.pairs) else "too small"
 
     def _with_room(self, nodes: Iterable[Node]) -> list[Solution]:
-        """Those of *nodes* that hold the ask as they are, or will once those leaving have left; by ID.
+        """Returns those of *nodes* that hold the ask as they are, or will once those leaving have left; by ID.
 
         Where only the queues stand in the way victims may come from wherever, the same for all these nodes. Where
         nothing does, room is leaving already: the ask claims it, and nobody has to go.
@@ -290,7 +290,7 @@ class Search:
         return sorted((Solution.of(node, victims) for node in roomy), key=lambda solution: solution.key)
 
     def _fits_now(self, node: Node) -> bool:
-        """Whether normal placement finds room on *node*: something else has kept the ask off it."""
+        """Tells whether normal placement finds room on *node*: something else has kept the ask off it."""
         own = self._ask.reservation
         return node.fits_holder(own) if own is not None and own.node is node else node.fits(self._ask.shape.pairs)
 
@@ -305,6 +305,6 @@ class Search:
 
 
 def _cover(gains: Iterable[tuple[int, int]], needs: list[int]) -> bool:
-    """Whether one victim with these *gains* meets all *needs*."""
+    """Tells whether one victim with these *gains* meets all *needs*."""
     amounts = dict(gains)
     return all(amounts.get(i, 0) >= amount for i, amount in enumerate(needs))

@@ -105,7 +105,7 @@ class Solver:
         return None
 
     def _within_reach(self, needs: list[int], pool: list[Candidate]) -> bool:
-        """Whether *pool* may cover the needs that no guarantee stands behind.
+        """Tells whether *pool* may cover the needs that no guarantee stands behind.
 
         They get what victims for them free, and what comes along with those for owed needs. Of the latter no more go
         than a need has room for: each of k victims is needed only if k - 1 of the smallest do not do.
@@ -135,7 +135,7 @@ class Solver:
 
 
 def justified(needs: list[int], victims: list[Candidate]) -> bool:
-    """Whether each of *victims* goes for a need it may go for: without it one of those would be unmet."""
+    """Tells whether each of *victims* goes for a need it may go for: without it one of those would be unmet."""
     left = needs.copy()
     for victim in victims:
         for i, amount in victim[5].gains:
@@ -164,7 +164,7 @@ def without_spare(needs: list[int], victims: list[Candidate]) -> list[Candidate]
 
 
 def _fits(room: list[int], kind: Kind) -> bool:
-    """Whether law 2 lets one more victim of *kind* go."""
+    """Tells whether law 2 lets one more victim of *kind* go."""
     for r, amount in kind.uses:
         if room[r] < amount:
             return False
@@ -213,7 +213,7 @@ class _ExactSearch:
         return self._best
 
     def _within_reach(self, left: list[int], start: int, count: int) -> bool:
-        """Whether *count* candidates from *start* on could cover *left* if no law stood in the way."""
+        """Tells whether *count* candidates from *start* on could cover *left* if no law stood in the way."""
         total, peak = self._suffix_sum[start], self._suffix_max[start]
         return all(amount <= 0 or (amount <= total[i] and amount <= count * peak[i]) for i, amount in enumerate(left))
 

@@ -1,6 +1,6 @@
 """The periodic proportional policy as the partition does it: rounds, notices, and what happens when time is up.
 
-The planner is :mod:`core.preemption.monitor.round`; :mod:`core.preemption.monitor.laws` judges what it selected.
+The planner is :mod:`.selection`; :mod:`.laws` judges what it selected.
 A round is a generator that is moved on a little in every slice, so that it never stops other work for long; the next
 one begins an interval after it has ended, so that a notice is never younger than it claims. Rules: preemption.md E, H.
 """
@@ -22,11 +22,11 @@ from core.model.queues import Queue
 from core.partition.asks import moves, reservations
 from core.partition.books import ledger
 from core.partition.state import PartitionState
-from core.preemption import preempting
+from core.preemption import eviction
 from core.preemption.governor import governing
 from core.preemption.monitor import laws as monitor_laws
 from core.preemption.monitor import noticing
-from core.preemption.monitor.plan import KIND, Doomed, DuePlace, MonitorPlan, Selection
+from core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Selection
 from core.preemption.monitor.round import Memory
 from core.preemption.monitor.selection import select
 from core.preemption.monitor.settings import MonitorSettings, settings_of
@@ -35,7 +35,7 @@ from core.preemption.priorities import adjustment
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be looked at in the time of one placement."""
 KILLS_A_PIECE: Final = 64
-"""Victims told to leave at a time; each costs about as much as a placement."""
+"""Victims asked to leave at a time; each costs about as much as a placement."""
 NOTICES_A_PIECE: Final = 256
 LONGEST_PAUSE_NS: Final = 600 * 10**9
 """Between two times of taking from a leaf what it gets back."""
@@ -133,11 +133,11 @@ def _carry_out(
         if looked_at >= LOOKS_A_PIECE:
             yield 3 * looked_at
             looked_at = 0
-        there: list[Doomed] = []
+        there: list[DueVictim] = []
         for victim in place.victims:
-            doomed = _entered(state, settings, selection, victim, new)
-            if doomed is not None:
-                there.append(doomed)
+            due_victim = _entered(state, settings, selection, victim, new)
+            if due_victim is not None:
+                there.append(due_victim)
         if len(there) == len(place.victims):
             due.append(DuePlace(place.ask, place.node, tuple(there)))
     for application, risks in new.items():
@@ -159,8 +159,8 @@ def _entered(
     selection: Selection,
     victim: Allocation,
     new: dict[Application, list[tuple[Allocation, int]]],
-) -> Doomed | None:
-    """*victim* if its time is up; else it is noted as selected once more, or is among those to be told."""
+) -> DueVictim | None:
+    """*victim* if its time is up; else it is noted as selected once more, or is among those to be notified."""
     notices = state.notices
     if not _still_there(state, victim):
         return None
@@ -171,7 +171,7 @@ def _entered(
         or entry.first_round + entry.times != notices.rounds
         or entry.deadline_ns > now_ns + wait_ns
     ):
-        # Not selected in every round since, or told a later time than there is now: told anew.
+        # Not selected in every round since, or notified of a later time than there is now: notified anew.
         notices.drop(entry)
         entry = None
     if entry is None:
@@ -182,7 +182,7 @@ def _entered(
     entry.times += 1
     if now_ns < max(entry.deadline_ns, entry.notified_ns + settings.max_wait_ns):
         return None
-    return Doomed(victim, entry.notified_ns, entry.first_round, entry.times)
+    return DueVictim(victim, entry.notified_ns, entry.first_round, entry.times)
 
 
 def _take_due(
@@ -194,7 +194,7 @@ def _take_due(
     """Where somebody may leave now: an ask that is served by what else is left over there belongs to the same plan."""
     for start_ in range(0, len(due), LOOKS_A_PIECE):
         looked_at = due[start_ : start_ + LOOKS_A_PIECE]
-        freed.update([doomed.allocation.node for place in looked_at for doomed in place.victims])
+        freed.update([due_victim.allocation.node for place in looked_at for due_victim in place.victims])
         yield LOOKS_A_PIECE // 4
     in_order = yield from _by_node(due)
     paused: dict[Queue, bool] = {}
@@ -208,8 +208,8 @@ def _take_due(
                 cost += 1
             continue
         stays = False
-        for doomed in place.victims:
-            leaf = doomed.allocation.application.queue
+        for due_victim in place.victims:
+            leaf = due_victim.allocation.application.queue
             if leaf not in paused:
                 noted = None if leaf in state.enforcement else _worth_taking(state, settings, selection, leaf)
                 paused[leaf] = noted is None
@@ -243,8 +243,8 @@ def _by_node(due: Sequence[DuePlace]) -> Generator[int, None, Sequence[DuePlace]
         node = place.node
         if place.ask.reservation is not None:
             return due
-        for doomed in place.victims:
-            if doomed.allocation.node is not node:
+        for due_victim in place.victims:
+            if due_victim.allocation.node is not node:
                 return due
         if node in by_node:
             by_node[node].append(place)
@@ -290,7 +290,9 @@ def _take(
 ) -> None:
     """Have the victims of *piece* leave for its asks (B.7). *stale*: other things happened since they were selected."""
     notices = state.notices
-    piece = [place for place in piece if all(_still_there(state, doomed.allocation) for doomed in place.victims)]
+    piece = [
+        place for place in piece if all(_still_there(state, due_victim.allocation) for due_victim in place.victims)
+    ]
     if not any(place.victims for place in piece):
         return
     number, now_ns = notices.rounds, notices.now_ns
@@ -312,10 +314,10 @@ def _take(
     gone: dict[Queue, list[Allocation]] = {}
     served: list[tuple[Allocation, Mapping[str, Allocation], int]] = []
     allowed = _allowed(state, piece)
-    _evict(state, {doomed.allocation: place.ask for place in allowed for doomed in place.victims})
+    _evict(state, {due_victim.allocation: place.ask for place in allowed for due_victim in place.victims})
     for place in allowed:  # Only now: whoever is marked where somebody holds room already has all of these looked at.
         ask = place.ask
-        victims = {doomed.allocation.key: doomed.allocation for doomed in place.victims}
+        victims = {due_victim.allocation.key: due_victim.allocation for due_victim in place.victims}
         _hold_place(state, ask, place.node, victims)
         served.append((ask, victims, ask.rearms))
         for victim in victims.values():
@@ -335,20 +337,22 @@ def _take(
 
 
 def _allowed(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]:
-    """Those of *piece* that the governor lets pass, which is told. The notices of the others stand: they go when they
-    may."""
+    """Returns those of *piece* that the governor admits, and charges them. The notices of the others stand.
+
+    Those go when they may.
+    """
     notices = state.notices
     now_ns, decision = notices.now_ns, notices.decision
     by_preemptor: dict[str, list[Allocation]] = {}
     for place in piece:
         theirs = by_preemptor.setdefault(place.ask.application.queue.path, [])
-        for doomed in place.victims:
-            theirs.append(doomed.allocation)
+        for due_victim in place.victims:
+            theirs.append(due_victim.allocation)
     if governing.charge_together(state, by_preemptor, now_ns, decision):
         return list(piece)
     denied: set[int] = set()
     for place in piece:
-        victims = [doomed.allocation for doomed in place.victims]
+        victims = [due_victim.allocation for due_victim in place.victims]
         preemptor = place.ask.queue.path
         if victims and governing.deny(state, victims, preemptor, now_ns, decision) is not None:
             denied.add(id(place))
@@ -368,11 +372,11 @@ def _evict(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> N
         notices.drop(notices.entries[victim.key])
         spec, application = victim.spec, victim.application
         leaf = application.queue
-        told = texts.get(leaf)
-        if told is None:
+        message = texts.get(leaf)
+        if message is None:
             why = f"queue {leaf.path} holds more than its share"
-            told = texts[leaf] = f"preempted by the monitor in round {notices.rounds}: {why}"
-        effects.append(Released(name, application.application_id, spec.key, termination, told, spec.instance))
+            message = texts[leaf] = f"preempted by the monitor in round {notices.rounds}: {why}"
+        effects.append(Released(name, application.application_id, spec.key, termination, message, spec.instance))
 
 
 def _hold_place(state: PartitionState, ask: Allocation, node: Node, victims: Mapping[str, Allocation]) -> None:
@@ -400,7 +404,7 @@ def _watch_exits(
             if stuck:
                 _give_up_victims(state, ask, stuck, at_ns)
             elif not victims:
-                preempting.rearm(state, ask, at_ns)
+                eviction.rearm(state, ask, at_ns)
 
     state.at(now_ns + state.preemption.victim_timeout_ns, look)
 
@@ -419,7 +423,7 @@ def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[All
     waited_s = state.preemption.victim_timeout_ns / 10**9
     for leaf, theirs in by_leaf.items():
         _record(state, leaf, theirs, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s")
-    preempting.rearm(state, ask, now_ns)
+    eviction.rearm(state, ask, now_ns)
 
 
 def _observe(state: PartitionState, selection: Selection) -> None:
@@ -438,7 +442,7 @@ def _observe(state: PartitionState, selection: Selection) -> None:
 
 
 def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
-    """Those of *keys* that are still at risk are so no more."""
+    """Returns those of *keys* that are still at risk are so no more."""
     notices = state.notices
     notices.now_ns = now_ns
     entries = [notices.entries[key] for key in keys]
@@ -450,7 +454,7 @@ def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
 
 
 def _still_there(state: PartitionState, allocation: Allocation) -> bool:
-    """Whether *allocation* still runs, and nobody told it to leave."""
+    """Tells whether *allocation* still runs, and nobody asked it to leave."""
     application = allocation.application
     return (
         application.allocations.get(allocation.key) is allocation

@@ -91,7 +91,7 @@ class QueueFigures:
 
     @property
     def priority(self) -> int:
-        """What it shows its parent; with nothing that waits, as if its tasks had priority 0."""
+        """Returns what it shows its parent; with nothing that waits, as if its tasks had priority 0."""
         return self.queue.properties.priority_offset if self.shown == NOTHING_WAITS else self.shown
 
 
@@ -150,7 +150,7 @@ def picture(view: MonitorView) -> Generator[int, None, Picture]:
 
 
 def waits_for_room(ask: Allocation) -> bool:
-    """Whether the monitor may make room for *ask*: it may preempt, has not yet, and need not run on one node."""
+    """Tells whether the monitor may make room for *ask*: it may preempt, has not yet, and need not run on one node."""
     return ask.spec.allow_preempt_other and not ask.triggered and not ask.spec.required_node
 
 
@@ -229,7 +229,7 @@ def _count_demand(figures: QueueFigures, largest: Amounts, taken: dict[Account, 
 
 
 def _within_limits(application: Application, pairs: Pairs, count: int, taken: dict[Account, Amounts]) -> int:
-    """How many of *count* asks of *pairs* the limits of the user and group of *application* leave room for."""
+    """Returns how many of *count* asks of *pairs* the limits of the user and group of *application* leave room for."""
     for account in application.accounts:
         used = taken.get(account, {})
         for t, amount in pairs:

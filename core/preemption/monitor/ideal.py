@@ -78,7 +78,7 @@ def assign(root: Share, cluster: int, per_round: Fraction, *, balance: bool = Fa
 
 
 def obtain(leaf: Share, dead_zone: Fraction, natural_factor: Fraction) -> int:
-    """What *leaf* gives up in one turn from notice to kill."""
+    """Returns what *leaf* gives up in one turn from notice to kill."""
     if leaf.disabled or leaf.used <= leaf.guaranteed * (1 + dead_zone):
         return 0
     return ceil(leaf.take * natural_factor)

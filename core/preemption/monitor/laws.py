@@ -28,11 +28,11 @@ _HIDES: Final = PriorityPolicy.FENCE
 def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
     """Every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
     names = view.types.names
-    victims = [doomed.allocation for place in plan.places for doomed in place.victims]
+    victims = [due.allocation for place in plan.places for due in place.victims]
     found = [*_eligible(victims), *_notified(plan), *_over_guarantee(victims)]
     after = _After(view)
     for place in plan.places:
-        gone = [doomed.allocation for doomed in place.victims]
+        gone = [due.allocation for due in place.victims]
         if not _waits(place.ask):
             found.append(Violation(Law.ENTITLED, f"{place.ask.key} does not wait, or may not preempt"))
         if gone and not plan.balance and not _entitled(place.ask, gone, after):
@@ -106,16 +106,16 @@ def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
 
 
 def _notified(plan: MonitorPlan) -> Iterator[Violation]:
-    """A.1 no. 17: told long enough ago, and selected in every round since."""
+    """A.1 no. 17: notified long enough ago, and selected in every round since."""
     for place in plan.places:
-        for doomed in place.victims:
-            age_ns = plan.now_ns - doomed.notified_ns
+        for due in place.victims:
+            age_ns = plan.now_ns - due.notified_ns
             if age_ns < plan.max_wait_ns:
-                detail = f"{doomed.allocation.key} was notified {age_ns} ns ago, due after {plan.max_wait_ns}"
+                detail = f"{due.allocation.key} was notified {age_ns} ns ago, due after {plan.max_wait_ns}"
                 yield Violation(Law.NOTIFIED, detail)
-            rounds = plan.round - doomed.first_round + 1
-            if doomed.times != rounds:
-                detail = f"{doomed.allocation.key} was selected in {doomed.times} of {rounds} rounds since its notice"
+            rounds = plan.round - due.first_round + 1
+            if due.times != rounds:
+                detail = f"{due.allocation.key} was selected in {due.times} of {rounds} rounds since its notice"
                 yield Violation(Law.NOTIFIED, detail)
 
 
@@ -133,7 +133,7 @@ def _over_guarantee(victims: Iterable[Allocation]) -> Iterator[Violation]:
 
 
 def _waits(ask: Allocation) -> bool:
-    """Whether *ask* may preempt, waits, and has not preempted yet: only then it is a reason to take anybody."""
+    """Tells whether *ask* may preempt, waits, and has not preempted yet: only then it is a reason to take anybody."""
     spec = ask.spec
     pending = ask.node is None and ask.replaces is None and not ask.triggered
     return pending and spec.allow_preempt_other and not spec.required_node
@@ -195,7 +195,7 @@ class _Level:
         self.come: Final[Vector] = [0] * len(queue.used)
 
     def held(self, t: int) -> int:
-        """What the queue holds of type *t*, with what is claimed for it."""
+        """Returns what the queue holds of type *t*, with what is claimed for it."""
         queue = self.queue
         return queue.used[t] - queue.preempting[t] + queue.claimed[t] + self.come[t] - self.gone[t]
 
@@ -354,7 +354,7 @@ class _After:
         return [have if have < 0 else max(0, have - kept) for have, kept in zip(room, aged, strict=True)]
 
     def _room(self, node: Node) -> Vector:
-        """What is free on *node* once whoever was told to leave has left, and whoever that is for runs."""
+        """Returns what is free on *node* once whoever was asked to leave has left, and whoever that is for runs."""
         room = self._free.get(node)
         if room is None:
             room = self._free[node] = list(node.free)

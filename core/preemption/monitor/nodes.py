@@ -14,7 +14,7 @@ from core.preemption.victim_index import reluctance
 
 
 def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
-    """Where a reserved ask lacks room, free all of it or nothing; the cheapest nodes first (2)."""
+    """Returns where a reserved ask lacks room, free all of it or nothing; the cheapest nodes first (2)."""
     feasible: list[tuple[float, str, str, Reservation]] = []
     for reservation in run.reservations():
         yield 1 + len(reservation.node.allocations)
@@ -44,7 +44,7 @@ def serve_important(run: Round, planner: Planner, now_ns: int) -> Generator[int,
 
 
 def _owed(run: Round, ask: Allocation) -> bool:
-    """Whether the queue of *ask* is under a guarantee for something it asks for, selections for it included."""
+    """Tells whether the queue of *ask* is under a guarantee for something it asks for, selections for it included."""
     figures = run.picture.of.get(ask.queue)
     if figures is None:
         return False

@@ -83,7 +83,7 @@ def settle_credits(state: PartitionState) -> list[Entry]:
 
 
 def _held(application: Application) -> dict[int, int]:
-    """What *application* holds by type, victims that have not left yet included."""
+    """Returns what *application* holds by type, victims that have not left yet included."""
     real, placeholder = application.confirmed(), application.placeholder
     return {t: amount + placeholder[t] for t, amount in enumerate(real)}
 
@@ -115,7 +115,7 @@ def answered(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
 def exchange(state: PartitionState, allocation: Allocation) -> Entry | None:
     """The entry of *allocation*, newly selected, if its application offered it: on the terms of the notice it answered.
 
-    ``None``: it has to be told first.
+    ``None``: it has to be notified first.
     """
     notices = state.notices
     notice = notices.offered.get(allocation.key)
@@ -138,7 +138,7 @@ def _may_be_offered(state: PartitionState, notice: Notice, offer: Allocation) ->
 
 
 def _requests(state: PartitionState, key: str) -> list[Allocation]:
-    """What the shim means by *key*: one request, or all that share it."""
+    """Returns what the shim means by *key*: one request, or all that share it."""
     shared = state.instances.get(key)
     if shared:
         return list(shared.values())

@@ -23,7 +23,7 @@ Deficits = dict[QueueFigures, Amounts]
 
 
 def admits(leaf: QueueFigures, pairs: Pairs, asking: QueueFigures, coming: Pairs, *, declared: bool = False) -> bool:
-    """Whether *pairs* may leave *leaf* for an ask of *asking* that brings what is *coming* (law 2).
+    """Tells whether *pairs* may leave *leaf* for an ask of *asking* that brings what is *coming* (law 2).
 
     Where both are below the same queue, the ask makes up for the victim there, and a queue that was below its
     guarantee before is only no worse off. Derived guarantees protect leaves, unless only those *declared* count.

@@ -98,7 +98,7 @@ class Planner:
     def __init__(self, run: Round) -> None:
         self._run = run
         self._rooms: dict[Node, list[int]] = {}
-        """By node, what is free once everybody who was told so has left and everything planned has happened."""
+        """By node, what is free once everybody who was asked to has left and everything planned has happened."""
         self._candidates: dict[str, Candidate] = {}
         self._waiting: dict[QueueFigures, list[Allocation]] = {}
         self._places: dict[str, None] = {}
@@ -270,7 +270,7 @@ class Planner:
         yield spent
 
     def _turn(self, leaf: QueueFigures) -> tuple[int, int, str, QueueFigures]:
-        """Who is served first: the highest priority, then the least served for its guarantee, then by path."""
+        """Returns who is served first: the highest priority, then the least served for its guarantee, then by path."""
         planned, share = self._run.planned_for(leaf), _SCALE
         for t in self._run.short[leaf]:
             guaranteed = leaf.guaranteed.get(t)
@@ -279,7 +279,7 @@ class Planner:
         return (-leaf.priority, share, leaf.queue.path, leaf)
 
     def _is_owed(self, leaf: QueueFigures, ask: Allocation) -> bool:
-        """Whether *leaf* is short of what *ask* asks for, and of nothing it asks for has its share already."""
+        """Tells whether *leaf* is short of what *ask* asks for, and of nothing it asks for has its share already."""
         short = self._run.short.get(leaf)
         if not short:
             return False
@@ -320,7 +320,7 @@ class Planner:
         return True
 
     def _may_wait(self, ask: Allocation) -> bool:
-        """Whether *ask* waits for something that preemption may give it."""
+        """Tells whether *ask* waits for something that preemption may give it."""
         if ask.node is not None or ask.replaces is not None or self._run.view.requests.get(ask.key) is not ask:
             return False
         if not waits_for_room(ask):
@@ -374,7 +374,7 @@ class Planner:
         return self._elsewhere
 
     def want(self, ask: Allocation, leaf: QueueFigures) -> Want:
-        """What it takes to place *ask*."""
+        """Returns what it takes to place *ask*."""
         needs: list[tuple[QueueFigures, _Amounts]] = []
         for figures in leaf.capped:
             ceilings = figures.queue.max
@@ -506,14 +506,14 @@ class Planner:
         ]
 
     def _base(self, node: Node) -> list[int]:
-        """What nobody holds of *node* once victims have left and everything planned has happened."""
+        """Returns what nobody holds of *node* once victims have left and everything planned has happened."""
         room = self._rooms.get(node)
         if room is None:
             room = self._rooms[node] = list(node.beside)
         return room
 
     def _shares(self, want: Want, node: Node) -> bool:
-        """Whether *want* may use what is left over there: it has to outrank all who are to leave (law 6)."""
+        """Tells whether *want* may use what is left over there: it has to outrank all who are to leave (law 6)."""
         highest = self._run.passage.highest
         for candidate in self._going.get(node, ()):
             limit = highest(want.leaf, want.ask.spec.priority, candidate.leaf)
@@ -673,7 +673,7 @@ class Planner:
         return False
 
     def _whole(self, leaf: QueueFigures, pairs: Pairs, chosen: list[Candidate]) -> bool:
-        """Whether *leaf* is to give up all of *pairs* on top of what is *chosen*."""
+        """Tells whether *leaf* is to give up all of *pairs* on top of what is *chosen*."""
         left = dict(self._run.left.get(leaf, {}))
         for candidate in chosen:
             if candidate.leaf is leaf:
@@ -760,7 +760,7 @@ def _rearranged(places: Sequence[Place], left: Sequence[int]) -> list[Place] | N
 
 
 def _runs_by_its_own(place: Place, room: _Amounts) -> bool:
-    """Whether the ask of *place* runs in *room* once its own victims have left, all of which that takes."""
+    """Tells whether the ask of *place* runs in *room* once its own victims have left, all of which that takes."""
     lack = {t: amount - room[t] for t, amount in place.ask.shape.pairs}
     for victim in place.victims:
         for t, amount in victim.shape.pairs:
@@ -789,7 +789,7 @@ def _leave_out(chosen: list[Candidate], lack: _Amounts, needs: list[tuple[QueueF
 
 
 def _lower(candidate: Candidate, lack: _Amounts, needs: list[tuple[QueueFigures, _Amounts]], times: int) -> None:
-    """What *candidate* frees is lacking no more; with *times* -1 it is again."""
+    """Returns what *candidate* frees is lacking no more; with *times* -1 it is again."""
     for t, amount in candidate.pairs:
         if t in lack:
             lack[t] -= amount * times

@@ -44,7 +44,7 @@ class Selection:
         """To be given back: their applications are asked for what they hold already."""
 
     def has_room(self, pairs: Pairs) -> bool:
-        """Whether *pairs* on top are within the limit."""
+        """Tells whether *pairs* on top are within the limit."""
         selected, limits = self.selected, self.limits
         for t, amount in pairs:
             if selected.get(t, 0) + amount > limits.get(t, 0):
@@ -52,7 +52,7 @@ class Selection:
         return True
 
     def fits(self, freed: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
-        """Whether what is *freed* may be selected on top, for an ask that lacks *wanted* (by type).
+        """Tells whether what is *freed* may be selected on top, for an ask that lacks *wanted* (by type).
 
         At least one place is allowed for each type: else nothing larger than the part of a round would ever go.
         """
@@ -81,7 +81,7 @@ class Selection:
         self.places[:] = [next(order) if place in before else place for place in self.places]
 
 
-class Doomed(NamedTuple):
+class DueVictim(NamedTuple):
     """A victim whose time is up: notified at ``notified_ns`` in round ``first_round``, selected ``times`` since."""
 
     allocation: Allocation
@@ -95,7 +95,7 @@ class DuePlace(NamedTuple):
 
     ask: Allocation
     node: Node
-    victims: tuple[Doomed, ...]
+    victims: tuple[DueVictim, ...]
 
 
 @dataclass(frozen=True, slots=True)

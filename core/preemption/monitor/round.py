@@ -128,7 +128,7 @@ class Round:
         return found
 
     def owed(self, *, declared: bool = False) -> Generator[int, None, Targets]:
-        """What is still to be found for leaves under their guarantees where :meth:`targets` came to too little.
+        """Returns what is still to be found for leaves under their guarantees where :meth:`targets` came to too little.
 
         Shares are worked out from totals. Free room in pieces that no ask fits, tasks on draining nodes, or a part of
         the cluster smaller than one task leave leaves short all the same: whoever is over its guarantee gives as much,
@@ -183,7 +183,7 @@ class Round:
             selection.lacking.setdefault(leaf.queue.path, {}).update(amounts)
 
     def may_go(self, allocation: Allocation) -> bool:
-        """Whether *allocation* may be a victim at all, whoever wants its room."""
+        """Tells whether *allocation* may be a victim at all, whoever wants its room."""
         return not (
             allocation.preempted
             or allocation.released
@@ -199,7 +199,7 @@ class Round:
         return positive(left)
 
     def gives(self, leaf: QueueFigures, t: int) -> bool:
-        """Whether *leaf* is still to give up something of type *t*."""
+        """Tells whether *leaf* is still to give up something of type *t*."""
         left = self.left.get(leaf)
         return left is not None and left.get(t, 0) > 0 and (self.most is None or self.most.get(t, 0) > 0)
 
@@ -241,7 +241,7 @@ class Round:
         return self._planned_for.get(leaf, _NOTHING)
 
     def reservations(self) -> list[Reservation]:
-        """Those of asks that wait for room on the node, the longest waiting first."""
+        """Returns those of asks that wait for room on the node, the longest waiting first."""
         waiting = [r for r in self.view.reservations.values() if r.by_age and waits_for_room(r.ask)]
         return sorted(waiting, key=lambda r: (r.made_ns, r.ask.order, r.ask.key))
 
@@ -262,5 +262,5 @@ class Round:
 
 
 def positive(amounts: Amounts) -> bool:
-    """Whether there is something of any type."""
+    """Tells whether there is something of any type."""
     return any(amount > 0 for amount in amounts.values())

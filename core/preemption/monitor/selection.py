@@ -33,7 +33,7 @@ _OFFERED: Final = 0
 _PLAIN: Final = 1
 _ROW: Final = {0: _PLAIN, 1: 4, 2: 7, 3: 10}
 """By class: ordinary tasks, opted-out ones, originators. In each come first those whose applications have prepared for
-it, then others at risk, then those that nobody told."""
+it, then others at risk, then those that nobody notified."""
 _LAST_PLAIN: Final = _PLAIN + 2
 
 _Ranked = tuple[int, int, int, str, Allocation]

@@ -54,7 +54,7 @@ class Group:
         return [*self.going[:count], *self.others[: max(0, count - len(self.going))]]
 
     def most(self) -> int:
-        """How many may go as things stand, by guarantees."""
+        """Returns how many may go as things stand, by guarantees."""
         count = len(self)
         for guard, takes in self.guards:
             for t, amount in takes:
@@ -196,7 +196,7 @@ class _Search:
         return found
 
     def _left(self, freed: Mapping[int, int]) -> int:
-        """What *freed* leaves beyond what may be missed, all types on one scale."""
+        """Returns what *freed* leaves beyond what may be missed, all types on one scale."""
         left = 0
         for t, amount in self._wanted.items():
             missing = (amount - freed[t]) * 100 - amount * self._miss

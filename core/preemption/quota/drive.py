@@ -14,7 +14,7 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.partition.state import PartitionState
-from core.preemption import pacing, preempting
+from core.preemption import eviction, pacing
 from core.preemption.governor import governing
 from core.preemption.plan import QuotaPlan, Refusal
 from core.preemption.quota import laws
@@ -27,7 +27,7 @@ from core.preemption.quota.shares import Amounts, excess
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be ranked or compared in the time of one placement."""
 BATCH: Final = 64
-"""Victims told to leave in one step; each costs as much as a placement."""
+"""Victims asked to leave in one step; each costs as much as a placement."""
 MOST_SAID: Final = 8
 """Reasons why something stays above a max that a record names, those that keep most there."""
 
@@ -87,14 +87,14 @@ def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
 
 
 def _left(run: QuotaRun, plan: QuotaPlan) -> Amounts:
-    """What of the target is still to be freed; what ended by itself since the run began counts as freed."""
+    """Returns what of the target is still to be freed; what ended by itself since the run began counts as freed."""
     over = excess(run.queue, plan.ceilings, run.staying)
     left = {t: min(amount - run.freed.get(t, 0), over.get(t, 0)) for t, amount in plan.target.items()}
     return {t: amount for t, amount in left.items() if amount > 0}
 
 
 def _abandon(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
-    """The queue of *run* left the configuration: nobody else is told to leave, and what was done is recorded."""
+    """The queue of *run* left the configuration: nobody else is asked to leave, and what was done is recorded."""
     if run.plan is not None and run.records:
         run.stopped = Refusal(Outcome.PARTIAL, "the queue left the configuration")
         _finish(state, run, run.plan, "", now_ns)
@@ -107,7 +107,7 @@ def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -
     """Have the victims of *part* leave, if the laws allow it. Returns which they break, or nothing."""
     if not part.victims:
         return ""
-    refusal = preempting.judge(state, laws.check(state, part))
+    refusal = eviction.judge(state, laws.check(state, part))
     if refusal is not None:
         return refusal.detail
     most, denial = pacing.allow_enforcement(state, part.victims, now_ns, run)
@@ -115,7 +115,7 @@ def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -
         run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
     victims = part.victims[:most]
     governing.charge(state, victims, "", now_ns, run)
-    preempting.evict(state, victims, None, f"preempted because queue {run.queue.path} holds more than its max")
+    eviction.evict(state, victims, None, f"preempted because queue {run.queue.path} holds more than its max")
     if run.replaces:
         state.enforcement.replacing.update(dict.fromkeys(victims))
     quota_timers.watch_exits(state, run.queue, victims, now_ns)
@@ -131,7 +131,7 @@ def _is_denied(run: QuotaRun) -> bool:
 
 def _take_down(run: QuotaRun, victims: Sequence[Allocation]) -> None:
     for victim in victims:
-        run.records.append(preempting.victim_record(victim, victim.priority))
+        run.records.append(eviction.victim_record(victim, victim.priority))
         for t, amount in victim.shape.pairs:
             run.freed[t] = run.freed.get(t, 0) + amount
 

@@ -44,7 +44,7 @@ class QuotaRun:
         self.at = 0
         """How many of the chosen have been dealt with."""
         self.freed: dict[int, int] = {}
-        """By type of the target, what those told to leave hold."""
+        """By type of the target, what those asked to leave hold."""
         self.records: list[VictimRecord] = []
         self.changed: Terms | None = None
         """The terms before the first change made during the run."""
@@ -101,7 +101,7 @@ class Standing:
         """What that run left, if it is to be looked at again."""
 
     def forget_run(self) -> None:
-        """What the last run came to says nothing any more."""
+        """Returns what the last run came to says nothing any more."""
         self.reached = self.rest = None
 
 
@@ -131,7 +131,7 @@ class Enforcement:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to do at once."""
+        """Tells whether there is something to do at once."""
         return self.run is not None or bool(self.due)
 
     def round_begins(self) -> None:

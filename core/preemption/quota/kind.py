@@ -7,9 +7,8 @@ from typing import Final
 
 from core.domain.reasons import Outcome
 from core.domain.settings import VictimBound
-from core.preemption.guarantee import rounds
 from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
-from core.preemption.quota import laws
+from core.preemption.quota import laws, rounds
 from core.preemption.quota import planner as quota
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)

@@ -72,7 +72,7 @@ def _target(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
 
 
 def _over(plan: QuotaPlan, t: int) -> int:
-    """What the queue holds of a type above its max once the victims in flight are gone that do leave."""
+    """Returns what the queue holds of a type above its max once the victims in flight are gone that do leave."""
     held = net_of(plan.queue, t) + plan.staying.get(t, 0)
     return held - plan.ceilings.get(t, held)
 

@@ -32,7 +32,7 @@ Steps = Generator[int, None, QuotaPlan]
 
 
 def plan(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> QuotaPlan:
-    """Who leaves *queue*, all worked out at once. *miss*: percentage of the target that may be left."""
+    """Returns who leaves *queue*, all worked out at once. *miss*: percentage of the target that may be left."""
     steps = run(queue, miss, staying)
     while True:
         try:
@@ -151,7 +151,7 @@ def confirm(
     victims: Iterable[Allocation],
     staying: Mapping[int, int] = NONE_STAYING,
 ) -> QuotaPlan:
-    """Which of the chosen *victims* still have to go, and may, as the queue is now.
+    """Returns which of the chosen *victims* still have to go, and may, as the queue is now.
 
     *wanted* is what is still to be freed; tasks that ended by themselves meanwhile count.
     """
@@ -168,7 +168,7 @@ def confirm(
 
 
 def outcome(wanted: Mapping[int, int], unmet: Mapping[int, int], miss: int, *, any_victims: bool) -> Outcome:
-    """What a run came to (D.7). *unmet* holds nothing that is met."""
+    """Returns what a run came to (D.7). *unmet* holds nothing that is met."""
     if not wanted:
         return Outcome.NOTHING_TO_DO
     if not unmet:

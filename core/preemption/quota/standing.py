@@ -25,20 +25,20 @@ ENDING_REMEMBERED: Final = 256
 
 
 def is_enforceable(state: PartitionState, queue: Queue) -> bool:
-    """Whether the max of *queue* is one that the configuration sets now: not a dynamic queue's, nor one that is
+    """Tells whether the max of *queue* is one that the configuration sets now: not a dynamic queue's, nor one that is
     listed no more."""
     listed = queue.managed and not queue.draining and queue.parent is not None
     return listed and state.queues.get(queue.path) is queue
 
 
 def above_max(queue: Queue) -> Amounts:
-    """What *queue* holds above its max, victims that have not left yet included."""
+    """Returns what *queue* holds above its max, victims that have not left yet included."""
     used = queue.used
     return {t: used[t] - most for t, most in queue.max.items() if used[t] > most}
 
 
 def holds_more(queue: Queue) -> bool:
-    """Whether *queue* holds more than its max, victims that have not left yet included."""
+    """Tells whether *queue* holds more than its max, victims that have not left yet included."""
     used = queue.used
     for t, most in queue.ceilings:
         if used[t] > most:
@@ -62,7 +62,7 @@ def note_changes(state: PartitionState, queues: Iterable[Queue], now_ns: int) ->
 
 
 def staying(state: PartitionState, queue: Queue) -> Amounts:
-    """What victims below *queue* hold that were told to leave, have not, and are to be replaced by others.
+    """Returns what victims below *queue* hold that were asked to leave, have not, and are to be replaced by others.
 
     Whoever replaces somebody is not replaced in turn: a shim that ends nobody would lose everything once it does.
     """
@@ -76,7 +76,7 @@ def staying(state: PartitionState, queue: Queue) -> Amounts:
 
 
 def numbers(queue: Queue) -> Numbers:
-    """What decides how far *queue* can be enforced: amounts and guarantees on its path and below."""
+    """Returns what decides how far *queue* can be enforced: amounts and guarantees on its path and below."""
     found: list[object] = []
     for level in (*queue.lineage()[1:], *_tree(queue)):
         held = [used - leaving for used, leaving in zip(level.used, level.preempting, strict=True)]
@@ -120,7 +120,7 @@ def _ending(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
 
 
 def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, now_ns: int) -> bool:
-    """Whether *queue*, of which a run left something, may now be brought nearer to its max."""
+    """Tells whether *queue*, of which a run left something, may now be brought nearer to its max."""
     rest = standing.rest
     if rest is None or now_ns < rest.look_ns:
         return False
@@ -133,7 +133,7 @@ def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, 
 
 
 def say_protection(state: PartitionState, protection: Protection) -> str:
-    """One line for people. What a queue holds and is guaranteed is told as of now."""
+    """One line for people. What a queue holds and is guaranteed is that of now."""
     resources = state.types.resources
     amount = dict(resources({protection.t: protection.amount}))
     match protection.reason:

@@ -21,7 +21,7 @@ def terms_of(queue: Queue) -> Terms:
 
 
 def next_start(queue: Queue, before: Terms, start_ns: int | None, now_ns: int) -> int | None:
-    """When *queue*, which had the terms *before* until *now_ns*, is to be enforced; ``None``: not at all.
+    """Returns when *queue*, which had the terms *before* until *now_ns*, is to be enforced; ``None``: not at all.
 
     Not for a queue that is being enforced just now: that is not to be disturbed.
     """

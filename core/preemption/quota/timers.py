@@ -15,7 +15,7 @@ from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.partition.books import ledger
 from core.partition.state import PartitionState
-from core.preemption import preempting
+from core.preemption import eviction
 from core.preemption.quota import planner as quota
 from core.preemption.quota import standing as quota_standing
 from core.preemption.quota.shares import excess
@@ -192,7 +192,7 @@ def _look_again(state: PartitionState, now_ns: int) -> None:
 def watch_exits(state: PartitionState, queue: Queue, victims: Sequence[Allocation], now_ns: int) -> None:
     """Look after ``preemption.victim.timeout`` whether *victims* have left; have *queue* enforced without the others.
 
-    Those that go instead of others are only reported: whoever ends nobody would otherwise be told to end everything.
+    Those that go instead of others are only reported: whoever ends nobody would otherwise have to end everything.
     """
 
     def look(at_ns: int) -> None:
@@ -205,7 +205,7 @@ def watch_exits(state: PartitionState, queue: Queue, victims: Sequence[Allocatio
             ledger.expect_no_exit(state, victim)
         waited_s = state.preemption.victim_timeout_ns / 10**9
         detail = f"not gone after {waited_s:g} s"
-        records = tuple(preempting.victim_record(victim, victim.priority) for victim in stuck)
+        records = tuple(eviction.victim_record(victim, victim.priority) for victim in stuck)
         outcome = Outcome.VICTIM_STUCK
         state.effects.append(
             PreemptionDecided(at_ns, state.name, quota.KIND, "", "", queue.path, outcome, detail, "", records)

@@ -48,7 +48,7 @@ class VictimOrder:
         self._kinds: dict[Shape, Kind] = {}
 
     def run(self, allocations: Iterable[Allocation]) -> list[Allocation]:
-        """Those of *allocations* that may go, the first to go first."""
+        """Returns those of *allocations* that may go, the first to go first."""
         kind_of = self._kind_of
         able = [
             a for a in allocations if not (a.spec.required_node or stays(a)) and kind_of(a.shape) is not UNWANTED
@@ -86,13 +86,13 @@ class VictimOrder:
 
 
 def rank(allocation: Allocation) -> Rank:
-    """What nobody is passed over for another one with worse."""
+    """Returns what nobody is passed over for another one with worse."""
     spec = allocation.spec
     return (spec.originator, spec.priority, not spec.allow_preempt_self)
 
 
 def stays(allocation: Allocation) -> bool:
-    """Whether *allocation* is out of reach: on its way out already, or gone."""
+    """Tells whether *allocation* is out of reach: on its way out already, or gone."""
     return allocation.preempted or allocation.released or allocation.node is None
 
 
@@ -112,7 +112,7 @@ class Choice:
         self._guards: dict[Queue, tuple[dict[int, int], ...]] = {}
 
     def unmet(self) -> Amounts:
-        """What of the target is still missing."""
+        """Returns what of the target is still missing."""
         return {t: amount - self.freed[t] for t, amount in self.wanted.items() if amount > self.freed[t]}
 
     def lacking(self) -> Amounts:
@@ -296,7 +296,7 @@ class Choice:
         return guards
 
     def _spare_of(self, queue: Queue) -> dict[int, int]:
-        """What *queue* may still lose of each type it has guaranteed; shared by all leaves below it."""
+        """Returns what *queue* may still lose of each type it has guaranteed; shared by all leaves below it."""
         spare = self._spare.get(queue)
         if spare is None:
             spare = self._spare[queue] = spare_of(queue)
@@ -338,12 +338,12 @@ class Turns:
 
 
 def spare_of(queue: Queue) -> dict[int, int]:
-    """What *queue* may lose of each type it has guaranteed; below 0 where it holds less."""
+    """Returns what *queue* may lose of each type it has guaranteed; below 0 where it holds less."""
     return {t: net(queue, t) - amount for t, amount in queue.guaranteed.items()}
 
 
 def within(victim: Allocation, spare: Mapping[int, int]) -> bool:
-    """Whether all that *victim* frees of the target is to spare."""
+    """Tells whether all that *victim* frees of the target is to spare."""
     for t, amount in victim.shape.pairs:
         if t in spare and amount > spare[t]:
             return False

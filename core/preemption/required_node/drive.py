@@ -14,7 +14,7 @@ from core.model.nodes import Node
 from core.partition.state import PartitionState
 from core.partition.waiting import failing
 from core.partition.waiting.rooms import look_again
-from core.preemption import pacing, preempting
+from core.preemption import eviction, pacing
 from core.preemption.governor import governing
 from core.preemption.plan import PreemptionPlan, Refusal
 from core.preemption.required_node import laws
@@ -25,7 +25,7 @@ ATTEMPT_COST: Final = 10
 
 
 def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
-    """Have the least important tasks leave the node so that the ask fits. Whether any were told to.
+    """Have the least important tasks leave the node so that the ask fits. Whether any were asked to.
 
     To be called when the quotas admit the ask. Nothing happens if it fits already, or preempted before.
     """
@@ -45,9 +45,9 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
     would_be: PreemptionPlan | None = None
     result = required_node.plan(state, ask, node)
     if isinstance(result, PreemptionPlan):
-        refusal = preempting.unlawful(state, result, laws.check) or governing.refuse_too_many(state, result)
+        refusal = eviction.unlawful(state, result, laws.check) or governing.refuse_too_many(state, result)
         if refusal is None and not governing.shadowed(state, required_node.KIND):
-            preempting.trigger(state, result, now_ns)
+            eviction.trigger(state, result, now_ns)
             _rank(state, reservation, now_ns, last=False)
             return True
         would_be = result if refusal is None else None
@@ -57,7 +57,7 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
         state.events.no_victim_on_required_node(ask)
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
-        preempting.record(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
+        eviction.record(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
     return False
 
 
@@ -74,7 +74,7 @@ def _rank(state: PartitionState, reservation: Reservation, now_ns: int, *, last:
                 if other is not reservation:
                     look_again(state, other)
     if not last:
-        preempting.give_way(state, node, now_ns)
+        eviction.give_way(state, node, now_ns)
 
 
 def newcomer(state: PartitionState, node: Node) -> None:

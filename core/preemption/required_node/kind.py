@@ -8,9 +8,8 @@ from typing import Final
 from core.domain.reasons import Outcome
 from core.domain.settings import VictimBound
 from core.preemption.governor.source import BOUNDS
-from core.preemption.guarantee import rounds
 from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
-from core.preemption.required_node import laws
+from core.preemption.required_node import laws, rounds
 from core.preemption.required_node import planner as required_node
 
 REQUIRED_NODE: Final = Kind(

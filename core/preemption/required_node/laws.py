@@ -50,7 +50,7 @@ def _freed(victims: list[Allocation], t: int) -> int:
 
 
 def _available(view: PartitionView, plan: PreemptionPlan, t: int) -> int:
-    """What the ask finds of type *t* on its node without victims of its own: free, or leaving.
+    """Returns what the ask finds of type *t* on its node without victims of its own: free, or leaving.
 
     Only others that must run there come before it.
     """

@@ -23,7 +23,7 @@ _Candidate = tuple[int, int, int, tuple[int, ...], str, Allocation]
 
 
 def plan(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | Refusal:
-    """Who leaves *node* for *ask*, or why nobody does. Changes nothing in *view*. Cost: what the node holds."""
+    """Returns who leaves *node* for *ask*, or why nobody does. Changes nothing in *view*. Cost: what the node holds."""
     names = view.types.names
     room = _room(node, ask)
     short = {t: amount - room[t] for t, amount in ask.shape.pairs if amount > room[t]}
@@ -53,7 +53,7 @@ def plan(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | R
 
 
 def room_is_coming(node: Node, ask: Allocation) -> bool:
-    """Whether *node* has room for *ask* now, or will have once those have left who were told to."""
+    """Tells whether *node* has room for *ask* now, or will have once those have left who were asked to."""
     room = _room(node, ask)
     return all(room[t] >= amount for t, amount in ask.shape.pairs)
 
@@ -75,7 +75,7 @@ def _room(node: Node, ask: Allocation) -> Vector:
 
 
 def _candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Candidate]:
-    """Those that may go, the first to go first; the others are counted in *dropped*."""
+    """Returns those that may go, the first to go first; the others are counted in *dropped*."""
     asked = [t for t, _ in ask.shape.pairs]
     found: list[_Candidate] = []
     for allocation in node.allocations.values():

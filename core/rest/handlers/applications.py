@@ -11,8 +11,6 @@ from starlette.types import ASGIApp
 
 from core.domain.application_states import AppState
 from core.rest.answers import Answer, json_answer
-from core.rest.documents.applications import application as application_document
-from core.rest.documents.applications import head, told
 from core.rest.errors import RestError, not_found
 from core.rest.handlers.places import known_queue, partition_of, queue_path
 from core.rest.listing import Wishes, list_answer, page_in_order, page_of, whole_list_answer, wishes_of
@@ -21,6 +19,12 @@ from core.rest.queries import checked_queue, unsigned
 from core.rest.sorting import APPLICATIONS, Order, Value
 from core.rest.turns import gather
 from core.telling.applications.application_views import ApplicationSummary, ApplicationView, summary_of
+from core.telling.encoding.yunikorn.applications import (
+    encode_head,
+    encode_parts,
+    write_application,
+    write_application_summary,
+)
 from core.telling.reader import PartitionReader, Reader
 
 ACTIVE: Final = {
@@ -79,7 +83,7 @@ class ApplicationHandlers:
         found = views.application(request.path_params["application"])
         if found is None or found.queue != path:
             raise not_found("Application")
-        return json_answer(application_document(found))
+        return json_answer(write_application(found))
 
     async def application(self, request: Request) -> ASGIApp:
         """R15. Ours: with ``state=any`` also those that have ended or were rejected, the latest of that ID."""
@@ -93,7 +97,7 @@ class ApplicationHandlers:
             )
         if found is None:
             raise not_found("Application")
-        return json_answer(application_document(found))
+        return json_answer(write_application(found))
 
     async def _live(self, request: Request, views: PartitionReader, path: str, status: AppState | None) -> ASGIApp:
         """Live applications, of the queue at *path* or of all, in the state *status* or in any."""
@@ -101,9 +105,9 @@ class ApplicationHandlers:
         test, order = _test(wishes, status), APPLICATIONS.wanted(wishes.query)
         if wishes.plain and test is None and order is None:
             if not wishes.fields:
-                return await whole_list_answer(request, map(told, views.application_parts(path, head)))
+                return await whole_list_answer(request, map(encode_parts, views.application_parts(path, encode_head)))
             found = views.applications_of(path) if path else views.applications()
-            return await list_answer(request, map(application_document, found), wishes)
+            return await list_answer(request, map(write_application, found), wishes)
         summaries = [
             (summary.application_id, summary)
             for summary in await gather(views.application_summaries())
@@ -121,7 +125,7 @@ async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
     wishes = wishes_of(request)
     test, order = _test(wishes, None), APPLICATIONS.wanted(wishes.query)
     if wishes.plain and test is None and order is None:
-        return await list_answer(request, map(application_document, found), wishes)
+        return await list_answer(request, map(write_application, found), wishes)
     # One ID may have ended several times: the end makes the key unique, and keeps pages in order.
     keyed = [
         (f"{view.finished_ns:020}/{view.application_id}", view)
@@ -132,27 +136,32 @@ async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
     if order is None:
         page, more = page_of(keyed, wishes)
     else:
-        ranked = await gather((order.value(application_document(view, summary=True)), key, view) for key, view in keyed)
+        ranked = await gather((order.value(write_application_summary(view)), key, view) for key, view in keyed)
         page, more = await page_in_order(ranked, wishes, order)
-    documents = (application_document(view, summary=wishes.summary) for view in page)
+    documents = map(_writer_for(summary=wishes.summary), page)
     return await list_answer(request, documents, wishes, more=more, total=len(keyed))
 
 
 def _ranked(
     views: PartitionReader, path: str, chosen: dict[str, ApplicationSummary], order: Order
 ) -> Iterator[tuple[Value, str, ApplicationSummary] | None]:
-    """With what each of the *chosen* is sorted by. ``None``: another one."""
-    for parts in views.application_parts(path, head):
+    """Yields each of the *chosen* with what it is sorted by. ``None``: another one."""
+    for parts in views.application_parts(path, encode_head):
         document = orjson.loads(parts.head)
         summary = chosen.get(document["applicationID"])
         yield (order.value(document), summary.application_id, summary) if summary is not None else None
 
 
 def _documents(views: PartitionReader, page: list[ApplicationSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+    write = _writer_for(summary=summary)
     for item in page:
         view = views.application(item.application_id)
         if view is not None:
-            yield application_document(view, summary=summary)
+            yield write(view)
+
+
+def _writer_for(*, summary: bool) -> Callable[[ApplicationView], dict[str, Any]]:
+    return write_application_summary if summary else write_application
 
 
 def _status(request: Request) -> AppState | None:

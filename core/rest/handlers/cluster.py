@@ -9,10 +9,12 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from core.domain.secrets import without_secrets
-from core.rest.documents import nodes, partitions, rules
 from core.rest.handlers.places import partition_of
 from core.rest.listing import page_answer
+from core.rest.reports import PARTITION_RULES, PartitionPart
 from core.rest.turns import Turns
+from core.telling.encoding.yunikorn.cluster import CLUSTER, PARTITION, RULE, ClusterEntry
+from core.telling.encoding.yunikorn.nodes import Utilization
 from core.telling.reader import Reader
 
 
@@ -34,14 +36,14 @@ class ClusterHandlers:
     async def rules(self, request: Request) -> ASGIApp:
         """R8."""
         found = enumerate(partition_of(self._reader, request).rules())
-        return await page_answer(request, ((f"{place:06}", rule) for place, rule in found), rules.rule)
+        return await page_answer(request, ((f"{place:06}", rule) for place, rule in found), RULE.write)
 
     async def utilization(self, request: Request) -> ASGIApp:
         """R25."""
         documents = []
         for views in self._reader.partitions():
             partition, turns = views.partition(), Turns()
-            counted = nodes.Utilization(partition.rm_id, partition.name)
+            counted = Utilization(partition.rm_id, partition.name)
             for node in views.node_summaries():
                 counted.add(node)
                 if turns.over():
@@ -55,16 +57,19 @@ class ClusterHandlers:
         if manager is None:
             return []
         manager = manager._replace(build_info=tuple(without_secrets(dict(manager.build_info)).items()))
-        return [partitions.cluster(views.partition(), manager, self._started_ns) for views in self._reader.partitions()]
+        return [
+            CLUSTER.write(ClusterEntry(views.partition(), manager, self._started_ns))
+            for views in self._reader.partitions()
+        ]
 
     def partition_documents(self) -> list[dict[str, Any]]:
         """One for each partition."""
-        return [partitions.partition(views.partition()) for views in self._reader.partitions()]
+        return [PARTITION.write(views.partition()) for views in self._reader.partitions()]
 
     def rule_documents(self) -> list[dict[str, Any]]:
         """The rules of each partition, as the state dump has them."""
         return [
-            {"partition": views.partition().name, "rules": [rules.rule(rule) for rule in views.rules()]}
+            PARTITION_RULES.write(PartitionPart(views.partition().name, [RULE.write(rule) for rule in views.rules()]))
             for views in self._reader.partitions()
         ]
 

@@ -14,8 +14,9 @@ from core.config.problems import ConfigError
 from core.config.yaml_reader import MOST_BYTES
 from core.rest.answers import YAML, json_answer, text_answer
 from core.rest.configuration_document import Document, as_yaml, completed, configuration_document
-from core.rest.documents import holds
 from core.rest.errors import RestError
+from core.rest.holds import HOLDS, Holds, OutOfScheduling
+from core.rest.reports import VALIDATION, Verdict
 from core.service.configuring import Configurator
 from core.service.runner import PartitionRunner
 from core.service.status_codes import TooMany
@@ -58,12 +59,12 @@ class ConfigurationHandlers:
         """Ours: what operators did that holds, and whether the manager is there."""
         runner = self._runner
         drained = [
-            holds.drained_node(views.partition().name, node_id, drain, known=views.node(node_id) is not None)
+            OutOfScheduling(views.partition().name, node_id, drain, views.node(node_id) is not None)
             for views in runner.reader.partitions()
             for node_id, drain in sorted(views.operator_drains().items())
         ]
         held = self._configurator.rollback_held if runner.rm_id else None
-        return json_answer(holds.document(runner.presence, held, drained))
+        return json_answer(HOLDS.write(Holds(drained, runner.presence, held)))
 
     async def validate(self, request: Request) -> ASGIApp:
         """R4. Never changes anything; 200 whatever the text."""
@@ -74,17 +75,17 @@ class ConfigurationHandlers:
                 try:
                     text = body.decode()
                 except UnicodeDecodeError as error:
-                    return _judged({"allowed": False, "reason": f"the text is not UTF-8: {error}"})
+                    return _judged(Verdict(allowed=False, reason=f"the text is not UTF-8: {error}"))
                 judgement = await self._configurator.judged(text)
         except ConfigError as error:
-            return _judged({"allowed": False, "reason": str(error)})
+            return _judged(Verdict(allowed=False, reason=str(error)))
         except TooMany as error:
             raise RestError(503, str(error), [("Retry-After", "5")]) from error
         summed = checksum(text)
         carried = text.partition(_CHECKSUM_KEY)[2][: len(summed)]
-        document = {"allowed": True, "checksum": summed, "checksumMatch": carried.upper() == summed}
         warnings = [str(warning) for warning in judgement.warnings]
-        return _judged({**document, "warnings": warnings} if warnings else document)
+        matches = carried.upper() == summed
+        return _judged(Verdict(allowed=True, checksum=summed, checksum_match=matches, warnings=warnings))
 
 
 async def limited_body(request: Request, most: int, add: Callable[[int], None]) -> bytes:
@@ -107,5 +108,5 @@ async def limited_body(request: Request, most: int, add: Callable[[int], None]) 
     return b"".join(pieces)
 
 
-def _judged(document: dict[str, object]) -> ASGIApp:
-    return json_answer(document)
+def _judged(verdict: Verdict) -> ASGIApp:
+    return json_answer(VALIDATION.write(verdict))

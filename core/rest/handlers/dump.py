@@ -14,18 +14,18 @@ from starlette.types import ASGIApp
 from core.domain.secrets import document_without_secrets
 from core.rest.answers import JSON, Answer, json_headers, wants_gzip
 from core.rest.compression import Body
-from core.rest.documents.applications import application
-from core.rest.documents.nodes import node
-from core.rest.documents.reports import DUMP_KEYS
 from core.rest.handlers.cluster import ClusterHandlers
 from core.rest.handlers.configuration import ConfigurationHandlers
 from core.rest.handlers.history import HistoryHandlers
 from core.rest.handlers.queues import queue_tree
 from core.rest.queries import read_query
+from core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, OpenStream, PartitionPart
 from core.rest.turns import Turns
 from core.service.callback_board import CallbackBoard, NoStateDump
 from core.service.clock import SECOND_NS, Clock
 from core.service.event_streams import StreamPlaces
+from core.telling.encoding.yunikorn.applications import write_application
+from core.telling.encoding.yunikorn.nodes import write_node
 from core.telling.reader import Reader
 
 _INDENT: Final = orjson.OPT_INDENT_2
@@ -110,12 +110,12 @@ class DumpHandlers:
         found: list[Any] = []
         for views in self._reader.partitions():
             for kind in (views.applications(), views.finished(), views.rejected()):
-                found += await _made(map(application, kind))
+                found += await _made(map(write_application, kind))
         return found
 
     async def _nodes(self) -> list[Any]:
         return [
-            {"partitionName": views.partition().name, "nodesInfo": await _made(map(node, views.nodes()))}
+            PARTITION_NODES.write(PartitionPart(views.partition().name, await _made(map(write_node, views.nodes()))))
             for views in self._reader.partitions()
         ]
 
@@ -126,7 +126,7 @@ class DumpHandlers:
         return dict(await self._configuration.document())
 
     async def _diagnostics(self) -> dict[str, Any]:
-        """What the shim says of itself, or why there is nothing."""
+        """Returns what the shim says of itself, or why there is nothing."""
         try:
             text = await self._callbacks.state_dump()
         except NoStateDump as reason:
@@ -143,12 +143,7 @@ class DumpHandlers:
 
     def _streams(self) -> list[dict[str, str]]:
         return [
-            {
-                "Name": stream.host,
-                "CreatedAt": datetime.fromtimestamp(stream.opened_ns / SECOND_NS, UTC)
-                .isoformat()
-                .replace("+00:00", "Z"),
-            }
+            OPEN_STREAM.write(OpenStream(stream.host, _write_time(stream.opened_ns)))
             for stream in self._places.streams()
         ]
 
@@ -168,6 +163,10 @@ async def _made(documents: Iterable[dict[str, Any]]) -> list[Any]:
         if turns.over():
             await turns.pause()
     return found
+
+
+def _write_time(ns: int) -> str:
+    return datetime.fromtimestamp(ns / SECOND_NS, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _indented(value: Any, columns: int) -> bytes:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.domain.effects import EventRecorded
 from core.rest.answers import JSON, Answer, json_headers
 from core.rest.errors import RestError
-from core.rest.event_record import event_document
 from core.rest.event_streams import EventStream, EventStreams
 from core.rest.queries import positive, read_query, unsigned
 from core.rest.turns import encode_list
 from core.service.event_journal import EventJournal
+from core.telling.encoding.yunikorn.events import EVENT, EVENT_BATCH, EventBatch
 
 
 class EventHandlers:
@@ -34,10 +31,10 @@ class EventHandlers:
         count = min(positive(query, "count", most), most)
         start = unsigned(query, "start", 0)
         ring = journal.events
-        head = {"InstanceUUID": journal.instance, "LowestID": ring.lowest_id, "HighestID": ring.highest_id}
+        head = EVENT_BATCH.write(EventBatch(journal.instance, ring.lowest_id, ring.highest_id))
         events = ring.get(start, count)
         chunks = [orjson.dumps(head)[:-1], b',"EventRecords":']
-        chunks += (await encode_list(_documents(events))).chunks if events is not None else [b"null\n"]
+        chunks += (await encode_list(map(EVENT.write, events))).chunks if events is not None else [b"null\n"]
         chunks[-1] = chunks[-1].rstrip(b"\n")
         return Answer([*chunks, b"}\n"], JSON, headers=json_headers())
 
@@ -58,7 +55,3 @@ class EventHandlers:
     def _require_tracking(self) -> None:
         if not self._journal.settings.tracking:
             raise RestError(500, "Event tracking is disabled")
-
-
-def _documents(events: Iterable[EventRecorded]) -> Iterable[dict[str, object]]:
-    return (event_document(event) for event in events)

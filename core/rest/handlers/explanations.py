@@ -1,4 +1,4 @@
-"""Why work waits and who took whose room: ours, for people who look at a page instead of calling gRPC."""
+"""Answers why work waits and who took whose room: ours, for people who look at a page instead of calling gRPC."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from starlette.types import ASGIApp
 from core.domain.effects import PreemptionDecided
 from core.domain.partition_names import bare_partition_name
 from core.rest.answers import JSON, Answer, json_answer, json_headers
-from core.rest.documents.explanations import decision as decision_document
-from core.rest.documents.explanations import explanation as explanation_document
-from core.rest.documents.preemption_kinds import preemption_kinds
 from core.rest.errors import RestError
 from core.rest.handlers.places import partition_of, partition_or_none
 from core.rest.queries import positive, read_query, unsigned
@@ -23,6 +20,14 @@ from core.service.event_journal import EventJournal
 from core.service.runner import PartitionRunner
 from core.service.status_codes import TooMany
 from core.telling.allocations.explanation import Report
+from core.telling.encoding.yunikorn.explanations import (
+    DECISION,
+    DECISION_BATCH,
+    DecisionBatch,
+    NumberedDecision,
+    write_explanation,
+)
+from core.telling.encoding.yunikorn.preemption_kinds import write_preemption_kinds
 from core.telling.explain import Named
 
 MOST_DECISIONS: Final = 1_000
@@ -48,7 +53,7 @@ class ExplanationHandlers:
             raise RestError(503, str(error), [("Retry-After", "1")]) from error
         if found is None:
             raise RestError(404, "Nothing has this key, and nothing that had it was preempted lately")
-        return json_answer(explanation_document(found))
+        return json_answer(write_explanation(found))
 
     def _explain_subject(self, request: Request, key: str) -> Report | None:
         reader = partition_or_none(self._runner.reader, request)
@@ -58,7 +63,7 @@ class ExplanationHandlers:
 
     async def kinds(self, request: Request) -> ASGIApp:
         """Who decides about preemption, and how what they decide is to be read."""
-        return json_answer(preemption_kinds())
+        return json_answer(write_preemption_kinds())
 
     async def preemptions(self, request: Request) -> ASGIApp:
         """Attempts to preempt that came to something. Their numbers leave out those of other decisions."""
@@ -68,14 +73,11 @@ class ExplanationHandlers:
         ring = self._journal.decisions
         start = max(unsigned(query, "start", 0), ring.lowest_id) if query.get("start") else ring.newest(count)
         found = ring.get(start, count) or ()
-        head = {
-            "InstanceUUID": self._journal.instance,
-            "lowestID": ring.lowest_id,
-            "nextID": start + len(found) if found else ring.next_id,
-        }
+        next_id = start + len(found) if found else ring.next_id
+        head = DECISION_BATCH.write(DecisionBatch(self._journal.instance, ring.lowest_id, next_id))
         name = request.path_params["partition"]
         documents: Iterator[dict[str, Any]] = (
-            decision_document(start + place, entry.next_event, entry.what)
+            DECISION.write(NumberedDecision(start + place, entry.next_event, entry.what))
             for place, entry in enumerate(found)
             if isinstance(entry.what, PreemptionDecided) and bare_partition_name(entry.what.partition) == name
         )

@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from core.rest.answers import json_answer, text_answer
-from core.rest.documents.reports import health
 from core.rest.errors import RestError
 from core.rest.queries import flag, read_query
+from core.rest.reports import HEALTH
 from core.service.health import HealthKeeper
 
 
@@ -27,7 +27,7 @@ class HealthHandlers:
         if report is None:
             raise RestError(404, "Health check is not available")
         strict = flag(read_query(request.scope["query_string"]), "strict")
-        return json_answer(health(report), status=503 if strict and not report.healthy else 200)
+        return json_answer(HEALTH.write(report), status=503 if strict and not report.healthy else 200)
 
     async def ready(self, _request: Request) -> ASGIApp:
         """Ours: whether the core takes requests. Not whether all is well: a core that is ill still schedules."""

@@ -1,4 +1,4 @@
-"""How many applications and containers ran lately (rest.md 4.8)."""
+"""Samples of how many applications and containers ran lately (rest.md 4.8)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.documents.reports import application_sample, container_sample
 from core.rest.errors import RestError
 from core.rest.history import UsageHistory, UsageSample
 from core.rest.listing import page_answer
 from core.rest.queries import read_query, unsigned
+from core.rest.reports import APPLICATION_SAMPLE, CONTAINER_SAMPLE
 
 
 class HistoryHandlers:
@@ -23,19 +23,19 @@ class HistoryHandlers:
 
     async def applications(self, request: Request) -> ASGIApp:
         """R5."""
-        return await page_answer(request, self._since(request), application_sample)
+        return await page_answer(request, self._since(request), APPLICATION_SAMPLE.write)
 
     async def containers(self, request: Request) -> ASGIApp:
         """R6."""
-        return await page_answer(request, self._since(request), container_sample)
+        return await page_answer(request, self._since(request), CONTAINER_SAMPLE.write)
 
     def application_documents(self) -> list[dict[str, Any]]:
         """All samples, the oldest first; numbers are text, as upstream has it."""
-        return [application_sample(sample) for sample in self._history.samples()]
+        return [APPLICATION_SAMPLE.write(sample) for sample in self._history.samples()]
 
     def container_documents(self) -> list[dict[str, Any]]:
         """The same for containers."""
-        return [container_sample(sample) for sample in self._history.samples()]
+        return [CONTAINER_SAMPLE.write(sample) for sample in self._history.samples()]
 
     def _since(self, request: Request) -> Iterator[tuple[str, UsageSample]]:
         if not self._history.enabled:

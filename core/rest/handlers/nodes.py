@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from core.rest.answers import json_answer
-from core.rest.documents.nodes import node as node_document
 from core.rest.errors import RestError, not_found
 from core.rest.handlers.places import partition_of
 from core.rest.listing import Wishes, list_answer, page_in_order, page_of, wishes_of
 from core.rest.sorting import NODES, Order, Value
 from core.rest.turns import gather
+from core.telling.encoding.yunikorn.nodes import write_node, write_node_summary
 from core.telling.nodes.node_views import NodeSummary
 from core.telling.reader import PartitionReader, Reader
 
@@ -30,7 +30,7 @@ class NodeHandlers:
         views, wishes = partition_of(self._reader, request), wishes_of(request)
         wanted, order = _schedulable(wishes), NODES.wanted(wishes.query)
         if wishes.plain and wanted is None and order is None:
-            return await list_answer(request, (node_document(node) for node in views.nodes()), wishes)
+            return await list_answer(request, map(write_node, views.nodes()), wishes)
         summaries = [
             (node.node_id, node)
             for node in await gather(views.node_summaries())
@@ -48,23 +48,24 @@ class NodeHandlers:
         found = partition_of(self._reader, request).node(request.path_params["node"])
         if found is None:
             raise not_found("Node")
-        return json_answer(node_document(found))
+        return json_answer(write_node(found))
 
 
 def _ranked(
     views: PartitionReader, summaries: list[tuple[str, NodeSummary]], order: Order
 ) -> Iterator[tuple[Value, str, NodeSummary] | None]:
-    """With what each is sorted by. ``None``: a node that is gone."""
+    """Yields each with what it is sorted by. ``None``: a node that is gone."""
     for node_id, summary in summaries:
         node = views.node(node_id)
-        yield (order.value(node_document(node, summary=True)), node_id, summary) if node is not None else None
+        yield (order.value(write_node_summary(node)), node_id, summary) if node is not None else None
 
 
 def _documents(views: PartitionReader, page: list[NodeSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+    write = write_node_summary if summary else write_node
     for item in page:
         node = views.node(item.node_id)
         if node is not None:
-            yield node_document(node, summary=summary)
+            yield write(node)
 
 
 def _schedulable(wishes: Wishes) -> bool | None:

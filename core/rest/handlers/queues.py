@@ -9,14 +9,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from core.rest.answers import json_answer
-from core.rest.documents.queues import QueueTree
-from core.rest.documents.queues import queue as queue_document
 from core.rest.errors import not_found
 from core.rest.handlers.places import known_queue, partition_of, queue_path
 from core.rest.listing import page_answer
 from core.rest.queries import read_query
 from core.rest.sorting import QUEUES
 from core.rest.turns import Turns, gather
+from core.telling.encoding.yunikorn.queues import QueueTree, write_queue
 from core.telling.reader import PartitionReader, Reader
 
 
@@ -35,7 +34,7 @@ class QueueHandlers:
         views = partition_of(self._reader, request)
         prefix = read_query(request.scope["query_string"]).get("queuePrefix", "").lower()
         found = [view for view in await gather(views.queues("root", subtree=True)) if view.path.startswith(prefix)]
-        show = partial(queue_document, partition=views.partition().name)
+        show = partial(write_queue, partition=views.partition().name)
         return await page_answer(request, ((view.path, view) for view in found), show, QUEUES)
 
     async def queue(self, request: Request) -> ASGIApp:

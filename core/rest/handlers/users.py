@@ -6,8 +6,6 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from core.rest.answers import json_answer
-from core.rest.documents.users import group as group_document
-from core.rest.documents.users import user as user_document
 from core.rest.errors import not_found
 from core.rest.handlers.places import partition_or_none
 from core.rest.listing import page_answer
@@ -15,6 +13,7 @@ from core.rest.paths import decode_again
 from core.rest.queries import checked_group, checked_user
 from core.rest.sorting import GROUPS, USERS
 from core.rest.turns import gather
+from core.telling.encoding.yunikorn.usage import GROUP, USER
 from core.telling.reader import Reader
 
 
@@ -28,7 +27,7 @@ class UserHandlers:
         """R18."""
         views = partition_or_none(self._reader, request)
         found = await gather(views.users()) if views is not None else []
-        return await page_answer(request, ((user.user, user) for user in found), user_document, USERS)
+        return await page_answer(request, ((user.user, user) for user in found), USER.write, USERS)
 
     async def user(self, request: Request) -> ASGIApp:
         """R19."""
@@ -37,13 +36,13 @@ class UserHandlers:
         found = await gather(views.user(name)) if views is not None else []
         if not found:
             raise not_found("User")
-        return json_answer(user_document(found[0]))
+        return json_answer(USER.write(found[0]))
 
     async def groups(self, request: Request) -> ASGIApp:
         """R20."""
         views = partition_or_none(self._reader, request)
         found = await gather(views.groups()) if views is not None else []
-        return await page_answer(request, ((group.group, group) for group in found), group_document, GROUPS)
+        return await page_answer(request, ((group.group, group) for group in found), GROUP.write, GROUPS)
 
     async def group(self, request: Request) -> ASGIApp:
         """R21."""
@@ -52,4 +51,4 @@ class UserHandlers:
         found = await gather(views.group(name)) if views is not None else []
         if not found:
             raise not_found("Group")
-        return json_answer(group_document(found[0]))
+        return json_answer(GROUP.write(found[0]))

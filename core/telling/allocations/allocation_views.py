@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+from weakref import proxy
 
 from core.domain.resources import Resources
 from core.model.allocations import Allocation
@@ -155,49 +156,97 @@ class KeptViews:
     """The views of the allocations of one partition, each shown again while its allocation has the same version.
 
     No record is kept alive. Views of allocations that are gone are looked for when there are many more views than
-    allocations: two for each view that is made, and some whenever :meth:`forget_some` is called.
+    requests: two for each view that is made, and some whenever :meth:`forget_some` is called.
     """
 
     def __init__(self, state: PartitionState) -> None:
-        self._requests = state.requests
-        self._known: dict[int, tuple[int, str, AllocationView]] = {}
-        """By arrival of the allocation, its version, its name and its view."""
+        self._state = proxy(state)
+        self._views: dict[int, AllocationView] = {}
+        """By version of the allocation."""
+        self._on_nodes: dict[str, _Shown] = {}
+        self._of_applications: dict[str, _Shown] = {}
+        """By ID, what was last shown of what one holds."""
         self._looking: list[int] = []
-        """Arrivals that are still to be looked at."""
+        """Versions that are still to be looked at."""
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._views)
 
-    def of(self, holder: Node | Application) -> list[AllocationView]:
-        """Shows what is on a node, or what an application holds, by key."""
-        placed = holder.allocations
-        return self.show([placed[key] for key in sorted(placed)])
+    def on_node(self, node: Node) -> list[AllocationView]:
+        """Shows what is on *node*, by key."""
+        return self._held(self._on_nodes, node.node_id, node.allocations)
 
-    def show(self, placed: Iterable[Allocation]) -> list[AllocationView]:
-        """Shows each of *placed*, all of which are on their nodes."""
-        known, shown, made = self._known, [], 0
-        for each in placed:
-            kept = known.get(each.arrival)
-            if kept is None or kept[0] != each.version:
-                kept = known[each.arrival] = each.version, each.key, allocation_view(each)
-                made += 1
-            shown.append(kept[2])
-        if made:
-            self._look_at(2 * made)
-        return shown
+    def of_application(self, application: Application) -> list[AllocationView]:
+        """Shows what *application* holds, by key."""
+        return self._held(self._of_applications, application.application_id, application.allocations)
+
+    def in_pieces(self, application: Application, size: int) -> Iterator[list[AllocationView]]:
+        """Shows what *application* holds now, by key, in pieces of *size*; what is new is made piece by piece."""
+        placed, shown = application.allocations, self._of_applications.get(application.application_id)
+        versions = [each.version for each in placed.values()]
+        if shown is not None and shown.versions == versions:
+            for start in range(0, len(versions), size):
+                yield shown.views[start : start + size]
+            return
+        found, views = [placed[key] for key in sorted(placed)], []
+        for start in range(0, len(found), size):
+            piece = self._show(found[start : start + size])
+            views += piece
+            yield piece
+        self._of_applications[application.application_id] = _Shown(versions, views)
 
     def forget_some(self) -> None:
         """Drops some views of what is no allocation any more, if there are many."""
         self._look_at(_LOOKED_AT_ONCE)
 
+    def _held(self, known: dict[str, _Shown], name: str, placed: dict[str, Allocation]) -> list[AllocationView]:
+        # In the order of their dict: that of their keys is only needed for what has changed.
+        versions = [each.version for each in placed.values()]
+        shown = known.get(name)
+        if shown is not None and shown.versions == versions:
+            return shown.views
+        views = self._show([placed[key] for key in sorted(placed)])
+        known[name] = _Shown(versions, views)
+        return views
+
+    def _show(self, placed: list[Allocation]) -> list[AllocationView]:
+        known, shown, made = self._views, [], 0
+        for each in placed:
+            view = known.get(each.version)
+            if view is None:
+                view = allocation_view(each)
+                if each.node is not None:  # If it has left meanwhile, its next node comes without another version.
+                    known[each.version] = view
+                    made += 1
+            shown.append(view)
+        if made:
+            self._look_at(2 * made)
+        return shown
+
     def _look_at(self, count: int) -> None:
-        known, looking = self._known, self._looking
+        views, looking, state = self._views, self._looking, self._state
         if not looking:
-            if len(known) <= most_kept(len(self._requests)):
+            if len(views) <= most_kept(len(state.requests)):
                 return
-            looking += known
-        for arrival in looking[-count:]:
-            request = self._requests.get(known[arrival][1])
-            if request is None or request.arrival != arrival:
-                del known[arrival]
+            looking += views
+            self._on_nodes = _still_held(self._on_nodes, state.nodes)
+            self._of_applications = _still_held(self._of_applications, state.applications)
+        for version in looking[-count:]:
+            key = views[version].key
+            request = state.requests.get(key)
+            if request is None or request.version != version:
+                sharing = state.instances.get(key)  # Older shims ask for several under one key.
+                if sharing is None or all(each.version != version for each in sharing.values()):
+                    del views[version]
         del looking[-count:]
+
+
+class _Shown(NamedTuple):
+    """What was shown of one node or application: versions in the order of its dict, views by key."""
+
+    versions: list[int]
+    views: list[AllocationView]
+
+
+def _still_held(known: dict[str, _Shown], holders: Mapping[str, Node | Application]) -> dict[str, _Shown]:
+    return {name: shown for name, shown in known.items() if name in holders and holders[name].allocations}

@@ -8,9 +8,11 @@ from typing import Final
 from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.partition.asks import finding
+from core.partition.history.recent_victims import RecentVictim
 from core.partition.state import PartitionState
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
+from core.preemption.registry import allowed_by
 from core.telling.allocations.blockers import blockers
 from core.telling.allocations.explanation import (
     ApplicationReport,
@@ -25,7 +27,6 @@ from core.telling.allocations.explanation import (
     Report,
 )
 from core.telling.preemption.outlook import ReadingIndex, outlook
-from core.telling.preemption.preempted_work import preempted_work
 
 MOST_KINDS: Final = 10
 """Groups of equal asks of one application that are explained, those tried first."""
@@ -97,7 +98,24 @@ def _explain_ask(state: PartitionState, index: ReadingIndex, ask: Allocation, no
 
 def _preempted(state: PartitionState, key: str) -> PreemptedWork | None:
     victim = state.recent_victims.of(key)
-    return preempted_work(victim) if victim is not None else None
+    return _preempted_work(victim) if victim is not None else None
+
+
+def _preempted_work(victim: RecentVictim) -> PreemptedWork:
+    """Says by what decision *victim* was told to leave, for whom, and what allowed it."""
+    record, decided = victim
+    reason, _, alternatives = decided.detail.partition("; weighed: ")
+    return PreemptedWork(
+        record,
+        decided.at_ns,
+        decided.kind,
+        decided.key,
+        decided.application_id,
+        decided.queue,
+        allowed_by(decided.kind),
+        reason,
+        alternatives,
+    )
 
 
 def _explain_application(
@@ -121,7 +139,7 @@ def _explain_application(
             EqualAsks(len(asks), _explain_ask(state, index, asks[0], now_ns))
             for asks in list(heads.values())[:MOST_KINDS]
         ),
-        tuple(map(preempted_work, islice(lost, MOST_LOST))),
+        tuple(map(_preempted_work, islice(lost, MOST_LOST))),
     )
 
 

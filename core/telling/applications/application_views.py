@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from core.domain.application_states import AppState, StateEntry
 from core.domain.partition_names import bare_partition_name
 from core.domain.priorities import PRIORITY_MIN, as_reported
 from core.domain.resources import NOTHING, Resources
-from core.model.allocations import Allocation
 from core.model.applications import Application, SpentKind
 from core.partition.history.past import MOST as MOST_ENDED
 from core.partition.history.past import EndedApplication
@@ -104,8 +103,6 @@ class ApplicationSummary(NamedTuple):
     asks: int
 
 
-T = TypeVar("T")
-
 _UNFINISHED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.FAILING, AppState.RESUMING})
 """States in which what was used is not final, and not shown."""
 
@@ -148,7 +145,7 @@ class ApplicationViews:
         waiting = application.asks
         asks = [ask_view(waiting[key]) for key in sorted(waiting) if waiting[key].replaces is None] if waiting else []
         reserved = tuple([ask.key for ask in asks if ask.reserved_node])
-        return self._view(application, tuple(asks), tuple(self._allocations.of(application)), reserved)
+        return self._view(application, tuple(asks), tuple(self._allocations.of_application(application)), reserved)
 
     def parts(self, path: str, render: Render) -> Iterator[ApplicationParts]:
         """Shows the live applications, of the very queue at *path* or, if that is empty, of all, by ID, in parts."""
@@ -206,12 +203,9 @@ class ApplicationViews:
         return head
 
     def _placed(self, application: Application) -> Iterator[list[AllocationView]]:
-        """What it holds, in pieces, each as of when its turn comes."""
-        placed = application.allocations
-        found = [placed[key] for key in sorted(placed)]
-        if len(found) > _PIECE:
-            return _in_pieces(found, self._allocations.show)
-        return iter([self._allocations.show(found)] if found else ())
+        if len(application.allocations) > _PIECE:
+            return self._allocations.in_pieces(application, _PIECE)
+        return iter([self._allocations.of_application(application)] if application.allocations else ())
 
     def _view(
         self,
@@ -350,15 +344,11 @@ def _stamp(application: Application, render: Render) -> object:
 
 
 def _asks(application: Application) -> Iterator[list[AskView]]:
-    """Those that wait now, each as of when its turn comes."""
+    """Shows those that wait now, in pieces, each as of when its turn comes."""
     waiting = application.asks
     found = [waiting[key] for key in sorted(waiting) if waiting[key].replaces is None]
-    return _in_pieces(found, lambda piece: [ask_view(each) for each in piece])
-
-
-def _in_pieces(found: list[Allocation], show: Callable[[list[Allocation]], list[T]]) -> Iterator[list[T]]:
     for start in range(0, len(found), _PIECE):
-        yield show(found[start : start + _PIECE])
+        yield [ask_view(each) for each in found[start : start + _PIECE]]
 
 
 def _pending(application: Application) -> list[int]:

@@ -75,7 +75,7 @@ def node_view(state: PartitionState, node: Node, kept: KeptViews) -> NodeView:
         resources(node.allocated),
         resources(node.occupied),
         resources(node.free),
-        tuple(kept.of(node)),
+        tuple(kept.on_node(node)),
         tuple([foreign_view(load) for _, load in sorted(node.foreign_loads.items())]),
         node.schedulable,
         tuple(sorted(node.reservations)),

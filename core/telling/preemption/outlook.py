@@ -13,9 +13,10 @@ from core.model.allocations import Allocation
 from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.partition.state import PartitionState
-from core.preemption import pacing, preempting
+from core.preemption import eviction, pacing
 from core.preemption.governor import governing
 from core.preemption.governor.source import BOUNDS
+from core.preemption.guarantee import drive as guarantee_drive
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.guarantee.kind import GUARANTEE
 from core.preemption.plan import PreemptionPlan, Refusal, Spared
@@ -144,7 +145,7 @@ def _governed(
 def records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
     """The victims of *plan* as decisions name them."""
     adjusted = plan.adjusted or (0,) * len(plan.victims)
-    return tuple(map(preempting.victim_record, plan.victims, adjusted))
+    return tuple(map(eviction.victim_record, plan.victims, adjusted))
 
 
 def _waits(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[str, int | None]:
@@ -163,8 +164,8 @@ def _waits(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[str, in
         return reasons[not_before_ns], not_before_ns
     if state.enforcement.busy:
         return "a lowered max is being enforced", None
-    if state.attempts_left.get(ask.queue, preempting.ATTEMPTS_PER_LEAF) <= 0:
-        return "attempts of its queue in this pass", state.pass_began_ns + preempting.PASS_NS
+    if state.attempts_left.get(ask.queue, guarantee_drive.ATTEMPTS_PER_LEAF) <= 0:
+        return "attempts of its queue in this pass", state.pass_began_ns + guarantee_drive.PASS_NS
     return "", None
 
 
@@ -208,4 +209,4 @@ def _on_required_node(
 
 
 def _record(victim: Allocation) -> VictimRecord:
-    return preempting.victim_record(victim, victim.priority)
+    return eviction.victim_record(victim, victim.priority)

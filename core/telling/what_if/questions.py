@@ -19,7 +19,7 @@ from core.model.queues import Queue
 from core.partition.scheduling.reserving import most_kept_by_age
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import UNSERVED
-from core.preemption import preempting
+from core.preemption import attempts, eviction
 from core.preemption.plan import PreemptionPlan
 from core.preemption.quota import planner as quota
 from core.preemption.quota.shares import excess as above_max
@@ -124,7 +124,7 @@ def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
         # Its leaf is ranked by what it was, and after this answer by what it was not.
         index = sandbox.index
         index.forget(request.queue)
-        forecast = _let_all_try(sandbox, [ask for ask in _waiting(state) if preempting.may_ever_preempt(ask)])
+        forecast = _let_all_try(sandbox, [ask for ask in _waiting(state) if attempts.may_ever_preempt(ask)])
         index.forget(request.queue)
         return forecast
     sandbox.show_priority(application)
@@ -262,7 +262,7 @@ def _enforced(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...]:
         return (Enforced(queue.path, named(excess), due_ns, (), named(above_max(queue, queue.max))),)
     plan = quota.plan(queue, queue.properties.quota_preemption_miss)
     victims: tuple[VictimRecord, ...] = tuple(
-        preempting.victim_record(victim, victim.priority) for victim in plan.victims
+        eviction.victim_record(victim, victim.priority) for victim in plan.victims
     )
     return (Enforced(queue.path, named(excess), due_ns, victims, named(dict(plan.unmet))),)
 

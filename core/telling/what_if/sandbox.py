@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from core import laws
 from core.domain.application_states import AppState
 from core.domain.priorities import NOTHING_WAITS, exposed
 from core.domain.reasons import Outcome, Unschedulable
@@ -30,7 +29,8 @@ from core.partition.books import ledger
 from core.partition.scheduling.reserving import by_missing_share, most_kept_by_age
 from core.partition.state import PartitionState
 from core.policies.queue_order import fair_terms
-from core.preemption import preempting
+from core.preemption import attempts
+from core.preemption import judging as laws
 from core.preemption.governor import governing
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.plan import PreemptionPlan, Refusal
@@ -248,7 +248,7 @@ class Sandbox:
         nodes: Iterator[Node] | None = None
         for ask in waiting:
             too_soon = self.due_ns(ask) <= ask.created_ns + delay_ns
-            if too_soon and preempting.may_ever_preempt(ask) and self.state.preemption.enabled:
+            if too_soon and attempts.may_ever_preempt(ask) and self.state.preemption.enabled:
                 return
             if self.state.reserving.kept >= most or not ledger.promise_is_sound(ask):
                 return

@@ -8,7 +8,7 @@ import pytest
 from si.v1 import si_pb2 as si
 
 from core.domain.resources import Resources
-from core.rest.documents.values import percents
+from core.telling.encoding.values import percents_of
 from tests.e2e.rest.shim import PREFIX, Cluster, P
 from tests.exposition import by_key
 
@@ -53,7 +53,7 @@ partitions:
     ],
 )
 def test_case_19_percent_rule(used: dict[str, int], capacity: dict[str, int] | None, expected: dict[str, int]) -> None:
-    assert percents(Resources(used), Resources(capacity) if capacity is not None else None) == expected
+    assert percents_of(Resources(used), Resources(capacity) if capacity is not None else None) == expected
 
 
 async def test_case_21_applications_are_those_of_the_very_queue(cluster: Cluster) -> None:

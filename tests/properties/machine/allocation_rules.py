@@ -36,14 +36,14 @@ def some_application(world: World, dice: Dice, partition: str) -> str:
 
 
 def some_request(
-    world: World, dice: Dice, partition: str, *, placed: bool | None = None, doomed: bool | None = None
+    world: World, dice: Dice, partition: str, *, placed: bool | None = None, leaves_as: bool | None = None
 ) -> RequestView | None:
     """One the shim knows of: *placed* or pending, told to leave or not."""
     found = [
         request
         for request in view_of(world, partition).requests.values()
         if (placed is None or bool(request.node) == placed)
-        and (doomed is None or (request.doomed is not None) == doomed)
+        and (leaves_as is None or (request.leaves_as is not None) == leaves_as)
     ]
     return dice.pick(found) if found else None
 

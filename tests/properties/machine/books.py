@@ -68,7 +68,7 @@ def _check_records(state: PartitionState, view: PartitionView) -> None:
         for name in _SAID:
             _differ("last said", f"{name} of {key}", getattr(theirs, name), getattr(ours, name))
     victims = {key for key, request in state.requests.items() if request.preempted}
-    _differ("victims", "told to leave", victims, {key for key, r in view.requests.items() if r.doomed == 3})
+    _differ("victims", "told to leave", victims, {key for key, r in view.requests.items() if r.leaves_as == 3})
     states = {name: str(application.state) for name, application in state.applications.items()}
     _differ("states", "applications", states, {name: app.state for name, app in view.applications.items()})
     foreign = {key: node.node_id for key, node in state.foreign.items()}

@@ -126,7 +126,7 @@ def _lack(
     leaving = sum(
         other.size.get(name, 0)
         for other in partition.requests.values()
-        if other.node == node_id and other.doomed is TerminationType.PREEMPTED_BY_SCHEDULER
+        if other.node == node_id and other.leaves_as is TerminationType.PREEMPTED_BY_SCHEDULER
     )
     return max(0, sum(size.get(name, 0) for size in held.values()) - room.get(name, 0) - leaving)
 
@@ -149,17 +149,17 @@ def _told_to_leave(shim: ShimView, effect: Released) -> None:
     request = shim.known(effect.partition, name)
     if request.owner != effect.application_id:
         raise ContractBroken("released", f"{effect} names the wrong application")
-    if request.doomed is not None:
-        raise ContractBroken("told twice", f"{effect}, told before: {request.doomed}")
+    if request.leaves_as is not None:
+        raise ContractBroken("told twice", f"{effect}, told before: {request.leaves_as}")
     match effect.termination:
         case TerminationType.PREEMPTED_BY_SCHEDULER if request.node:
-            request.doomed = effect.termination
+            request.leaves_as = effect.termination
         case TerminationType.TIMEOUT if request.placeholder:
             if request.node:
-                request.doomed = effect.termination
+                request.leaves_as = effect.termination
             else:
                 del shim.partitions[effect.partition].requests[name]
         case TerminationType.PLACEHOLDER_REPLACED if request.placeholder and request.node:
-            request.doomed = effect.termination
+            request.leaves_as = effect.termination
         case _:
             raise ContractBroken("released", f"{effect} of {request}")

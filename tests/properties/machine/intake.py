@@ -130,7 +130,7 @@ def _decommission(partition: PartitionView, node_id: str, answers: Answers) -> N
     for key in [key for key, foreign in partition.foreign.items() if foreign.node == node_id]:
         del partition.foreign[key]
     confirmed_gone(gone, answers)
-    replacing = {(r.owner, r.spec.task_group) for r in gone if r.doomed == TerminationType.PLACEHOLDER_REPLACED}
+    replacing = {(r.owner, r.spec.task_group) for r in gone if r.leaves_as == TerminationType.PLACEHOLDER_REPLACED}
     while replacement(partition, replacing, answers):
         pass
 

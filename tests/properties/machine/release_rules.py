@@ -36,12 +36,12 @@ def _send(world: World, *releases: ReleaseSpec) -> None:
 def confirm(world: World, dice: Dice) -> None:
     """What was told to leave has left. Confirmations that never come are those this rule never picks."""
     partition = some_partition(world, dice)
-    doomed = [request for request in view_of(world, partition).requests.values() if request.doomed is not None]
+    leaves_as = [request for request in view_of(world, partition).requests.values() if request.leaves_as is not None]
     for _ in range(1 + dice.below(3)):
-        if not doomed:
+        if not leaves_as:
             return
-        request = doomed.pop(dice.below(len(doomed)))
-        kind = dice.pick((1, 2, 3, 4)) if dice.one_in(8) else int(request.doomed or 0)
+        request = leaves_as.pop(dice.below(len(leaves_as)))
+        kind = dice.pick((1, 2, 3, 4)) if dice.one_in(8) else int(request.leaves_as or 0)
         release = _release_of(partition, request, kind, dice)
         _send(world, *([release, release] if dice.one_in(8) else [release]))
 

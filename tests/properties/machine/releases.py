@@ -58,7 +58,7 @@ def _named(partition: PartitionView, entry: ReleaseSpec, known: Known) -> list[s
     if len(found) > 1:
         allocated = [request for request in found if request.node or request.name in known.in_flight]
         if entry.termination in _CONFIRMATIONS:
-            allocated = [request for request in allocated if request.doomed is not None] or allocated
+            allocated = [request for request in allocated if request.leaves_as is not None] or allocated
         found = allocated or found
     return [request.name for request in found]
 
@@ -67,7 +67,7 @@ def _release_one(partition: PartitionView, request: RequestView, kind: int, answ
     if kind == TerminationType.SCHEDULING_FAILED_ON_RM:
         answers.pass_asides()
         running = partition.applications[request.owner].state in ("Accepted", "Running")
-        if request.node and request.doomed is None and running:
+        if request.node and request.leaves_as is None and running:
             request.node = ""
     elif kind == TerminationType.PLACEHOLDER_REPLACED and not request.placeholder:
         return
@@ -93,7 +93,7 @@ def _leave(partition: PartitionView, gone: list[RequestView], kind: int, answers
         del partition.requests[request.name]
     if kind not in _CONFIRMATIONS:
         confirmed_gone(gone, answers)
-    replacing = {(r.owner, r.spec.task_group) for r in gone if r.doomed == TerminationType.PLACEHOLDER_REPLACED}
+    replacing = {(r.owner, r.spec.task_group) for r in gone if r.leaves_as == TerminationType.PLACEHOLDER_REPLACED}
     replacement(partition, replacing, answers)
 
 

@@ -47,12 +47,12 @@ class ApplicationView:
 
 @dataclass(slots=True)
 class RequestView:
-    """An ask (no node) or an allocation. ``doomed``: the type of the release that the core announced for it."""
+    """An ask (no node) or an allocation. ``leaves_as``: the type of the release that the core announced for it."""
 
     spec: AllocationSpec
     size: Resources
     node: str = ""
-    doomed: int | None = None
+    leaves_as: int | None = None
 
     @property
     def key(self) -> str:
@@ -125,7 +125,7 @@ class PartitionView:
 
         A pending real ask there may be one that the core has already placed; only the core knows which.
         """
-        replaced = [r for r in self.requests.values() if r.doomed == REPLACED]
+        replaced = [r for r in self.requests.values() if r.leaves_as == REPLACED]
         return {(request.owner, request.spec.task_group) for request in replaced}
 
     def free(self) -> dict[str, Amounts]:

@@ -13,6 +13,7 @@ from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.partition.state import PartitionState
 from core.preemption import rounds
+from core.preemption.guarantee import rounds as guarantee_rounds
 from core.preemption.guarantee import victim_orders as registry
 from core.preemption.guarantee.cost import by_comparison, by_cost
 from core.preemption.guarantee.kind import GUARANTEE
@@ -101,13 +102,13 @@ def test_j_f3_a_policy_meets_each_ask_once_a_round() -> None:
 def test_leaves_whose_asks_sleep_are_not_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand of them each second would be half of what an idle core does."""
     ordered: list[str] = []
-    share = rounds._net_share
+    share = guarantee_rounds._net_share
 
     def noted(queue: Queue) -> tuple[float, str]:
         ordered.append(queue.path)
         return share(queue)
 
-    monkeypatch.setattr(rounds, "_net_share", noted)
+    monkeypatch.setattr(guarantee_rounds, "_net_share", noted)
     stage = Stage()
     stage.play([line for line in J_B27 if not line.startswith("ask")])
     stage.play(["ask hopeless queue=root.a f=7 other=yes"])

@@ -7,7 +7,7 @@ import sys
 
 MEASURED = """
 from core.domain.effects import EventRecorded
-from core.rest.event_record import event_line
+from core.telling.encoding.yunikorn.events import encode_event_line
 
 def resident_mb():
     with open("/proc/self/statm") as statm:
@@ -15,7 +15,7 @@ def resident_mb():
 
 events = [EventRecorded(3, f"n{number}", "", 1, 302, number, None, "schedulable: false") for number in range(50_000)]
 before = resident_mb()
-lines = [event_line(event) for event in events]
+lines = [encode_event_line(event) for event in events]
 print(sum(map(len, lines)) / 2**20, resident_mb() - before)
 """
 

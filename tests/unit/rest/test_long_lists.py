@@ -11,13 +11,13 @@ import pytest
 
 from core.rest import warming
 from core.rest.compression import PACKED_AT_ONCE
-from core.rest.documents import applications
 from core.rest.turns import encode_list, gather, gzipped, write_list
 from core.rest.warming import Warmer
 from core.service.metrics import ServiceMetrics
 from core.service.runner import PartitionRunner
 from core.service.sharing import Sharing
 from core.telling.allocations.allocation_views import AllocationView
+from core.telling.encoding.yunikorn import applications
 from core.telling.reader import Reader
 from tests.scenarios.language import Stage
 
@@ -70,14 +70,18 @@ def test_the_head_of_an_application_is_made_once_while_nothing_changes() -> None
 
     def render(view: applications.ApplicationView) -> bytes:
         made.append(view.application_id)
-        return applications.head(view)
+        return applications.encode_head(view)
 
     reader = Reader(stage.engine, lambda: stage.now_ns)
 
     def told() -> list[dict[str, object]]:
         views = reader["[rm-1]default"]
-        found = [orjson.loads(b"".join(applications.told(parts))) for parts in views.application_parts("", render)]
-        assert found == [orjson.loads(orjson.dumps(applications.application(view))) for view in views.applications()]
+        found = [
+            orjson.loads(b"".join(applications.encode_parts(parts))) for parts in views.application_parts("", render)
+        ]
+        assert found == [
+            orjson.loads(orjson.dumps(applications.write_application(view))) for view in views.applications()
+        ]
         return found
 
     first = told()
@@ -98,9 +102,9 @@ async def test_what_was_never_shown_is_encoded_while_the_engine_has_nothing_to_d
 
     def render(view: applications.ApplicationView) -> bytes:
         made.append(view.application_id)
-        return applications.head(view)
+        return applications.encode_head(view)
 
-    monkeypatch.setattr(warming, "head", render)
+    monkeypatch.setattr(warming, "encode_head", render)
     warmer = Warmer(runner)
     assert await warmer.encode() == len(["n1", "k1", "k2", "app1", "app2"])
     assert all(view.rendered for view in runner.allocations())

@@ -156,9 +156,28 @@ async def test_case_62_a_changed_interval_is_followed_without_a_restart(site: Si
     site.clock.advance(SECOND_NS)
     assert await site.runs() == began_ns + 30 * SECOND_NS
     site.settings["health.checkInterval"] = "1s"
+    site.keeper.settings_changed()
     for second in (31, 32):
         site.clock.advance(SECOND_NS)
         assert await site.runs() == began_ns + second * SECOND_NS
     site.settings["health.checkInterval"] = "0"
+    site.keeper.settings_changed()
     site.clock.advance(100 * SECOND_NS)
     assert await site.runs() == began_ns + 32 * SECOND_NS
+
+
+async def test_time_that_passes_costs_no_more_than_its_checks(site: Site) -> None:
+    """A clock that is moved by hours stops where a check is due, not each second; without checks once an hour."""
+    site.keeper.start()
+    stops = []
+    await site.runs()
+    for _ in range(4):
+        due_ns = site.clock.next_call_ns()
+        assert due_ns is not None
+        stops.append((due_ns - site.clock.now_ns()) // SECOND_NS)
+        site.clock.advance(due_ns - site.clock.now_ns())
+        await site.runs()
+    assert stops == [30, 30, 30, 30]
+    site.settings["health.checkInterval"] = "0"
+    site.keeper.settings_changed()
+    assert site.clock.next_call_ns() == site.clock.now_ns() + 3600 * SECOND_NS

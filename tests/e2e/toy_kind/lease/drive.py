@@ -8,7 +8,7 @@ from core.preemption.lease.plan import NAME, plan
 from core.domain.effects import PreemptionDecided
 from core.domain.reasons import Outcome
 from core.partition.state import PartitionState
-from core.preemption import preempting
+from core.preemption import eviction
 
 
 def end_leases(state: PartitionState, now_ns: int) -> None:
@@ -17,11 +17,11 @@ def end_leases(state: PartitionState, now_ns: int) -> None:
     if settings is None:
         return
     found = plan(state, int(settings["longest_ms"]) * 10**6, now_ns)
-    if not found.victims or preempting.judge(state, laws.check(state, found)) is not None:
+    if not found.victims or eviction.judge(state, laws.check(state, found)) is not None:
         return
-    preempting.evict(state, found.victims, None, "its lease is over")
+    eviction.evict(state, found.victims, None, "its lease is over")
     for queue in dict.fromkeys(victim.queue for victim in found.victims):
-        records = [preempting.victim_record(one, one.priority) for one in found.victims if one.queue is queue]
+        records = [eviction.victim_record(one, one.priority) for one in found.victims if one.queue is queue]
         state.effects.append(
             PreemptionDecided(
                 now_ns, state.name, NAME, "", "", queue.path, Outcome.TRIGGERED, "its lease is over", "", tuple(records)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from core import laws
 from core.model.allocations import Allocation
 from core.model.nodes import Node
+from core.preemption import judging as laws
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import Case, parse

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from core import laws
 from core.domain.effects import Released
-from core.laws import Law
+from core.laws.verdict import Law
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.partition.asks import moves, reservations
 from core.partition.books import ledger
 from core.partition.state import PartitionState
+from core.preemption import judging as laws
 from core.preemption.guarantee import allowances as terms
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.guarantee import solve

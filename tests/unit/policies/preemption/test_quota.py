@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core import laws
+from core.preemption import judging as laws
 from core.preemption.quota import planner as quota
 from core.preemption.quota.shares import attainable, excess, leaf_shares
 from tests.preemption_notation import Case, QueueCase, TaskCase, parse

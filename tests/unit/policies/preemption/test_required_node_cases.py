@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core import laws
+from core.preemption import judging as laws
 from core.preemption.plan import PreemptionPlan
 from core.preemption.required_node import planner as required_node
 from tests.preemption_notation import Case, parse

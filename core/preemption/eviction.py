@@ -1,0 +1,273 @@
+"""What becomes of a plan of any kind: it is judged, its victims are asked to leave, and their exits are waited for.
+
+The laws of its kind say whether a plan is lawful before anything is touched. What an ask preempts for is held for it.
+Rules: preemption.md B.7 (commit and handshake), I (records), K3 (re-arming), K14 (victims that stay).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from core.domain.commands import TerminationType
+from core.domain.effects import PreemptionDecided, Released, VictimRecord
+from core.domain.reasons import Outcome
+from core.laws.verdict import Violation
+from core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation
+from core.model.nodes import Node
+from core.partition.asks import moves, reservations
+from core.partition.books import ledger
+from core.partition.state import PartitionState
+from core.partition.waiting.rooms import look_again
+from core.policies.view import PartitionView
+from core.preemption import pacing
+from core.preemption.attempts import RETRY_NS, may_ever_preempt, set_due
+from core.preemption.plan import PreemptionPlan, Refusal
+
+REARM_MAX_NS: Final = 600 * 10**9
+
+
+def unlawful(
+    state: PartitionState,
+    plan: PreemptionPlan,
+    check: Callable[[PartitionView, PreemptionPlan], tuple[Violation, ...]],
+) -> Refusal | None:
+    """Returns what *check* finds against *plan*: one that breaks a law is our bug, refused and counted."""
+    if any(victim.released or victim.preempted for victim in plan.victims):
+        return Refusal(Outcome.VICTIM_RELEASED)
+    return judge(state, check(state, plan))
+
+
+def judge(state: PartitionState, violations: tuple[Violation, ...]) -> Refusal | None:
+    """Count a check of a plan by the laws, and return what its *violations* come to; ``None``: the plan is lawful."""
+    state.law_checks += 1
+    if not violations:
+        return None
+    state.law_violations += len(violations)
+    return Refusal(Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in violations))
+
+
+def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
+    """Mark the victims, claim what the ask will use, tell the shim (B.7)."""
+    ask = plan.ask
+    evict(state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}")
+    ask.victims = {**ask.victims, **{victim.key: victim for victim in plan.victims}}
+    if state.recording:
+        state.events.preempted(plan.victims, ask)
+    ledger.claim(state, ask)
+    ask.outcome = Outcome.TRIGGERED
+    state.preemptions += 1
+    pacing.count(state, plan, now_ns)
+    _watch_exits(state, plan, now_ns)
+    record(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, plan=plan)
+
+
+def _watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
+    """Look after a while whether those have left whom *plan* relies on (K14).
+
+    Without victims of its own that is who was leaving the node already. Has their room gone to others, the ask looks
+    elsewhere. Victims whose ask needs them no more are given up as well: others may have claimed what they leave.
+    """
+    ask = plan.ask
+    rearms = ask.rearms
+    leaving = plan.victims or tuple([a for a in plan.node.allocations.values() if a.preempted and a not in state.stuck])
+
+    def look(at_ns: int) -> None:
+        waits = ask.triggered and ask.rearms == rearms
+        stuck = tuple(victim for victim in leaving if victim.preempted and victim not in state.stuck)
+        if stuck:
+            _give_up_victims(state, replace(plan, victims=stuck, adjusted=()), at_ns, waits=waits)
+        elif waits and not plan.victims:
+            rearm(state, ask, at_ns)
+
+    state.at(now_ns + state.preemption.victim_timeout_ns, look)
+    if not plan.victims:
+        _watch_room(state, ask, leaving, now_ns)
+
+
+def _watch_room(state: PartitionState, ask: Allocation, leaving: Sequence[Allocation], now_ns: int) -> None:
+    """*ask* claimed what others were *leaving*: when they have been gone for a while in vain, it is re-armed (K3).
+
+    Who has victims of its own hears of the last one's exit.
+    """
+    _look_for_room(state, ask, leaving, ask.rearms, now_ns, gone=False)
+
+
+def _look_for_room(
+    state: PartitionState, ask: Allocation, leaving: Sequence[Allocation], rearms: int, now_ns: int, *, gone: bool
+) -> None:
+    """Look after :data:`RETRY_NS` whether those *leaving* have left; *gone*: they had at the look before."""
+
+    def look(at_ns: int) -> None:
+        if not ask.triggered or ask.rearms != rearms:
+            return
+        if gone:
+            rearm(state, ask, at_ns)
+            return
+        left = not any(victim.preempted for victim in leaving)
+        _look_for_room(state, ask, leaving, rearms, at_ns, gone=left)
+
+    state.at(now_ns + RETRY_NS, look)
+
+
+def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *, waits: bool) -> None:
+    """The victims of *plan* do not leave, and stay marked; its ask, if it *waits* for them, looks elsewhere (K14)."""
+    ask = plan.ask
+    waited_s = state.preemption.victim_timeout_ns / 10**9
+    record(state, plan.kind, ask, now_ns, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s", plan)
+    for victim in plan.victims:
+        preemptor, victim.preemptor = victim.preemptor, None
+        if preemptor is not None:
+            preemptor.victims.pop(victim.key, None)
+        state.stuck[victim] = ask
+        ledger.expect_no_exit(state, victim)
+    if not ask.pending:
+        return
+    nodes = {victim.key: victim.node.node_id for victim in plan.victims if victim.node is not None}
+    ask.stuck = {**ask.stuck, **nodes}
+    if ask.triggered and (waits or not ask.victims):
+        ask.outcome = Outcome.VICTIM_STUCK
+        ask.victims = NO_VICTIMS
+        rearm(state, ask, now_ns)
+
+
+def evict(state: PartitionState, victims: Sequence[Allocation], preemptor: Allocation | None, message: str) -> None:
+    """Mark *victims* and tell the shim to end them, for *preemptor* or, without one, for their queue's sake."""
+    moves.mark_victims(state, dict.fromkeys(victims, preemptor))
+    state.effects.extend(
+        Released(
+            state.name,
+            victim.application.application_id,
+            victim.spec.key,
+            TerminationType.PREEMPTED_BY_SCHEDULER,
+            message,
+            victim.spec.instance,
+        )
+        for victim in victims
+    )
+
+
+def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
+    """A marked victim is gone: once the last one of its preemptor is, the wait until re-arming begins (K3)."""
+    waited_for = state.stuck.pop(victim, None)
+    if isinstance(waited_for, Allocation):
+        waited_for.stuck = {key: node for key, node in waited_for.stuck.items() if key != victim.key} or NONE_STUCK
+    ask = victim.preemptor
+    victim.preemptor = None
+    if ask is None or ask.victims.pop(victim.key, None) is None or ask.victims:
+        return
+    ask.victims = NO_VICTIMS
+    if not ask.triggered:
+        return
+    if ask.reservation is not None:
+        # Its turn has come, also where a quota kept it back that its own victims make room in.
+        look_again(state, ask.reservation)
+    ask.rearm_ns = now_ns + min(RETRY_NS << ask.rearms, REARM_MAX_NS)
+    due_ns = ask.rearm_ns
+
+    def rearm_if_still_waiting(at_ns: int) -> None:
+        if ask.triggered and ask.rearm_ns == due_ns and ask.pending:
+            rearm(state, ask, at_ns)
+
+    state.at(due_ns, rearm_if_still_waiting)
+
+
+def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    """*ask* lost the room it preempted for: claim and reservation go, and it may try again.
+
+    The node that an ask must run on stays reserved for it.
+    """
+    moves.end_claim(state, ask)
+    ask.rearms += 1
+    ask.rearm_ns = 0
+    if ask.reservation is not None:
+        if ask.spec.required_node:
+            look_again(state, ask.reservation)
+        else:
+            reservations.end_reservation(state, ask.reservation, requeue=True)
+    if may_ever_preempt(ask):
+        set_due(state, ask, now_ns)
+
+
+def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
+    """More is claimed on *node* since an ask must run there: the youngest claims of others give way at once (H).
+
+    Those who preempt may do so again elsewhere. Those who have waited long come last anyway and stay.
+    """
+    while node.claims is not None and node.claims.exceed(node.free):
+        claims = [reservation for reservation in node.claims.in_order() if reservation.rank == 1]
+        if not claims:
+            return
+        rearm(state, claims[-1].ask, now_ns)
+
+
+def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
+    """*node* or a holder changed its size: who can never run there holds nothing there, and looks elsewhere."""
+    for reservation in list(node.reservations.values()):
+        ask = reservation.ask
+        if node.could_hold(ask.shape.pairs):
+            continue
+        if ask.triggered:
+            rearm(state, ask, now_ns)
+        if ask.reservation is reservation:
+            reservations.end_reservation(state, reservation, requeue=True)
+
+
+def forget(state: PartitionState, ask: Allocation) -> None:
+    """*ask* is withdrawn: its claim and reservation go, its victims still leave (B.7)."""
+    moves.end_claim(state, ask)
+    state.refusals.forget(ask)
+    ask.dialogue = None
+    ask.attempt_due = False
+    for victim in ask.victims.values():
+        victim.preemptor = None
+    ask.victims = NO_VICTIMS
+    if ask.reservation is not None:
+        reservations.end_reservation(state, ask.reservation)
+
+
+def record(
+    state: PartitionState,
+    kind: str,
+    ask: Allocation,
+    now_ns: int,
+    outcome: Outcome,
+    detail: str = "",
+    plan: PreemptionPlan | None = None,
+) -> None:
+    """Put down how an attempt of *kind* for *ask* ended (preemption.md I)."""
+    victims: tuple[VictimRecord, ...] = ()
+    if plan is not None:
+        adjusted = plan.adjusted or (0,) * len(plan.victims)
+        victims = tuple(map(victim_record, plan.victims, adjusted))
+        if not detail:
+            detail = f"needs {plan.needs}, fence {plan.fence.path}"
+            if plan.weighed:
+                detail += f"; weighed: {plan.weighed}"
+    state.effects.append(
+        PreemptionDecided(
+            now_ns,
+            state.name,
+            kind,
+            ask.spec.key,
+            ask.application.application_id,
+            ask.queue.path,
+            outcome,
+            detail,
+            plan.node.node_id if plan is not None else "",
+            victims,
+        )
+    )
+
+
+def victim_record(victim: Allocation, adjusted_priority: int) -> VictimRecord:
+    """*victim* as decisions name it."""
+    return VictimRecord(
+        victim.spec.key,
+        victim.application.application_id,
+        victim.queue.path,
+        victim.node.node_id if victim.node is not None else "",
+        victim.shape.resources,
+        adjusted_priority,
+    )

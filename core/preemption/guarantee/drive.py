@@ -1,0 +1,281 @@
+"""Preemption for guarantees as the partition does it: when an ask may try, and when it may try again.
+
+Who goes is decided by :mod:`.planner`; whether that is lawful by :mod:`.laws`, before anything is touched. An attempt
+that was refused is repeated when something has changed (:mod:`.refusals`). Rules: preemption.md B.1 (preconditions), F
+(cycle).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from heapq import heappop
+from typing import Final
+
+from core.domain.reasons import Outcome
+from core.model.allocations import Allocation, AskGroup
+from core.model.users import Account
+from core.partition.asks import reservations
+from core.partition.state import PartitionState
+from core.partition.waiting import failing
+from core.partition.waiting.places import offer_attempt
+from core.partition.waiting.rooms import UNSERVED
+from core.preemption import eviction, pacing
+from core.preemption.attempts import RETRY_NS, set_due
+from core.preemption.governor import governing
+from core.preemption.guarantee import laws
+from core.preemption.guarantee import planner as guarantee
+from core.preemption.guarantee.changes import Changes
+from core.preemption.guarantee.consulting import MOST_ROUNDS, Dialogue
+from core.preemption.guarantee.entitlement import entitlement
+from core.preemption.guarantee.prospects import Unprepared
+from core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
+
+ATTEMPT_COST: Final = 200
+"""Decisions that one search for victims counts for in a slice's budget."""
+ATTEMPTS_PER_LEAF: Final = 10
+_WAITS_FOR_CHANGE: Final = frozenset(
+    {
+        Outcome.NO_GUARANTEE, Outcome.ASK_EXCEEDS_GUARANTEE, Outcome.NOT_UNDER_GUARANTEE, Outcome.FENCED_AT_LEAF,
+        Outcome.NO_CANDIDATES, Outcome.NO_NODE,
+    }
+)  # fmt: skip
+"""Refusals that hang on the books of the partition alone: nothing comes of another attempt before they change."""
+PASS_NS: Final = 100 * 10**6
+"""How long an exhausted attempt budget lasts: the idle tick of the scheduling loop."""
+
+
+def collect_due(state: PartitionState, now_ns: int) -> None:
+    """Note every ask whose time has come, and offer its group again so that placement gets its turn first."""
+    due = state.attempts_due
+    while due and due[0][0] <= now_ns:
+        _offer_attempt(state, heappop(due)[2])
+    changed, next_ns = state.refusals.due(state.changes, now_ns, partial(_look_for_changes, state), len(state.nodes))
+    for ask in changed:
+        _offer_attempt(state, ask)
+    if next_ns is not None:
+        _look_at_refusals(state, next_ns)
+
+
+def watch_for_changes(state: PartitionState, now_ns: int) -> None:
+    """A slice ends: what it changed may help asks that were refused before, or in it."""
+    if state.refusals.empty:
+        state.moved.clear()
+        state.change_watch.forget()
+        return
+    if not state.change_watch.watching:
+        # What these answers hang on is known from now on; what the slice did after them is not.
+        state.refusals.doubt(_look_for_changes(state), state.changes, now_ns)
+        if state.refusals.doubted:
+            _look_at_refusals(state, max(now_ns + 1, state.refusals.next_look_ns))
+    elif state.refusals.should_look(state.changes):
+        _look_at_refusals(state, max(now_ns + 1, state.refusals.next_look_ns))
+
+
+def _look_for_changes(state: PartitionState) -> Changes:
+    changes = state.change_watch.look(state.nodes, state.moved, state.rules)
+    state.moved.clear()
+    return changes
+
+
+def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
+    """See that a slice begins at *when_ns*, which looks at refused asks anyway."""
+    if state.refusals_looked_at_ns is None or when_ns < state.refusals_looked_at_ns:
+        state.refusals_looked_at_ns = when_ns
+
+        def look(_: int) -> None:
+            if state.refusals_looked_at_ns == when_ns:
+                state.refusals_looked_at_ns = None
+
+        state.at(when_ns, look)
+
+
+def _offer_attempt(state: PartitionState, ask: Allocation) -> None:
+    known = ask.pending and state.requests.get(ask.key) is ask and ask.application.state not in UNSERVED
+    if not known or ask.triggered or ask.replaces is not None:
+        return
+    offer_attempt(state, ask)
+
+
+def resume(state: PartitionState, now_ns: int) -> None:
+    """Nothing is left to enforce: the turn of those that had to wait for it (H)."""
+    deferred = state.enforcement.deferred
+    for ask in deferred:
+        set_due(state, ask, now_ns)
+    deferred.clear()
+    collect_due(state, now_ns)
+
+
+def begin_pass(state: PartitionState, now_ns: int) -> None:
+    """Give every leaf its attempts back, at most once per idle tick."""
+    if now_ns - state.pass_began_ns >= PASS_NS:
+        state.pass_began_ns = now_ns
+        state.attempts_left.clear()
+
+
+def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
+    """*group* found no place: let its due asks, in order, try to preempt, up to the first that really searches.
+
+    Whether that one made room. The others stay due, so that a slice can end between two searches.
+    """
+    before = state.preemption_attempts
+    for ask in group.next_due():
+        group.attempt_is_over(ask)
+        if attempt(state, ask, now_ns):
+            return True
+        if state.preemption_attempts != before or state.prospects.behind:
+            return False
+    return False
+
+
+def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
+    """Try to make room for *ask*; on success its victims are asked to leave and a node is reserved for it."""
+    if state.enforcement.busy:
+        state.enforcement.deferred[ask] = None
+        return False
+    refused = _precondition(state, ask, now_ns) if ask.dialogue is None else None
+    if refused is not None:
+        failing.note_preemption(ask, refused, now_ns)
+        if ask.outcome is not refused:
+            ask.outcome = refused
+            eviction.record(state, guarantee.KIND, ask, now_ns, refused)
+        return False
+    if state.callbacks.full and ask.dialogue is None:
+        set_due(state, ask, now_ns + PASS_NS)
+        return False
+    leaf = ask.queue
+    ask.attempt_due = False
+    known = state.refusals.answer(ask, state.changes) if ask.dialogue is None else None
+    if known is None and ask.dialogue is None:
+        known = _refused_by_law_4(state, ask, now_ns)
+    if known is not None:
+        _tell_refusal(state, ask, known, now_ns)
+        return False
+    held = pacing.hold_back(state, ask, now_ns)
+    if held is not None:
+        pacing.note(state, guarantee.KIND, ask, held, now_ns)
+        if held.retry_ns is not None:
+            set_due(state, ask, held.retry_ns)
+        return False
+    first_round = ask.dialogue is None
+    try:
+        result = _plan(state, ask, now_ns)
+    except Unprepared:
+        set_due(state, ask, now_ns)
+        return False
+    if first_round:
+        state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
+    state.preemption_attempts += 1
+    if result is None:
+        return False
+    would_be: PreemptionPlan | None = None
+    if isinstance(result, PreemptionPlan):
+        result = eviction.unlawful(state, result, laws.check) or _governed(state, result, now_ns)
+    if isinstance(result, PreemptionPlan):
+        if not governing.shadowed(state, guarantee.KIND):
+            governing.charge(state, result.victims, leaf.path, now_ns)
+            _apply(state, result, now_ns)
+            # A result ends the pass, so the next one starts with a full budget (B.1).
+            state.attempts_left.pop(leaf, None)
+            return True
+        would_be, result = result, Refusal(Outcome.SHADOW)
+    _tell_refusal(state, ask, result, now_ns, would_be)
+    if result.outcome in _WAITS_FOR_CHANGE and result.retry_ns is None:
+        state.refusals.note(ask, result, state.changes, now_ns)
+    else:
+        set_due(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))
+    return False
+
+
+def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
+    """Returns what law 4 has against *ask*: that takes no search, so it counts as no attempt (K17)."""
+    entitled = entitlement(ask, state.guarantee_mode, state.types.names)
+    if not isinstance(entitled, Refusal):
+        return None
+    state.refusals.note(ask, entitled, state.changes, now_ns)
+    return entitled
+
+
+def _tell_refusal(
+    state: PartitionState, ask: Allocation, refusal: Refusal, now_ns: int, would_be: PreemptionPlan | None = None
+) -> None:
+    """Nobody goes for *ask*: say so if that is news."""
+    failing.note_preemption(ask, refusal.outcome, now_ns)
+    if ask.outcome is not refusal.outcome:
+        ask.outcome = refusal.outcome
+        eviction.record(state, guarantee.KIND, ask, now_ns, refusal.outcome, refusal.detail, would_be)
+
+
+def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns: int) -> None:
+    """A limit of *account* keeps *ask* back, and no victim can change that: said once, with the numbers (K18)."""
+    if ask.outcome is Outcome.USER_QUOTA:
+        return
+    ask.outcome = Outcome.USER_QUOTA
+    failing.note_preemption(ask, Outcome.USER_QUOTA, now_ns)
+    names = state.types.names
+    held = ", ".join(f"{account.used[t]} of {most} {names[t]}" for t, most in account.limit.max.items())
+    detail = f"preemption cannot help: {account.kind} {account.name} holds {held} in {account.queue.path}"
+    eviction.record(state, guarantee.KIND, ask, now_ns, Outcome.USER_QUOTA, detail)
+
+
+def _governed(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> PreemptionPlan | Refusal:
+    """*plan*, or a lawful one with other victims, if the governor lets it pass.
+
+    Where the shim has a say about victims there is no second plan: every one would have to be asked about anew.
+    """
+
+    def without(spared: Spared) -> PreemptionPlan | Refusal:
+        found = guarantee.plan(state, plan.ask, index=state.victim_index, spared=spared, now_ns=now_ns)
+        return found if isinstance(found, Refusal) else eviction.unlawful(state, found, laws.check) or found
+
+    asked = state.callbacks.predicates or state.callbacks.preemption_predicates
+    return governing.govern(state, plan, now_ns, None if asked else without)
+
+
+def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
+    """Victims for *ask*, or why there are none. ``None``: the shim is being asked, and the attempt goes on after it."""
+    callbacks = state.callbacks
+    dialogue = ask.dialogue
+    if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
+        dialogue = Dialogue(state, ask)
+    if dialogue is None:
+        return guarantee.plan(state, ask, index=state.victim_index, known=state.prospects, now_ns=now_ns)
+    ask.dialogue = None
+    if dialogue.rounds == MOST_ROUNDS:
+        return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
+    if not dialogue.waits:
+        dialogue.begin_round(now_ns)
+        try:
+            return guarantee.plan(
+                state, ask, predicate=dialogue, index=state.victim_index, known=state.prospects, now_ns=now_ns
+            )
+        except AnswerPending:
+            pass
+        except Unprepared:
+            ask.dialogue = dialogue
+            raise
+    ask.dialogue = dialogue
+    return None
+
+
+def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
+    """The first of B.1's preconditions that fails; asks that only have to wait are made due again."""
+    if state.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
+        set_due(state, ask, state.pass_began_ns + PASS_NS)
+        return Outcome.ATTEMPTS_EXHAUSTED
+    if not ask.spec.allow_preempt_other:
+        return Outcome.ASK_MAY_NOT_PREEMPT
+    if ask.triggered:
+        return Outcome.ALREADY_TRIGGERED
+    if ask.spec.required_node:
+        return Outcome.REQUIRED_NODE
+    old_enough = ask.created_ns + ask.queue.properties.preemption_delay_ns
+    if now_ns < old_enough:
+        set_due(state, ask, old_enough)
+        return Outcome.TOO_YOUNG
+    return None
+
+
+def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
+    """Have the victims leave, and hold what the ask needs on the node (B.7)."""
+    eviction.trigger(state, plan, now_ns)
+    reservations.reserve_node(state, plan.ask, plan.node, now_ns)

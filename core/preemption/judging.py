@@ -1,0 +1,26 @@
+"""Plans of any kind of preemption, held against the laws that bind their kind (preemption.md A.0).
+
+The drive of a kind asks the laws of its own kind; here asks who holds a plan without knowing its kind.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from core.laws.verdict import Violation
+from core.policies.view import PartitionView
+from core.preemption.guarantee import laws
+from core.preemption.plan import PreemptionPlan, QuotaPlan
+from core.preemption.registry import kind_called
+
+check_exhaustive: Final = laws.check_exhaustive
+
+
+def check(view: PartitionView, plan: PreemptionPlan | QuotaPlan) -> tuple[Violation, ...]:
+    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing.
+
+    Costs as much as the plan has victims times the depth of the tree, for a required node as much as the node holds.
+    """
+    kind = kind_called(plan.kind)
+    assert kind is not None, f"{plan.kind} is no kind of preemption"
+    return kind.check(view, plan)

@@ -1,0 +1,76 @@
+"""The document of what operators did that holds, and of the manager's presence: ours, for people who look at a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from core.domain.drains import OperatorDrain
+from core.service.presence import Presence
+from core.service.rollbacks import Rollback
+from core.telling.encoding.documents import Document, always, if_any, if_set, listed, nested
+from core.telling.encoding.values import COUNT, FLAG, TEXT, TIME_NS
+
+
+class OutOfScheduling(NamedTuple):
+    """A node that an operator keeps out of scheduling. ``known``: its manager has registered it."""
+
+    partition: str
+    node_id: str
+    drain: OperatorDrain
+    known: bool
+
+
+class Holds(NamedTuple):
+    """Everything that holds. ``None``: no manager is registered, no rollback holds."""
+
+    drained: Sequence[OutOfScheduling]
+    manager: Presence | None
+    rollback: Rollback | None
+
+
+_DRAINED: Final = Document(
+    "",
+    OutOfScheduling,
+    {
+        "partition": always(TEXT, "partition"),
+        "nodeID": always(TEXT, "node_id"),
+        "by": always(TEXT, "drain.by"),
+        "since": always(TIME_NS, "drain.at_ns"),
+        "registered": always(FLAG, "known"),
+    },
+)
+
+_MANAGER: Final = Document(
+    "",
+    Presence,
+    {
+        "rmID": always(TEXT, "rm_id"),
+        "openStreams": always(COUNT, "streams"),
+        "gone": always(FLAG, "gone"),
+        "noStreamSince": if_set(TIME_NS, "no_stream_since_ns"),
+    },
+)
+
+_ROLLBACK: Final = Document(
+    "",
+    Rollback,
+    {
+        "version": always(COUNT, "version"),
+        "since": always(TIME_NS, "at_ns"),
+        "by": always(TEXT, "principal"),
+        "keptOut": always(COUNT, "kept_out"),
+    },
+    left_out=("text", "rm_id", "brought"),
+)
+
+HOLDS: Final = Document(
+    "Holds",
+    Holds,
+    {
+        "drainedNodes": always(listed(_DRAINED), "drained"),
+        "manager": if_any(nested(_MANAGER), "manager"),
+        "rollback": if_any(nested(_ROLLBACK), "rollback"),
+    },
+    description="What operators did that holds. No manager: none is registered; no rollback: none holds.",
+)

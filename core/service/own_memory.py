@@ -1,0 +1,36 @@
+"""How much memory this process holds, and giving back what it no longer uses. On Linux only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from contextlib import suppress
+from typing import Final
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class OwnMemory:
+    """The memory of this process, for one who asks often."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+        with suppress(OSError):
+            self._descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+    def held_bytes(self) -> int:
+        """Returns how much the process holds now; 0: that is not known here."""
+        if self._descriptor < 0:
+            return 0
+        return int(os.pread(self._descriptor, 128, 0).split()[1]) * _PAGE
+
+    def give_back(self) -> None:
+        """Gives the system what was freed: the allocator keeps it in case it is wanted again."""
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,299 @@
+"""Records as messages of ``kornel.v1``: a table for each pair whose fields do not have the same names.
+
+The tables stand in the order of the services whose answers they are. Only what differs is listed: everything else goes
+by its name (:mod:`core.telling.encoding.messages`). Importing this fails when nothing feeds a field of a message, and
+when a field of a record goes nowhere without being listed as left out. Amounts are cut to what 64 bits hold.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kornel.v1 import configuration_pb2, explain_pb2, read_pb2, status_pb2
+
+from core.config.problems import Problem
+from core.domain.drains import DrainedNode, OperatorDrain
+from core.domain.health import HealthReport
+from core.domain.resources import clamp
+from core.domain.secrets import without_secrets
+from core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView, LogEntry
+from core.telling.allocations.explanation import (
+    ApplicationReport,
+    AskFailure,
+    AskReport,
+    Blocker,
+    EqualAsks,
+    LawTally,
+    LostWork,
+    PreemptedWork,
+    PreemptionOutlook,
+    Report,
+    Shortage,
+)
+from core.telling.applications.application_views import ApplicationSummary, ApplicationView
+from core.telling.configuration import impact
+from core.telling.encoding.messages import Encoders
+from core.telling.encoding.records import ITSELF, made
+from core.telling.nodes.node_views import NodeSummary, NodeView
+from core.telling.partitions.partition_status import (
+    EngineStatus,
+    GovernorStatus,
+    MonitorStatus,
+    PartitionStatus,
+    QueueStatus,
+    ScopeStatus,
+    UserStatus,
+)
+from core.telling.queues.above_max import AboveMax
+from core.telling.queues.headroom import Bound, QueueExplanation
+from core.telling.queues.queue_views import QueueView
+from core.telling.users.limits_of_user import LimitLevel, UserExplanation
+from core.telling.what_if.supposition import Enforced, Forecast, Waits
+
+ENCODERS: Final = Encoders()
+
+
+def _last_failure(log: tuple[LogEntry, ...]) -> str:
+    return log[-1].message if log else ""
+
+
+def _state_of(draining: bool) -> str:
+    return "Draining" if draining else "Active"
+
+
+def _drained_by(drain: OperatorDrain | None) -> str:
+    return drain.by if drain is not None else ""
+
+
+def _drained_at_ns(drain: OperatorDrain | None) -> int:
+    return drain.at_ns if drain is not None else 0
+
+
+def _keys(loads: tuple[ForeignView, ...]) -> list[str]:
+    return [load.key for load in loads]
+
+
+encode_queue: Final = ENCODERS.add(
+    QueueView,
+    read_pb2.QueueInfo,
+    {
+        "properties": made(without_secrets, "properties"),
+        "application_count": "applications",
+        "running_application_count": "running_applications",
+    },
+    left_out=(
+        "parent", "children", "template", "priority", "allocating", "sort_policy", "sort_by_priority",
+        "preemption_enabled", "preemption_fence", "priority_fence", "preemption_delay_ns", "quota_preemption_delay_ns",
+        "quota_running", "quota_due_ns", "priority_offset", "backoff", "backoff_delay_ns", "preempted", "above",
+    ),
+)  # fmt: skip
+
+ENCODERS.add(
+    AskView,
+    read_pb2.AskInfo,
+    {"last_failure": made(_last_failure, "log")},
+    left_out=(
+        "application_id", "tags", "task_group", "triggered_preemption", "originator", "attempted", "scale_up",
+    ),
+)  # fmt: skip
+
+ENCODERS.add(
+    AllocationView,
+    read_pb2.AllocationInfo,
+    left_out=("tags", "created_ns", "placeholder_ns", "task_group", "originator", "rendered"),
+)
+
+encode_application_summary: Final = ENCODERS.add(
+    ApplicationSummary,
+    read_pb2.ApplicationSummary,
+    {"allocation_count": "allocations", "ask_count": "asks"},
+)
+
+ENCODERS.add(
+    ApplicationView,
+    read_pb2.ApplicationSummary,
+    {"allocation_count": made(len, "allocations"), "ask_count": made(len, "asks")},
+    left_out=(
+        "partition", "groups", "max_used", "started_ns", "rejected", "states", "placeholders", "reservations",
+        "priority", "spent", "backoff_until_ns", "tags",
+    ),
+)  # fmt: skip
+
+encode_application: Final = ENCODERS.add(
+    ApplicationView,
+    read_pb2.GetApplicationResponse,
+    {"summary": ITSELF},
+    left_out=("partition", "placeholders", "reservations", "priority", "spent", "backoff_until_ns", "tags"),
+)
+
+encode_node_summary: Final = ENCODERS.add(
+    NodeSummary,
+    read_pb2.NodeSummary,
+    {"allocation_count": "allocations", "reservation_count": "reservations"},
+)
+
+ENCODERS.add(
+    NodeView,
+    read_pb2.NodeSummary,
+    {"allocation_count": made(len, "allocations"), "reservation_count": made(len, "reservations")},
+    left_out=("host", "rack", "attributes", "foreign", "drained_by_shim", "operator_drain"),
+)
+
+encode_node: Final = ENCODERS.add(
+    NodeView,
+    read_pb2.GetNodeResponse,
+    {
+        "summary": ITSELF,
+        "foreign_keys": made(_keys, "foreign"),
+        "drained_by_manager": "drained_by_shim",
+        "drained_by": made(_drained_by, "operator_drain"),
+        "drained_since_ns": made(_drained_at_ns, "operator_drain"),
+    },
+    left_out=("host", "rack"),
+)
+
+encode_health: Final = ENCODERS.add(HealthReport, read_pb2.GetHealthReportResponse, {"healthy": "healthy"})
+
+ENCODERS.add(Bound, status_pb2.QueueBound, {"left": made(clamp, "left"), "max": made(clamp, "max")})
+
+ENCODERS.add(
+    QueueStatus,
+    status_pb2.QueueStatus,
+    {
+        "state": made(_state_of, "draining"),
+        "application_count": "applications",
+        "quota_preemption_start_ns": "quota_due_ns",
+        "quota_preemption_running": "quota_running",
+    },
+)
+
+ENCODERS.add(UserStatus, status_pb2.UserStatus, {"application_count": "applications"})
+
+ENCODERS.add(ScopeStatus, status_pb2.GovernorScope, {"max_victims": "most_victims", "max_lost": "most_lost"})
+
+ENCODERS.add(GovernorStatus, status_pb2.GovernorStatus, {"denied_plans": "denied"})
+
+ENCODERS.add(MonitorStatus, status_pb2.MonitorStatus, {"open_notices": "notices", "at_risk_allocations": "at_risk"})
+
+ENCODERS.add(
+    DrainedNode,
+    status_pb2.DrainedNode,
+    {"principal": "drain.by", "since_ns": "drain.at_ns", "registered": "known"},
+)
+
+encode_partition: Final = ENCODERS.add(
+    PartitionStatus,
+    status_pb2.PartitionStatus,
+    {
+        "node_count": "nodes",
+        "pending_ask_count": "asks",
+        "allocation_count": "allocations",
+        "reservation_count": "reservations",
+        "total": "capacity",
+        "preemption_triggered": "preemptions",
+        "stuck_victims": "stuck",
+        "drained_nodes": "drained",
+    },
+)
+
+encode_status: Final = ENCODERS.add(
+    EngineStatus,
+    status_pb2.GetStatusResponse,
+    {"configuration_checksum": "checksum", "unrouted_entries": "unrouted"},
+    given=("core_version", "configuration_version", "configuration_problem", "rollback", "presence"),
+)
+
+ENCODERS.add(AskFailure, status_pb2.AskFailure, {"count": "times"})
+
+encode_standing: Final = ENCODERS.add(
+    AskReport,
+    status_pb2.ExplainAskResponse,
+    left_out=(
+        "key", "priority", "resources", "created_ns", "blockers", "fitting_nodes", "position", "preemption",
+        "preempted",
+    ),
+)  # fmt: skip
+
+ENCODERS.add(AboveMax, status_pb2.QueueAboveMax, {"protected_by": "protected"})
+
+encode_queue_explanation: Final = ENCODERS.add(
+    QueueExplanation,
+    status_pb2.ExplainQueueResponse,
+    {"state": made(_state_of, "draining"), "above_max": "above"},
+)
+
+ENCODERS.add(LimitLevel, status_pb2.LimitLevel, {"application_count": "applications"})
+
+encode_user_explanation: Final = ENCODERS.add(
+    UserExplanation, status_pb2.ExplainUserResponse, {"application_count": "applications"}
+)
+
+ENCODERS.add(
+    Shortage,
+    explain_pb2.Shortage,
+    {name: made(clamp, name) for name in ("limit", "used", "short")},
+)
+
+ENCODERS.add(Blocker, explain_pb2.Blocker, {"node_count": "nodes"})
+
+ENCODERS.add(LawTally, explain_pb2.Protection, {"queue_count": "queues", "allocation_count": "allocations"})
+
+ENCODERS.add(PreemptionOutlook, explain_pb2.PreemptionOutlook, {"protections": "protected"})
+
+ENCODERS.add(AskFailure, explain_pb2.BlockedBefore, {"count": "times"})
+
+_encode_preempted: Final = ENCODERS.add(
+    PreemptedWork, explain_pb2.PreemptedWork, {"taken_by_application_id": "taken_by_application"}
+)
+
+_encode_ask_report: Final = ENCODERS.add(AskReport, explain_pb2.AskReport, {"fitting_node_count": "fitting_nodes"})
+
+ENCODERS.add(EqualAsks, explain_pb2.EqualAsks, {"ask_count": "size"})
+
+_encode_application_report: Final = ENCODERS.add(
+    ApplicationReport,
+    explain_pb2.ApplicationReport,
+    {"pending_ask_count": "pending", "allocation_count": "allocations", "group_count": "kinds", "groups": "asks"},
+)
+
+
+def encode_report(found: Report) -> explain_pb2.ExplainResponse:
+    """Returns the answer that has the one kind of report that *found* is."""
+    if isinstance(found, AskReport):
+        return explain_pb2.ExplainResponse(ask=_encode_ask_report(found))
+    if isinstance(found, ApplicationReport):
+        return explain_pb2.ExplainResponse(application=_encode_application_report(found))
+    assert isinstance(found, LostWork)
+    return explain_pb2.ExplainResponse(lost=_encode_preempted(found.preempted))
+
+
+ENCODERS.add(Waits, explain_pb2.ForecastWait, {"ask_count": "asks"})
+
+ENCODERS.add(Enforced, explain_pb2.ForecastEnforcement)
+
+encode_forecast: Final = ENCODERS.add(
+    Forecast,
+    explain_pb2.WhatIfResponse,
+    {"preemptions": "preempts", "waiting": "waits", "enforcements": "enforced"},
+)
+
+encode_problem: Final = ENCODERS.add(Problem, configuration_pb2.ConfigurationProblem)
+
+ENCODERS.add(
+    impact.PartitionChange,
+    configuration_pb2.PartitionChange,
+    {"name": "partition", "application_count": "applications"},
+)
+
+ENCODERS.add(impact.QueueChange, configuration_pb2.QueueChange, {"application_count": "applications"})
+
+ENCODERS.add(impact.QuotaExcess, configuration_pb2.QuotaExcess, {"used": made(clamp, "used")})
+
+ENCODERS.add(impact.LimitExcess, configuration_pb2.LimitExcess, {"used": made(clamp, "used")})
+
+encode_impact: Final = ENCODERS.add(
+    impact.Impact,
+    configuration_pb2.PreviewConfigurationResponse,
+    {"refusals": "refused", "unplaced_applications": "unplaced"},
+    given=("warnings",),
+)

@@ -1,0 +1,241 @@
+"""Applications, their asks and their allocations (rest.md 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import orjson
+
+from core.domain.application_states import AppState, StateEntry
+from core.telling.allocations.allocation_views import AllocationView, AskView, LogEntry
+from core.telling.applications.application_views import (
+    ApplicationParts,
+    ApplicationView,
+    PlaceholderView,
+    Spent,
+    SpentView,
+)
+from core.telling.encoding.compact import copy_compact
+from core.telling.encoding.documents import Document, Kind, always, if_any, listed, nested
+from core.telling.encoding.records import made
+from core.telling.encoding.values import (
+    AMOUNTS,
+    COUNT,
+    DATE_TIME,
+    FLAG,
+    PRIORITY,
+    TAGS,
+    TEXT,
+    TEXTS,
+    TIME_NS,
+    TRUTH,
+    WHOLE,
+    one_of,
+    write_amounts,
+)
+
+NEVER_STARTED_MS: Final = -62135596800000
+"""The value that stands for the start of an application that never ran: Go's zero time."""
+
+
+def _requested_ns(placeholder_ns: int, bound_ns: int) -> int:
+    """Returns when an allocation was asked for: when it was bound, unless it replaced a placeholder (4.5, quirk)."""
+    return placeholder_ns or bound_ns
+
+
+def _delay_ns(placeholder_ns: int, bound_ns: int) -> int:
+    return bound_ns - placeholder_ns if placeholder_ns else 0
+
+
+ASK: Final = Document(
+    "Ask",
+    AskView,
+    {
+        "allocationKey": always(TEXT, "key"),
+        "allocationTags": if_any(TAGS, "tags"),
+        "requestTime": if_any(TIME_NS, "created_ns"),
+        "resource": if_any(AMOUNTS, "resources"),
+        "priority": always(PRIORITY, "priority", promised=False),
+        "requiredNodeId": if_any(TEXT, "required_node"),
+        "applicationId": if_any(TEXT, "application_id"),
+        "placeholder": if_any(FLAG, "placeholder"),
+        "taskGroupName": if_any(TEXT, "task_group"),
+        "allocationLog": if_any(
+            listed(
+                Document(
+                    "",
+                    LogEntry,
+                    {
+                        "message": always(TEXT, "message"),
+                        "lastOccurrence": always(TIME_NS, "last_ns"),
+                        "count": always(COUNT, "times"),
+                    },
+                )
+            ),
+            "log",
+        ),
+        "triggeredPreemption": if_any(FLAG, "triggered_preemption"),
+        "originator": if_any(FLAG, "originator"),
+        "schedulingAttempted": if_any(FLAG, "attempted"),
+        "triggeredScaleUp": if_any(FLAG, "scale_up"),
+    },
+    left_out=("reserved_node",),
+)
+
+ALLOCATION: Final = Document(
+    "Allocation",
+    AllocationView,
+    {
+        "allocationKey": always(TEXT, "key"),
+        "allocationTags": if_any(TAGS, "tags"),
+        "requestTime": if_any(TIME_NS, made(_requested_ns, "placeholder_ns", "bound_ns")),
+        "allocationTime": if_any(TIME_NS, "bound_ns"),
+        "allocationDelay": if_any(
+            Kind({"type": "integer", "description": "Nanoseconds."}), made(_delay_ns, "placeholder_ns", "bound_ns")
+        ),
+        "resource": if_any(AMOUNTS, "resources"),
+        "priority": always(PRIORITY, "priority", promised=False),
+        "nodeId": if_any(TEXT, "node_id"),
+        "applicationId": always(TEXT, "application_id", promised=False),
+        "placeholder": if_any(FLAG, "placeholder"),
+        "placeholderUsed": if_any(TRUTH, "placeholder_ns"),
+        "taskGroupName": if_any(TEXT, "task_group"),
+        "preempted": if_any(FLAG, "preempted"),
+        "originator": if_any(FLAG, "originator"),
+    },
+    left_out=("created_ns", "rendered"),
+)
+
+
+def encode_allocations(views: Sequence[AllocationView]) -> list[bytes]:
+    """Returns the JSON of each; it is kept until something of the allocation changes."""
+    return [view.rendered or _encode_allocation(view) for view in views]
+
+
+def join_allocations(views: Sequence[AllocationView]) -> bytes:
+    """Returns what is between the brackets of a list of allocations."""
+    return b",".join(encode_allocations(views))
+
+
+def _encode_allocation(view: AllocationView) -> bytes:
+    view.rendered = encoded = copy_compact(orjson.dumps(ALLOCATION.write(view)))
+    return encoded
+
+
+def _embed_allocations(views: Sequence[AllocationView]) -> orjson.Fragment:
+    return orjson.Fragment(b"[" + join_allocations(views) + b"]")
+
+
+ALLOCATIONS: Final = Kind(listed(ALLOCATION).schema, _embed_allocations)
+"""Lists of allocations, of which each is encoded once."""
+
+
+def _write_spent(spent: Spent) -> dict[str, dict[str, int]]:
+    return {instance_type: write_amounts(spent[instance_type]) for instance_type in sorted(spent)}
+
+
+_SPENT: Final = Kind({"type": "object", "additionalProperties": AMOUNTS.schema}, _write_spent)
+
+RESOURCE_HISTORY: Final = Document(
+    "ResourceHistory",
+    SpentView,
+    {
+        "resourceUsage": if_any(_SPENT, "real"),
+        "preemptedResource": if_any(_SPENT, "preempted"),
+        "placeholderResource": if_any(_SPENT, "placeholder"),
+    },
+    description="By type of instance: amounts times seconds.",
+)
+
+
+def _started_ms(started_ns: int) -> int:
+    return started_ns // 10**6 if started_ns else NEVER_STARTED_MS
+
+
+def _last_change_ns(states: Sequence[StateEntry]) -> int:
+    return states[-1].at_ns if states else 0
+
+
+APPLICATION: Final = Document(
+    "Application",
+    ApplicationView,
+    {
+        "applicationID": always(TEXT, "application_id"),
+        "partition": always(TEXT, "partition"),
+        "queueName": always(TEXT, "queue"),
+        "applicationState": always(one_of(*AppState), "state"),
+        # In milliseconds, where all other times are in nanoseconds.
+        "startTime": always(
+            Kind({"type": "integer", "description": "Milliseconds since the Unix epoch; negative: never ran."}),
+            made(_started_ms, "started_ns"),
+        ),
+        "resourceHistory": always(nested(RESOURCE_HISTORY), "spent"),
+        "usedResource": if_any(AMOUNTS, "used"),
+        "maxUsedResource": if_any(AMOUNTS, "max_used"),
+        "pendingResource": if_any(AMOUNTS, "pending"),
+        "submissionTime": if_any(TIME_NS, "submitted_ns"),
+        "finishedTime": if_any(TIME_NS, "finished_ns"),
+        "user": if_any(TEXT, "user"),
+        "groups": if_any(TEXTS, "groups"),
+        "rejectedMessage": if_any(TEXT, "rejected"),
+        "stateLog": if_any(
+            listed(
+                Document(
+                    "",
+                    StateEntry,
+                    {"time": always(TIME_NS, "at_ns"), "applicationState": always(TEXT, "state")},
+                )
+            ),
+            "states",
+        ),
+        # What the web page of YuniKorn looks for and upstream never sends.
+        "lastStateChangeTime": if_any(TIME_NS, made(_last_change_ns, "states")),
+        "placeholderData": if_any(
+            listed(
+                Document(
+                    "",
+                    PlaceholderView,
+                    {
+                        "taskGroupName": if_any(TEXT, "task_group"),
+                        "count": if_any(COUNT, "made"),
+                        "minResource": if_any(AMOUNTS, "resources"),
+                        "replaced": if_any(COUNT, "replaced"),
+                        "timedout": if_any(COUNT, "timed_out"),
+                    },
+                )
+            ),
+            "placeholders",
+        ),
+        "hasReserved": if_any(TRUTH, "reservations"),
+        "reservations": if_any(TEXTS, "reservations"),
+        "maxRequestPriority": if_any(WHOLE, "priority"),
+        "backoffDeadline": if_any(DATE_TIME, "backoff_until_ns"),
+        "requests": if_any(listed(ASK), "asks"),
+        "allocations": if_any(ALLOCATIONS, "allocations"),
+    },
+    left_out=("placeholder", "tags"),
+)
+
+write_application: Final = APPLICATION.write
+write_application_summary: Final = APPLICATION.writing_without("requests", "allocations")
+
+
+def encode_head(view: ApplicationView) -> bytes:
+    """Returns the JSON of one application without its asks and allocations."""
+    return orjson.dumps(write_application_summary(view))
+
+
+def encode_parts(parts: ApplicationParts) -> Iterator[bytes]:
+    """Returns the JSON of one application in pieces: together what :data:`APPLICATION` writes of all of it."""
+    yield parts.head[:-1]
+    opening = b',"requests":['
+    for asks in parts.asks:
+        yield opening + b",".join([orjson.dumps(ASK.write(view)) for view in asks])
+        opening = b","
+    end = b"]" if opening == b"," else b""
+    opening = end + b',"allocations":['
+    for allocated in parts.allocations:
+        yield opening + join_allocations(allocated)
+        opening, end = b",", b"]"
+    yield end + b"}"

@@ -1,0 +1,270 @@
+"""Explanations, and decisions to preempt: ours, not YuniKorn's, with the names of ``kornel.v1`` in this style."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from core.domain.effects import PreemptionDecided, VictimRecord
+from core.domain.reasons import Outcome
+from core.preemption.registry import allowed_by
+from core.telling.allocations.explanation import (
+    ApplicationReport,
+    AskFailure,
+    AskReport,
+    Blocker,
+    EqualAsks,
+    LawTally,
+    Level,
+    LostWork,
+    Position,
+    PreemptedWork,
+    PreemptionOutlook,
+    PreemptionVerdict,
+    Report,
+    Shortage,
+)
+from core.telling.encoding.documents import Described, Document, always, apart, if_any, listed, nested
+from core.telling.encoding.records import made
+from core.telling.encoding.values import AMOUNT, AMOUNTS, COUNT, FLAG, TEXT, TIME_NS, WHOLE, one_of
+
+VICTIM: Final = Document(
+    "Victim",
+    VictimRecord,
+    {
+        "allocationKey": always(TEXT, "key"),
+        "applicationID": always(TEXT, "application_id"),
+        "queueName": always(TEXT, "queue"),
+        "nodeID": always(TEXT, "node_id"),
+        "priority": always(WHOLE, "adjusted_priority"),
+        "resource": if_any(AMOUNTS, "resources"),
+    },
+)
+
+PREEMPTED: Final = Document(
+    "Preempted",
+    PreemptedWork,
+    {
+        "victim": always(nested(VICTIM), "victim"),
+        "time": always(TIME_NS, "at_ns"),
+        "kind": always(TEXT, "kind"),
+        "takenBy": if_any(TEXT, "taken_by"),
+        "takenByApplicationID": if_any(TEXT, "taken_by_application"),
+        "takenByQueue": if_any(TEXT, "taken_by_queue"),
+        "law": if_any(TEXT, "law"),
+        "reason": if_any(TEXT, "reason"),
+        "alternatives": if_any(TEXT, "alternatives"),
+    },
+)
+
+BLOCKER: Final = Document(
+    "Blocker",
+    Blocker,
+    {
+        "kind": always(TEXT, "kind"),
+        "level": always(one_of(*(level for level in Level if level is not Level.MANAGER)), "level"),
+        "name": always(TEXT, "name"),
+        "detail": if_any(TEXT, "detail"),
+        "shortages": if_any(
+            listed(
+                Document(
+                    "",
+                    Shortage,
+                    {
+                        "type": always(TEXT, "type"),
+                        "limit": always(AMOUNT, "limit"),
+                        "used": always(AMOUNT, "used"),
+                        "asked": always(AMOUNT, "asked"),
+                        "short": always(AMOUNT, "short"),
+                    },
+                )
+            ),
+            "shortages",
+        ),
+        "nodes": if_any(COUNT, "nodes"),
+        "permanent": if_any(FLAG, "permanent"),
+        "until": if_any(TIME_NS, "until_ns"),
+    },
+    left_out=("distance",),
+    description="One thing in the way, the worst first. permanent: waiting alone does not help.",
+)
+
+PREEMPTION_OUTLOOK: Final = Document(
+    "PreemptionOutlook",
+    PreemptionOutlook,
+    {
+        "verdict": always(one_of(*PreemptionVerdict), "verdict"),
+        "blockedBy": if_any(TEXT, "blocked_by"),
+        "outcome": if_any(TEXT, "outcome"),
+        "detail": if_any(TEXT, "detail"),
+        "notBefore": if_any(TIME_NS, "not_before_ns"),
+        "nodeID": if_any(TEXT, "node_id"),
+        "victims": if_any(listed(VICTIM), "victims"),
+        "protections": if_any(
+            listed(
+                Document(
+                    "",
+                    LawTally,
+                    {
+                        "law": always(TEXT, "law"),
+                        "queues": always(COUNT, "queues"),
+                        "allocations": always(COUNT, "allocations"),
+                        "example": always(TEXT, "example"),
+                    },
+                )
+            ),
+            "protected",
+        ),
+    },
+)
+
+ASK_REPORT: Final = Document(
+    "AskReport",
+    AskReport,
+    {
+        "allocationKey": always(TEXT, "key"),
+        "applicationID": always(TEXT, "application_id"),
+        "queueName": always(TEXT, "queue"),
+        "state": always(TEXT, "state"),
+        "priority": always(WHOLE, "priority"),
+        "fittingNodes": always(COUNT, "fitting_nodes"),
+        "nodeID": if_any(TEXT, "node_id"),
+        "resource": if_any(AMOUNTS, "resources"),
+        "requestTime": if_any(TIME_NS, "created_ns"),
+        "blockers": if_any(listed(BLOCKER), "blockers"),
+        "position": if_any(
+            nested(
+                Document(
+                    "",
+                    Position,
+                    {
+                        "application": always(COUNT, "application"),
+                        "applicationOf": always(COUNT, "application_of"),
+                        "queue": always(COUNT, "leaf"),
+                        "queueOf": always(COUNT, "leaf_of"),
+                        "partition": always(COUNT, "partition"),
+                        "partitionOf": always(COUNT, "partition_of"),
+                    },
+                    description="Places in line, from 1, and of how many pending asks.",
+                )
+            ),
+            "position",
+        ),
+        "preemption": if_any(nested(PREEMPTION_OUTLOOK), "preemption"),
+        "preempted": if_any(nested(PREEMPTED), "preempted"),
+        "failures": if_any(
+            listed(
+                Document(
+                    "",
+                    AskFailure,
+                    {
+                        "message": always(TEXT, "message"),
+                        "count": always(COUNT, "times"),
+                        "lastOccurrence": always(TIME_NS, "last_ns"),
+                    },
+                )
+            ),
+            "failures",
+        ),
+    },
+)
+
+APPLICATION_REPORT: Final = Document(
+    "ApplicationReport",
+    ApplicationReport,
+    {
+        "applicationID": always(TEXT, "application_id"),
+        "queueName": always(TEXT, "queue"),
+        "state": always(TEXT, "state"),
+        "user": always(TEXT, "user"),
+        "pendingAsks": always(COUNT, "pending"),
+        "allocations": always(COUNT, "allocations"),
+        "groupCount": always(COUNT, "kinds"),
+        "usedResource": if_any(AMOUNTS, "used"),
+        "groups": if_any(
+            listed(
+                Document(
+                    "",
+                    EqualAsks,
+                    {"size": always(COUNT, "size"), "first": always(nested(ASK_REPORT), "first")},
+                )
+            ),
+            "asks",
+        ),
+        "preempted": if_any(listed(PREEMPTED), "preempted"),
+    },
+)
+
+EXPLANATION: Final = Document(
+    "Explanation",
+    Described,
+    {
+        "ask": apart(nested(ASK_REPORT)),
+        "application": apart(nested(APPLICATION_REPORT)),
+        "lost": apart(nested(PREEMPTED)),
+    },
+    description="One of the three.",
+)
+
+
+def write_explanation(found: Report) -> dict[str, Any]:
+    """Returns the one kind of report that *found* is, as :data:`EXPLANATION` describes it."""
+    if isinstance(found, AskReport):
+        return {"ask": ASK_REPORT.write(found)}
+    if isinstance(found, ApplicationReport):
+        return {"application": APPLICATION_REPORT.write(found)}
+    assert isinstance(found, LostWork)
+    return {"lost": PREEMPTED.write(found.preempted)}
+
+
+class NumberedDecision(NamedTuple):
+    """An attempt to preempt. ``number``: its place among all decisions; ``next_event``: of the event that came next."""
+
+    number: int
+    next_event: int
+    decided: PreemptionDecided
+
+
+def _law(decided: PreemptionDecided) -> str:
+    if not decided.victims or decided.outcome is Outcome.WITHDRAWN:
+        return ""
+    return allowed_by(decided.kind)
+
+
+DECISION: Final = Document(
+    "PreemptionDecision",
+    NumberedDecision,
+    {
+        "id": always(COUNT, "number"),
+        "nextEventID": always(COUNT, "next_event"),
+        "time": always(TIME_NS, "decided.at_ns"),
+        "kind": always(TEXT, "decided.kind"),
+        "outcome": always(TEXT, "decided.outcome"),
+        "law": if_any(TEXT, made(_law, "decided")),
+        "allocationKey": if_any(TEXT, "decided.key"),
+        "applicationID": if_any(TEXT, "decided.application_id"),
+        "queueName": if_any(TEXT, "decided.queue"),
+        "nodeID": if_any(TEXT, "decided.node_id"),
+        "detail": if_any(TEXT, "decided.detail"),
+        "victims": if_any(listed(VICTIM), "decided.victims"),
+    },
+)
+
+
+class DecisionBatch(NamedTuple):
+    """The head of a batch of decisions, which stands in front of them."""
+
+    instance: str
+    lowest_id: int
+    next_id: int
+
+
+DECISION_BATCH: Final = Document(
+    "PreemptionBatch",
+    DecisionBatch,
+    {
+        "InstanceUUID": always(TEXT, "instance"),
+        "lowestID": always(COUNT, "lowest_id"),
+        "nextID": always(COUNT, "next_id"),
+        "preemptions": apart(listed(DECISION), promised=True),
+    },
+)

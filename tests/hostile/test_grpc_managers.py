@@ -1,0 +1,65 @@
+"""What somebody may cost who has registered: large requests that look lawful, and many of them at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import grpc
+from si.v1 import si_pb2 as si
+
+from tests.e2e.harness import application_request
+from tests.hostile.attacked import AttackedCore
+from tests.hostile.test_grpc_floods import ALLOCATION, OPTIONS
+
+APPLICATION = "/si.v1.Scheduler/UpdateApplication"
+
+
+def send(core: AttackedCore, method: str, first: bytes, raw: bytes) -> grpc.StatusCode:
+    """How a stream of the manager ends, over a connection of its own, that brings *raw* after it was accepted."""
+    with grpc.insecure_channel(core.address, OPTIONS) as channel:
+        accepted = threading.Event()
+
+        def requests() -> Iterator[bytes]:
+            yield first
+            accepted.wait(2)  # Whoever is not accepted by then is judged as a stranger.
+            yield raw
+
+        stream: Any = channel.stream_stream(method)
+        calling = stream(requests(), timeout=30)
+        with suppress(grpc.RpcError):
+            for _ in calling:
+                accepted.set()
+        code: grpc.StatusCode = calling.code()
+        return code
+
+
+def test_large_requests_over_many_connections(core: AttackedCore) -> None:
+    """Six of 38 MB: together they are more than may be ahead, so the furthest are cut."""
+    name = si.AllocationRequest(rmID="rm-1").SerializeToString()
+    raw = name + b"\x22\x00" * 19_000_000
+    codes: list[grpc.StatusCode] = []
+    # A message is held in parts and as a whole, so 128 MiB ahead may take twice that.
+    with core.attack(refused_bytes=6 * len(raw), memory_mib=256, health_s=1.0):
+        senders = [threading.Thread(target=lambda: codes.append(send(core, ALLOCATION, name, raw))) for _ in range(6)]
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+    assert grpc.StatusCode.OK not in codes
+
+
+def test_applications_of_users_with_very_many_groups(core: AttackedCore) -> None:
+    """200 of 19,000 groups each: refused one by one, as no directory gives anybody as many."""
+    template = application_request("app").new[0]
+    request = si.ApplicationRequest(rmID="rm-1")
+    for number in range(200):
+        application = request.new.add()
+        application.CopyFrom(template)
+        application.applicationID = f"crowd-{number}"
+        application.ugi.groups.extend(f"g{group}" for group in range(19_000))
+    raw = request.SerializeToString()
+    with core.attack(refused_bytes=len(raw), memory_mib=160, health_s=0.5):
+        assert send(core, APPLICATION, si.ApplicationRequest(rmID="rm-1").SerializeToString(), raw) is not None
