@@ -171,7 +171,7 @@ class PartitionState:
 
     @property
     def guarantee_mode(self) -> GuaranteeMode:
-        """Says how far above its guarantee an ask may preempt."""
+        """Says whether preemption ends where a queue reaches its guarantee, or strictly below."""
         return self.preemption.guarantee_mode
 
     @property
