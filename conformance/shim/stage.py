@@ -30,7 +30,7 @@ class Patience:
     """In seconds: from start to registration, for a reaction, for silence to count as none, and how long a shim is
     watched that was refused something, or that shows by nothing but its streams that it lives.
 
-    One that gives up may clean up before it ends. Kubernetes gives a pod 30 seconds for that unless told otherwise.
+    One that gives up may clean up before it ends. By default Kubernetes gives a pod 30 seconds for that.
     """
 
     start_s: float = 30.0

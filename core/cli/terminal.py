@@ -46,17 +46,19 @@ class VisibleGroup(TyperGroup):
     """A group of commands that writes arguments visibly where it complains about them."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Parses the arguments of the group itself."""
         with _visible_complaints():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the command that was named, which parses its own arguments."""
         with _visible_complaints():
             return super().invoke(*args, **kwargs)
 
 
 @contextmanager
 def _visible_complaints() -> Iterator[None]:
-    """Has whoever prints an error of the parser print it visibly. What lists the commands is ours, and has lines."""
+    """Makes an error of the parser visible to whoever prints it. The list of commands is ours, and has lines."""
     try:
         yield
     except typer.TyperException as error:

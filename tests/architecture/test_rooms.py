@@ -30,7 +30,10 @@ MODULES = {
         *(f"preemption.quota.{name}" for name in ("combinations", "shares", "timer_rules", "victims")),
         *(
             f"preemption.monitor.{name}"
-            for name in ("figures", "ideal", "nodes", "passages", "places", "round", "selection", "settings")
+            for name in (
+                "candidates", "figures", "ideal", "node_rooms", "nodes", "passages", "place_order", "places", "round",
+                "selection", "settings", "victim_choice",
+            )
         ),
     ),
     "records": (

@@ -160,7 +160,7 @@ def _cooling_down(limits: Limits, past: Past, queue: str, now_ns: int, decision:
 
 
 def _loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denial | None:
-    """Tells whether taking from *queue* for *preemptor* would turn round between the two once too often."""
+    """Denies taking from *queue* for *preemptor* if that would turn round between the two once too often."""
     turns = past.turns(preemptor, queue) if preemptor and limits.loop_window_ns else ()
     if not turns or turns[-1].preemptor == preemptor or len(turns) <= limits.loop_returns:
         return None

@@ -104,7 +104,7 @@ class Frontier:
         self._try_pools(_Impasse(node, needs, pool, 0), floor)
 
     def _try_pools(self, at: _Impasse, floor: SolutionKey) -> None:
-        """Returns who comes first, from the pool of that level on; where that fails but might not have to, note so."""
+        """Tries who comes first, from the pool of that level on; where that fails but might not have to, note so."""
         for level in range(at.level, len(CLASSES)):
             if not at.pool[level]:
                 continue

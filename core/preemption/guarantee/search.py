@@ -3,6 +3,10 @@
 Every node is judged by the key of its own solution. A partition keeps :mod:`.prospects` of its nodes and has the most
 promising looked at first (:mod:`.frontier`); without them all candidates are walked once. Both find the same.
 
+The walk is for questions, other prices and detours, which know no prospects and would have to work them out first. With
+50,000 victims on 5,000 nodes that takes 149 ms and the walk 71 ms, while a search with kept prospects takes 1.3 ms.
+Where the laws let nobody go, the walk is over after 21 ms and the prospects after 160 ms.
+
 The walk: candidates come in the order in which victims are taken, and each
 node's own walk advances as candidates of that node come by. So the moment a node is covered is also the moment from
 which all nodes not yet covered would need a victim at least as important and as old as the current one: once that is

@@ -1,1 +1,18 @@
-"""The periodic proportional policy, which gives notice before it takes (preemption.md E)."""
+"""The periodic proportional policy: what each queue should hold now, and who goes where it holds more (E).
+
+:mod:`.drive` runs the rounds and takes those who are due; :mod:`.noticing` notifies applications and hears what they
+would rather lose; :mod:`.laws` judges. The planners are pure, and a round asks them in this order (E.2):
+
+=============== ===============================================================================================
+settings        the parameters of E.1, as exact numbers
+figures         one consistent picture of the queues: guarantees, usage, demand, priorities
+ideal           what every queue should hold, and how much a leaf loses this round (E.3, E.4)
+passages        what the laws leave of it: rooms above guarantees, priorities, fences (laws 2, 6, 7)
+round           what each leaf is to give up, and what was selected so far
+nodes           who goes for asks with a reserved node (E.5, selectors 1 and 2)
+selection       who goes, selector by selector (E.5)
+places          a node for each ask, with ``node_rooms``, ``victim_choice`` and ``place_order``
+=============== ===============================================================================================
+
+Long work is a generator that yields after every bounded piece, with what the piece cost in looks at an allocation.
+"""

@@ -442,7 +442,7 @@ def _observe(state: PartitionState, selection: Selection) -> None:
 
 
 def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
-    """Returns those of *keys* that are still at risk are so no more."""
+    """Withdraw the notices of those of *keys* that are still at risk: they are so no more."""
     notices = state.notices
     notices.now_ns = now_ns
     entries = [notices.entries[key] for key in keys]

@@ -7,8 +7,9 @@ from collections.abc import Generator
 from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
 from core.model.queues import Queue
+from core.preemption.monitor.candidates import Candidate, Whom
 from core.preemption.monitor.figures import QueueFigures, shown_by
-from core.preemption.monitor.places import Candidate, Planner, Whom
+from core.preemption.monitor.places import Planner
 from core.preemption.monitor.round import Round
 from core.preemption.victim_index import reluctance
 
@@ -73,7 +74,7 @@ def _room_on(run: Round, planner: Planner, reservation: Reservation, whom: Whom)
                 continue
         candidates.append(((reluctance(allocation), theirs), candidate))
     candidates.sort(key=lambda pair: (*pair[0], -pair[1].allocation.created_ns, pair[1].allocation.key))
-    return planner.victims(planner.want(ask, leaf), node, [one for _, one in candidates], whom) or []
+    return planner.choice.victims(planner.want(ask, leaf), node, [one for _, one in candidates], whom) or []
 
 
 def _commit(run: Round, planner: Planner, reservation: Reservation, found: list[Candidate]) -> None:

@@ -8,7 +8,6 @@ Asks of leaves that are short of their share are served in turns, the least serv
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from enum import Enum
 from heapq import heappop, heappush, merge
 from math import floor
 from operator import attrgetter
@@ -17,66 +16,30 @@ from typing import Final
 from core.domain.settings import GuaranteeMode
 from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
-from core.model.shapes import Pairs, Shape
+from core.model.shapes import Shape
 from core.policies.application_order import application_key
+from core.preemption.monitor.candidates import (
+    ORIGINATORS,
+    Candidate,
+    Lack,
+    Needs,
+    Want,
+    Whom,
+)
 from core.preemption.monitor.figures import Amounts, QueueFigures, waits_for_room
-from core.preemption.monitor.passages import admits, leave
+from core.preemption.monitor.node_rooms import NodeRooms
+from core.preemption.monitor.passages import admits
+from core.preemption.monitor.place_order import rearrange
 from core.preemption.monitor.plan import Place
 from core.preemption.monitor.round import Round, positive
-from core.preemption.victim_index import reluctance
+from core.preemption.monitor.victim_choice import VictimChoice, is_usable
 
 LOOKS_PER_TRY: Final = 5
 """Looks at an allocation that can be taken in the time of one try to make room on a node."""
 LOOKS_A_PIECE: Final = 500
 _SCALE: Final = 10**9
-MOST_COMBINED: Final = 40
-"""Tasks of one node of which sets are tried."""
-SETS_A_NODE: Final = 500
-SETS_A_ROUND: Final = 20_000
-
-_ORIGINATORS: Final = 2
-"""The class from which on tasks are originators."""
-
-_Amounts = dict[int, int]
 _Search = tuple[object, ...]
 _order_of: Final = attrgetter("order")
-
-
-class Whom(Enum):
-    """Who may be taken for an ask."""
-
-    GIVING = 1
-    """Tasks of leaves that are to give something up; the last one may be more than that."""
-    WITHIN = 2
-    """The same, but nothing more than they are to give up."""
-    ANYBODY = 3
-    """Tasks of any leaf that the laws let go."""
-
-
-class Candidate:
-    """An allocation that may have to leave, with its class as a victim."""
-
-    __slots__ = ("allocation", "kind", "leaf", "node", "pairs", "taken")
-
-    def __init__(self, allocation: Allocation, leaf: QueueFigures, node: Node) -> None:
-        self.allocation: Final = allocation
-        self.leaf: Final = leaf
-        self.node: Final = node
-        self.pairs: Final = allocation.shape.pairs
-        self.kind: Final = reluctance(allocation)
-        self.taken = False
-
-
-class Want:
-    """An ask to be placed, with what it needs freed inside queues that are full: (queue, amounts by type)."""
-
-    __slots__ = ("ask", "leaf", "needs", "pairs")
-
-    def __init__(self, ask: Allocation, leaf: QueueFigures, needs: list[tuple[QueueFigures, _Amounts]]) -> None:
-        self.ask: Final = ask
-        self.leaf: Final = leaf
-        self.pairs: Final = ask.shape.pairs
-        self.needs: Final = needs
 
 
 class _Progress:
@@ -97,8 +60,7 @@ class Planner:
 
     def __init__(self, run: Round) -> None:
         self._run = run
-        self._rooms: dict[Node, list[int]] = {}
-        """By node, what is free once everybody who was asked to has left and everything planned has happened."""
+        self._rooms: Final = NodeRooms()
         self._candidates: dict[str, Candidate] = {}
         self._waiting: dict[QueueFigures, list[Allocation]] = {}
         self._places: dict[str, None] = {}
@@ -108,14 +70,11 @@ class Planner:
         self._going: dict[Node, list[Candidate]] = {}
         """By node, who is to leave."""
         self._changed: list[Node] = []
-        self._given_back: dict[str, None] = {}
-        """Keys of asks whose reservations were given back in this round."""
         self._spare: dict[QueueFigures, Amounts] = {}
         """By leaf, the originators that may still be taken, by type."""
         self._accounts: dict[object, Amounts] = {}
         self._elsewhere: dict[QueueFigures, list[Allocation]] | None = None
-        self._sets = SETS_A_ROUND
-        """How many sets of victims may still be tried in this round where the first to go do not do."""
+        self.choice: Final = VictimChoice(run, self._rooms, self._going, self._spare)
         self._strict = run.view.guarantee_mode is GuaranteeMode.STRICT
         self._small: dict[tuple[QueueFigures, Shape], bool] = {}
         """By leaf and size, whether such an ask is no larger than what entitles it."""
@@ -133,10 +92,10 @@ class Planner:
     def give_back(self, reservation: Reservation) -> None:
         """What *reservation* holds is free for others from here on: it will be dropped, or its ask runs elsewhere."""
         node = reservation.node
-        if reservation.ask.key in self._given_back:
+        if reservation.ask.key in self._rooms.given_back:
             return
-        self._given_back[reservation.ask.key] = None
-        room = self._base(node)
+        self._rooms.given_back[reservation.ask.key] = None
+        room = self._rooms.left_over(node)
         for t, (without, beside) in enumerate(zip(node.room_without(reservation), node.beside, strict=True)):
             room[t] += without - beside
         self._changed.append(node)
@@ -155,7 +114,7 @@ class Planner:
         yield len(selection.places) // LOOKS_PER_TRY
         for node, places in by_node.items():
             if sum(bool(place.victims) for place in places) > 1:
-                shared = _rearranged(places, self._base(node))
+                shared = rearrange(places, self._rooms.left_over(node))
                 if shared is not None:
                     selection.rearrange(places, shared)
                 yield LOOKS_PER_TRY * len(places)
@@ -207,13 +166,13 @@ class Planner:
         if (
             len(kept) == 1
             and one.node is node
-            and self._usable(node, want.ask)
-            and self._equal_does(want, one, self._room(node, want.ask))
+            and is_usable(node, want.ask)
+            and self._equal_does(want, one, self._rooms.room_for(node, want.ask))
         ):
             self.commit(want, node, kept)
             return True
         anywhere = any(candidate.node is not node for candidate in kept)
-        chosen = self.victims(want, node, kept, Whom.GIVING, anywhere=anywhere)
+        chosen = self.choice.victims(want, node, kept, Whom.GIVING, anywhere=anywhere)
         if chosen:
             self.commit(want, node, chosen)
         return bool(chosen)
@@ -375,10 +334,10 @@ class Planner:
 
     def want(self, ask: Allocation, leaf: QueueFigures) -> Want:
         """Returns what it takes to place *ask*."""
-        needs: list[tuple[QueueFigures, _Amounts]] = []
+        needs: Needs = []
         for figures in leaf.capped:
             ceilings = figures.queue.max
-            need: _Amounts = {}
+            need: Lack = {}
             for t, amount in ask.shape.pairs:
                 most = ceilings.get(t)
                 if most is not None:
@@ -406,7 +365,7 @@ class Planner:
         if want.needs:
             node = self._node_with_room(want)
             if node is not None:
-                chosen = self.victims(want, node, ranked, Whom.GIVING, anywhere=True)
+                chosen = self.choice.victims(want, node, ranked, Whom.GIVING, anywhere=True)
                 yield len(self._run.picture.queues) + len(ranked) // LOOKS_PER_TRY
                 if chosen is not None:
                     self.commit(want, node, chosen)
@@ -438,9 +397,9 @@ class Planner:
 
     def _try(self, want: Want, node: Node, there: Sequence[Candidate]) -> bool:
         """Place *want* on *node* if those who are *there* make room."""
-        if not self._usable(node, want.ask):
+        if not is_usable(node, want.ask):
             return False
-        room = self._room(node, want.ask)
+        room = self._rooms.room_for(node, want.ask)
         if there and self._equal_does(want, there[-1], room):
             self.commit(want, node, there[-1:])
             return True
@@ -454,7 +413,7 @@ class Planner:
                                 missing -= freed
                 if missing > 0:
                     return False
-        chosen = self.victims(want, node, there, Whom.GIVING)
+        chosen = self.choice.victims(want, node, there, Whom.GIVING)
         if chosen is None:
             return False
         self.commit(want, node, chosen)
@@ -466,9 +425,9 @@ class Planner:
         Whatever is not so simple is left to :meth:`victims`.
         """
         pairs, run = want.pairs, self._run
-        if candidate.pairs is not pairs or want.needs or candidate.kind >= _ORIGINATORS or candidate.taken:
+        if candidate.pairs is not pairs or want.needs or candidate.kind >= ORIGINATORS or candidate.taken:
             return False
-        if not self._shares(want, candidate.node):
+        if not self.choice.may_share(want, candidate.node):
             return False
         helps = False
         for t, amount in pairs:
@@ -489,213 +448,27 @@ class Planner:
         if want.ask.shape.no_room:
             return None
         for node in self._run.view.nodes.values():
-            if self._usable(node, want.ask):
-                room = self._room(node, want.ask)
+            if is_usable(node, want.ask):
+                room = self._rooms.room_for(node, want.ask)
                 if all(room[t] >= amount for t, amount in want.pairs):
                     return node
         return None
-
-    def _room(self, node: Node, ask: Allocation) -> list[int]:
-        """What *ask* could use of *node* once everything planned has happened, what it holds there itself included."""
-        room = self._base(node)
-        own = ask.reservation
-        if own is None or own.node is not node or ask.key in self._given_back:
-            return room
-        return [
-            have + more - without for have, more, without in zip(room, node.room_without(own), node.beside, strict=True)
-        ]
-
-    def _base(self, node: Node) -> list[int]:
-        """Returns what nobody holds of *node* once victims have left and everything planned has happened."""
-        room = self._rooms.get(node)
-        if room is None:
-            room = self._rooms[node] = list(node.beside)
-        return room
-
-    def _shares(self, want: Want, node: Node) -> bool:
-        """Tells whether *want* may use what is left over there: it has to outrank all who are to leave (law 6)."""
-        highest = self._run.passage.highest
-        for candidate in self._going.get(node, ()):
-            limit = highest(want.leaf, want.ask.spec.priority, candidate.leaf)
-            if limit is None or candidate.allocation.spec.priority > limit:
-                return False
-        return True
-
-    @staticmethod
-    def _usable(node: Node, ask: Allocation) -> bool:
-        """Whether *node* takes *ask* at all: in service, not refused by the shim, no victim of the ask stuck there."""
-        if not node.schedulable or (ask.refused and node.node_id in ask.refused):
-            return False
-        return ask.extras is None or node.node_id not in ask.stuck.values()
-
-    def victims(
-        self, want: Want, node: Node, candidates: Iterable[Candidate], whom: Whom, *, anywhere: bool = False
-    ) -> list[Candidate] | None:
-        """Who of *candidates*, the first first, has to leave so that *want* runs on *node*; ``None``: they do not do.
-
-        *anywhere*: the node has room as it is, and they need not be there.
-        """
-        if not self._usable(node, want.ask) or not node.could_hold(want.pairs) or not self._shares(want, node):
-            return None
-        room = self._room(node, want.ask)
-        run = self._run
-        run = self._run
-        lack = {t: amount - room[t] for t, amount in want.pairs if amount > room[t]}
-        if not lack and not want.needs:
-            return []
-        needs = [(queue, dict(need)) for queue, need in want.needs]
-        wanted: _Amounts = dict(lack)
-        for _, need in needs:
-            wanted.update(need)
-        chosen: list[Candidate] = []
-        spare: dict[QueueFigures, Amounts] = {}
-        covered = refused = False
-        for candidate in candidates:
-            if candidate.taken or (candidate.node is not node and not anywhere):
-                continue
-            if not self._helps(candidate, lack, needs, whom, anywhere=anywhere):
-                continue
-            leaf, pairs = candidate.leaf, candidate.pairs
-            limit = run.passage.highest(want.leaf, want.ask.spec.priority, leaf)
-            if limit is None or candidate.allocation.spec.priority > limit:
-                continue
-            if candidate.kind >= _ORIGINATORS:
-                if whom is not Whom.GIVING:
-                    continue
-                if leaf not in spare:
-                    spare[leaf] = dict(self._spare.get(leaf, {}))
-                if not all(spare[leaf].get(t, 0) > 0 for t, _ in pairs):
-                    continue
-            if whom is Whom.WITHIN and not self._whole(leaf, pairs, chosen):
-                continue
-            if not admits(leaf, pairs, want.leaf, want.pairs, declared=run.declared):
-                refused = True
-                continue
-            leave(leaf, pairs)
-            chosen.append(candidate)
-            _lower(candidate, lack, needs, 1)
-            if candidate.kind >= _ORIGINATORS:
-                for t, amount in pairs:
-                    spare[leaf][t] -= amount
-            if _met(lack, needs):
-                covered = True
-                break
-        for candidate in chosen:
-            leave(candidate.leaf, candidate.pairs, -1)
-            if not covered:
-                _lower(candidate, lack, needs, -1)
-        if not covered and refused and whom is not Whom.WITHIN and not anywhere:
-            # Somebody who went first stood in the way of who is needed: their guarantees bear only so much.
-            chosen = self._combine(want, node, candidates, lack, needs, whom)
-            covered = bool(chosen)
-        if not covered:
-            return None
-        if len(chosen) > 1:
-            _leave_out(chosen, lack, needs)
-        freed: _Amounts = {}
-        for candidate in chosen:
-            for t, amount in candidate.pairs:
-                freed[t] = freed.get(t, 0) + amount
-        return chosen if run.selection.fits(freed, wanted) else None
-
-    def _combine(
-        self,
-        want: Want,
-        node: Node,
-        candidates: Iterable[Candidate],
-        lack: _Amounts,
-        needs: list[tuple[QueueFigures, _Amounts]],
-        whom: Whom,
-    ) -> list[Candidate]:
-        """The first set of ordinary or opted-out *candidates* that makes room for *want* lawfully, in order of sets.
-
-        Tries so many sets of one node, and so many in a round: what is left lowered is what is still lacking.
-        """
-        run = self._run
-        usable: list[Candidate] = []
-        for candidate in candidates:
-            if candidate.taken or candidate.node is not node or candidate.kind >= _ORIGINATORS:
-                continue
-            limit = run.passage.highest(want.leaf, want.ask.spec.priority, candidate.leaf)
-            if limit is not None and candidate.allocation.spec.priority <= limit:
-                usable.append(candidate)
-        del usable[MOST_COMBINED:]
-        chosen: list[Candidate] = []
-        sets = min(SETS_A_NODE, self._sets)
-        self._sets -= sets
-
-        def cover(at: int) -> bool:
-            nonlocal sets
-            if _met(lack, needs):
-                return True
-            if at == len(usable) or sets <= 0:
-                return False
-            sets -= 1
-            candidate = usable[at]
-            leaf, pairs = candidate.leaf, candidate.pairs
-            if self._helps(candidate, lack, needs, whom, anywhere=False) and admits(
-                leaf, pairs, want.leaf, want.pairs, declared=run.declared
-            ):
-                leave(leaf, pairs)
-                chosen.append(candidate)
-                _lower(candidate, lack, needs, 1)
-                found = cover(at + 1)
-                leave(leaf, pairs, -1)
-                if found:
-                    return True
-                chosen.pop()
-                _lower(candidate, lack, needs, -1)
-            return cover(at + 1)
-
-        found = cover(0)
-        self._sets += max(0, sets)
-        return chosen if found else []
-
-    def _helps(
-        self,
-        candidate: Candidate,
-        lack: _Amounts,
-        needs: list[tuple[QueueFigures, _Amounts]],
-        whom: Whom,
-        *,
-        anywhere: bool,
-    ) -> bool:
-        leaf, gives = candidate.leaf, self._run.gives
-        for t, _ in candidate.pairs:
-            lacking = not anywhere and lack.get(t, 0) > 0
-            if not (lacking or needs) or (whom is not Whom.ANYBODY and not gives(leaf, t)):
-                continue
-            if lacking:
-                return True
-            for queue, need in needs:
-                if need.get(t, 0) > 0 and queue in leaf.lineage:
-                    return True
-        return False
-
-    def _whole(self, leaf: QueueFigures, pairs: Pairs, chosen: list[Candidate]) -> bool:
-        """Tells whether *leaf* is to give up all of *pairs* on top of what is *chosen*."""
-        left = dict(self._run.left.get(leaf, {}))
-        for candidate in chosen:
-            if candidate.leaf is leaf:
-                for t, amount in candidate.pairs:
-                    left[t] = left.get(t, 0) - amount
-        return all(left.get(t, 0) >= amount for t, amount in pairs)
 
     def commit(self, want: Want, node: Node, chosen: Sequence[Candidate]) -> None:
         """*want* runs on *node* once *chosen* have left."""
         self._places[want.ask.key] = None
         if want.ask.reservation is not None:
             self.give_back(want.ask.reservation)
-        room = self._base(node)
+        room = self._rooms.left_over(node)
         for t, amount in want.pairs:
             room[t] -= amount
         for candidate in chosen:
             candidate.taken = True
             self._going.setdefault(candidate.node, []).append(candidate)
-            there = room if candidate.node is node else self._base(candidate.node)
+            there = room if candidate.node is node else self._rooms.left_over(candidate.node)
             for t, amount in candidate.pairs:
                 there[t] += amount
-            spare = self._spare.get(candidate.leaf) if candidate.kind >= _ORIGINATORS else None
+            spare = self._spare.get(candidate.leaf) if candidate.kind >= ORIGINATORS else None
             if spare is not None:
                 for t, amount in candidate.pairs:
                     spare[t] -= amount
@@ -712,87 +485,3 @@ class Planner:
             if room[t] > 0:
                 self._changed.append(node)
                 break
-
-
-def _rearranged(places: Sequence[Place], left: Sequence[int]) -> list[Place] | None:
-    """*places* of one node in an order in which they need fewer victims; *left* is free there after all of them.
-
-    ``None``: there is no such order. In it each ask runs once its own victims, and those before them, have left, and
-    would not without any one of its own.
-    """
-    asked = {t for place in places for t, _ in place.ask.shape.pairs}
-    over = {t: left[t] for t in asked}
-    dropped: set[str] = set()
-    for place in reversed(places):
-        for victim in reversed(place.victims):
-            pairs = [(t, amount) for t, amount in victim.shape.pairs if t in asked]
-            if all(over[t] >= amount for t, amount in pairs):
-                dropped.add(victim.key)
-                for t, amount in pairs:
-                    over[t] -= amount
-    if not dropped:
-        return None
-    room = dict(over)
-    waiting: list[Place] = []
-    for place in places:
-        kept = tuple(victim for victim in place.victims if victim.key not in dropped)
-        waiting.append(place._replace(victims=kept))
-        for t, amount in place.ask.shape.pairs:
-            room[t] += amount
-        for victim in kept:
-            for t, amount in victim.shape.pairs:
-                if t in room:
-                    room[t] -= amount
-    ordered: list[Place] = []
-    while waiting:
-        chosen = next((place for place in waiting if _runs_by_its_own(place, room)), None)
-        if chosen is None:
-            return None
-        waiting.remove(chosen)
-        ordered.append(chosen)
-        for victim in chosen.victims:
-            for t, amount in victim.shape.pairs:
-                if t in room:
-                    room[t] += amount
-        for t, amount in chosen.ask.shape.pairs:
-            room[t] -= amount
-    return ordered
-
-
-def _runs_by_its_own(place: Place, room: _Amounts) -> bool:
-    """Tells whether the ask of *place* runs in *room* once its own victims have left, all of which that takes."""
-    lack = {t: amount - room[t] for t, amount in place.ask.shape.pairs}
-    for victim in place.victims:
-        for t, amount in victim.shape.pairs:
-            if t in lack:
-                lack[t] -= amount
-    if any(amount > 0 for amount in lack.values()):
-        return False
-    return all(any(t in lack and lack[t] + amount > 0 for t, amount in victim.shape.pairs) for victim in place.victims)
-
-
-def _met(lack: _Amounts, needs: list[tuple[QueueFigures, _Amounts]]) -> bool:
-    for amount in lack.values():
-        if amount > 0:
-            return False
-    return not any(amount > 0 for _, need in needs for amount in need.values())
-
-
-def _leave_out(chosen: list[Candidate], lack: _Amounts, needs: list[tuple[QueueFigures, _Amounts]]) -> None:
-    """Drop those of *chosen* whose room is not needed with that of the others, the last first."""
-    for candidate in reversed(list(chosen)):
-        _lower(candidate, lack, needs, -1)
-        if _met(lack, needs):
-            chosen.remove(candidate)
-        else:
-            _lower(candidate, lack, needs, 1)
-
-
-def _lower(candidate: Candidate, lack: _Amounts, needs: list[tuple[QueueFigures, _Amounts]], times: int) -> None:
-    """Returns what *candidate* frees is lacking no more; with *times* -1 it is again."""
-    for t, amount in candidate.pairs:
-        if t in lack:
-            lack[t] -= amount * times
-        for queue, need in needs:
-            if t in need and queue in candidate.leaf.lineage:
-                need[t] -= amount * times

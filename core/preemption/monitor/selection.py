@@ -14,9 +14,10 @@ from typing import Final
 
 from core.model.allocations import Allocation
 from core.model.queues import Queue
+from core.preemption.monitor.candidates import Candidate
 from core.preemption.monitor.figures import Amounts, MonitorView, QueueFigures, picture
 from core.preemption.monitor.nodes import serve_important, serve_reserved
-from core.preemption.monitor.places import Candidate, Planner
+from core.preemption.monitor.places import Planner
 from core.preemption.monitor.plan import Selection
 from core.preemption.monitor.round import Memory, Round, positive
 from core.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSettings

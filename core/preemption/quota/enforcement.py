@@ -101,7 +101,7 @@ class Standing:
         """What that run left, if it is to be looked at again."""
 
     def forget_run(self) -> None:
-        """Returns what the last run came to says nothing any more."""
+        """Forget what the last run came to: it says nothing any more."""
         self.reached = self.rest = None
 
 

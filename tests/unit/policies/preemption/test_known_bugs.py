@@ -81,7 +81,7 @@ def test_without_a_bug_laws_and_oracle_agree(case: str) -> None:
 
 def test_victims_of_the_wrong_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug 1: the victims chosen on one node are booked for another."""
-    better = guarantee.Search.best
+    better = guarantee.Search.find_best
 
     def mixed_up(search: Search) -> Solution | None:
         found = better(search)
@@ -90,7 +90,7 @@ def test_victims_of_the_wrong_node(monkeypatch: pytest.MonkeyPatch) -> None:
         other: Node = next(node for node in search._view.nodes.values() if node is not found.node)
         return found._replace(node=other)
 
-    monkeypatch.setattr(Search, "best", mixed_up)
+    monkeypatch.setattr(Search, "find_best", mixed_up)
     assert Law.ON_NODE in broken(TWO_NODES)
 
 

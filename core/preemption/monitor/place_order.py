@@ -1,0 +1,64 @@
+"""The places of one node in another order, in which they need fewer victims (preemption.md E.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from core.preemption.monitor.plan import Place
+
+
+def rearrange(places: Sequence[Place], left: Sequence[int]) -> list[Place] | None:
+    """*places* of one node in an order in which they need fewer victims; *left* is free there after all of them.
+
+    ``None``: there is no such order. In it each ask runs once its own victims, and those before them, have left, and
+    would not without any one of its own.
+    """
+    asked = {t for place in places for t, _ in place.ask.shape.pairs}
+    over = {t: left[t] for t in asked}
+    dropped: set[str] = set()
+    for place in reversed(places):
+        for victim in reversed(place.victims):
+            pairs = [(t, amount) for t, amount in victim.shape.pairs if t in asked]
+            if all(over[t] >= amount for t, amount in pairs):
+                dropped.add(victim.key)
+                for t, amount in pairs:
+                    over[t] -= amount
+    if not dropped:
+        return None
+    room = dict(over)
+    waiting: list[Place] = []
+    for place in places:
+        kept = tuple(victim for victim in place.victims if victim.key not in dropped)
+        waiting.append(place._replace(victims=kept))
+        for t, amount in place.ask.shape.pairs:
+            room[t] += amount
+        for victim in kept:
+            for t, amount in victim.shape.pairs:
+                if t in room:
+                    room[t] -= amount
+    ordered: list[Place] = []
+    while waiting:
+        chosen = next((place for place in waiting if _runs_by_its_own(place, room)), None)
+        if chosen is None:
+            return None
+        waiting.remove(chosen)
+        ordered.append(chosen)
+        for victim in chosen.victims:
+            for t, amount in victim.shape.pairs:
+                if t in room:
+                    room[t] += amount
+        for t, amount in chosen.ask.shape.pairs:
+            room[t] -= amount
+    return ordered
+
+
+def _runs_by_its_own(place: Place, room: dict[int, int]) -> bool:
+    """Tells whether the ask of *place* runs in *room* once its own victims have left, all of which that takes."""
+    lack = {t: amount - room[t] for t, amount in place.ask.shape.pairs}
+    for victim in place.victims:
+        for t, amount in victim.shape.pairs:
+            if t in lack:
+                lack[t] -= amount
+    if any(amount > 0 for amount in lack.values()):
+        return False
+    return all(any(t in lack and lack[t] + amount > 0 for t, amount in victim.shape.pairs) for victim in place.victims)

@@ -1,0 +1,221 @@
+"""Who has to leave a node so that an ask runs there is chosen: who goes first, else the first set that does (E.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from core.model.allocations import Allocation
+from core.model.nodes import Node
+from core.model.shapes import Pairs
+from core.preemption.monitor.candidates import (
+    ORIGINATORS,
+    Candidate,
+    Lack,
+    Needs,
+    Want,
+    Whom,
+    count_freed,
+    is_met,
+    leave_out,
+)
+from core.preemption.monitor.figures import Amounts, QueueFigures
+from core.preemption.monitor.node_rooms import NodeRooms
+from core.preemption.monitor.passages import admits, leave
+from core.preemption.monitor.round import Round
+
+MOST_COMBINED: Final = 40
+"""Tasks of one node of which sets are tried."""
+SETS_A_NODE: Final = 500
+SETS_A_ROUND: Final = 20_000
+
+
+def is_usable(node: Node, ask: Allocation) -> bool:
+    """Tells whether *node* takes *ask* at all: in service, not refused by the shim, none of its victims stuck there."""
+    if not node.schedulable or (ask.refused and node.node_id in ask.refused):
+        return False
+    return ask.extras is None or node.node_id not in ask.stuck.values()
+
+
+class VictimChoice:
+    """Chooses victims in one round of the monitor.
+
+    rooms   what nodes have left over
+    going   by node, who is to leave
+    spare   by leaf, the originators that may still be taken, by type
+    """
+
+    def __init__(
+        self,
+        run: Round,
+        rooms: NodeRooms,
+        going: dict[Node, list[Candidate]],
+        spare: dict[QueueFigures, Amounts],
+    ) -> None:
+        self._run = run
+        self._rooms = rooms
+        self._going = going
+        self._spare = spare
+        self._sets = SETS_A_ROUND
+        """How many sets of victims may still be tried in this round where the first to go do not do."""
+
+    def victims(
+        self, want: Want, node: Node, candidates: Iterable[Candidate], whom: Whom, *, anywhere: bool = False
+    ) -> list[Candidate] | None:
+        """Who of *candidates*, the first first, has to leave so that *want* runs on *node*; ``None``: they do not do.
+
+        *anywhere*: the node has room as it is, and they need not be there.
+        """
+        if not is_usable(node, want.ask) or not node.could_hold(want.pairs) or not self.may_share(want, node):
+            return None
+        room = self._rooms.room_for(node, want.ask)
+        run = self._run
+        lack = {t: amount - room[t] for t, amount in want.pairs if amount > room[t]}
+        if not lack and not want.needs:
+            return []
+        needs = [(queue, dict(need)) for queue, need in want.needs]
+        wanted: Lack = dict(lack)
+        for _, need in needs:
+            wanted.update(need)
+        chosen: list[Candidate] = []
+        spare: dict[QueueFigures, Amounts] = {}
+        covered = refused = False
+        for candidate in candidates:
+            if candidate.taken or (candidate.node is not node and not anywhere):
+                continue
+            if not self._helps(candidate, lack, needs, whom, anywhere=anywhere):
+                continue
+            leaf, pairs = candidate.leaf, candidate.pairs
+            limit = run.passage.highest(want.leaf, want.ask.spec.priority, leaf)
+            if limit is None or candidate.allocation.spec.priority > limit:
+                continue
+            if candidate.kind >= ORIGINATORS:
+                if whom is not Whom.GIVING:
+                    continue
+                if leaf not in spare:
+                    spare[leaf] = dict(self._spare.get(leaf, {}))
+                if not all(spare[leaf].get(t, 0) > 0 for t, _ in pairs):
+                    continue
+            if whom is Whom.WITHIN and not self._whole(leaf, pairs, chosen):
+                continue
+            if not admits(leaf, pairs, want.leaf, want.pairs, declared=run.declared):
+                refused = True
+                continue
+            leave(leaf, pairs)
+            chosen.append(candidate)
+            count_freed(candidate, lack, needs, 1)
+            if candidate.kind >= ORIGINATORS:
+                for t, amount in pairs:
+                    spare[leaf][t] -= amount
+            if is_met(lack, needs):
+                covered = True
+                break
+        for candidate in chosen:
+            leave(candidate.leaf, candidate.pairs, -1)
+            if not covered:
+                count_freed(candidate, lack, needs, -1)
+        if not covered and refused and whom is not Whom.WITHIN and not anywhere:
+            # Somebody who went first stood in the way of who is needed: their guarantees bear only so much.
+            chosen = self._combine(want, node, candidates, lack, needs, whom)
+            covered = bool(chosen)
+        if not covered:
+            return None
+        if len(chosen) > 1:
+            leave_out(chosen, lack, needs)
+        freed: Lack = {}
+        for candidate in chosen:
+            for t, amount in candidate.pairs:
+                freed[t] = freed.get(t, 0) + amount
+        return chosen if run.selection.fits(freed, wanted) else None
+
+    def may_share(self, want: Want, node: Node) -> bool:
+        """Tells whether *want* may use what is left over there: it has to outrank all who are to leave (law 6)."""
+        highest = self._run.passage.highest
+        for candidate in self._going.get(node, ()):
+            limit = highest(want.leaf, want.ask.spec.priority, candidate.leaf)
+            if limit is None or candidate.allocation.spec.priority > limit:
+                return False
+        return True
+
+    def _combine(
+        self,
+        want: Want,
+        node: Node,
+        candidates: Iterable[Candidate],
+        lack: Lack,
+        needs: Needs,
+        whom: Whom,
+    ) -> list[Candidate]:
+        """The first set of ordinary or opted-out *candidates* that makes room for *want* lawfully, in order of sets.
+
+        Tries so many sets of one node, and so many in a round: what is left lowered is what is still lacking.
+        """
+        run = self._run
+        usable: list[Candidate] = []
+        for candidate in candidates:
+            if candidate.taken or candidate.node is not node or candidate.kind >= ORIGINATORS:
+                continue
+            limit = run.passage.highest(want.leaf, want.ask.spec.priority, candidate.leaf)
+            if limit is not None and candidate.allocation.spec.priority <= limit:
+                usable.append(candidate)
+        del usable[MOST_COMBINED:]
+        chosen: list[Candidate] = []
+        sets = min(SETS_A_NODE, self._sets)
+        self._sets -= sets
+
+        def cover(at: int) -> bool:
+            nonlocal sets
+            if is_met(lack, needs):
+                return True
+            if at == len(usable) or sets <= 0:
+                return False
+            sets -= 1
+            candidate = usable[at]
+            leaf, pairs = candidate.leaf, candidate.pairs
+            if self._helps(candidate, lack, needs, whom, anywhere=False) and admits(
+                leaf, pairs, want.leaf, want.pairs, declared=run.declared
+            ):
+                leave(leaf, pairs)
+                chosen.append(candidate)
+                count_freed(candidate, lack, needs, 1)
+                found = cover(at + 1)
+                leave(leaf, pairs, -1)
+                if found:
+                    return True
+                chosen.pop()
+                count_freed(candidate, lack, needs, -1)
+            return cover(at + 1)
+
+        found = cover(0)
+        self._sets += max(0, sets)
+        return chosen if found else []
+
+    def _helps(
+        self,
+        candidate: Candidate,
+        lack: Lack,
+        needs: Needs,
+        whom: Whom,
+        *,
+        anywhere: bool,
+    ) -> bool:
+        leaf, gives = candidate.leaf, self._run.gives
+        for t, _ in candidate.pairs:
+            lacking = not anywhere and lack.get(t, 0) > 0
+            if not (lacking or needs) or (whom is not Whom.ANYBODY and not gives(leaf, t)):
+                continue
+            if lacking:
+                return True
+            for queue, need in needs:
+                if need.get(t, 0) > 0 and queue in leaf.lineage:
+                    return True
+        return False
+
+    def _whole(self, leaf: QueueFigures, pairs: Pairs, chosen: list[Candidate]) -> bool:
+        """Tells whether *leaf* is to give up all of *pairs* on top of what is *chosen*."""
+        left = dict(self._run.left.get(leaf, {}))
+        for candidate in chosen:
+            if candidate.leaf is leaf:
+                for t, amount in candidate.pairs:
+                    left[t] = left.get(t, 0) - amount
+        return all(left.get(t, 0) >= amount for t, amount in pairs)
