@@ -5,6 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, overload
 
+from core.domain.ask_places import AskPlace, WaitsFor
 from core.domain.commands import AllocationSpec
 from core.domain.priorities import NOTHING_WAITS
 from core.domain.reasons import Outcome
@@ -27,6 +28,9 @@ SEPARATOR: Final = "\uffff"
 NO_VICTIMS: Final[dict[str, Allocation]] = {}
 NONE_STUCK: Final[dict[str, str]] = {}
 """Shared by all asks without; never changed."""
+
+_NOWHERE: Final = AskPlace.NOWHERE
+"""Names a member once: reading it from its class costs as much as a call, and every ask begins there."""
 
 _NOT_DUE: Final[dict[Allocation, None]] = {}
 """Shared by all groups of which no ask is; never changed."""
@@ -115,15 +119,11 @@ class Allocation:
     """
 
     __slots__ = (
-        "application", "arrival", "bound_ns", "created_ns", "extras", "group", "key", "missed", "node", "preempted",
+        "application", "arrival", "bound_ns", "created_ns", "extras", "key", "missed", "node", "place", "preempted",
         "refused", "released", "replaced_by", "replaces", "reservation", "scale_up", "shape", "spec", "standing",
-        "triggered", "version",
+        "triggered", "version", "where",
     )  # fmt: skip
 
-    refused_on: _Extra[frozenset[str] | None] = _Extra(None)
-    """The nodes on which it was refused, while it waits for another one with room."""
-    pool: _Extra[TaskGroup | None] = _Extra(None)
-    """Set while it waits for a placeholder of its task group."""
     preemptor: _Extra[Allocation | None] = _Extra(None)
     """For a marked victim: the ask it makes room for."""
     victims: _Extra[dict[str, Allocation]] = _Extra(NO_VICTIMS)
@@ -139,8 +139,6 @@ class Allocation:
     """Its next attempt to preempt is due, and it waits in no group, which would know."""
     outcome: _Extra[Outcome | None] = _Extra(None)
     """How the last attempt to preempt for this ask ended."""
-    held_on: _Extra[Node | None] = _Extra(None)
-    """Where its amount is charged while the shim is asked whether it may run there; still pending to everybody."""
     inquiry: _Extra[Inquiry | None] = _Extra(None)
     """The open question whether and where it may run."""
     proposed_placeholder: _Extra[Allocation | None] = _Extra(None)
@@ -178,8 +176,10 @@ class Allocation:
         self.bound_ns = 0
         self.extras: dict[str, Any] | None = None
         """The values of the fields above, except those that have their defaults."""
-        self.group: AskGroup | None = None
-        """Where it waits with its equals; ``None`` once placed, reserved, withdrawn, or while in a ``pool``."""
+        self.place: AskPlace = _NOWHERE
+        """Where it is in its life. Only :func:`core.partition.waiting.places.move_ask` changes that."""
+        self.where: Any = None
+        """What it is in there: its :class:`AskGroup`, the node that it is held on, or the nodes that were refused."""
         self.replaces: Allocation | None = None
         """As a real ask: the placeholder whose place it takes once the shim confirms."""
         self.replaced_by: Allocation | None = None
@@ -223,6 +223,26 @@ class Allocation:
         return self.application.queue
 
     @property
+    def group(self) -> AskGroup | None:
+        """Its equals, if it waits with them."""
+        return self.where if self.place is AskPlace.WAITING else None
+
+    @property
+    def pool(self) -> TaskGroup | None:
+        """Its task group, if it waits there for a placeholder."""
+        return self.application.task_groups[self.spec.task_group] if self.place is AskPlace.POOLED else None
+
+    @property
+    def held_on(self) -> Node | None:
+        """Where it is charged while the shim is asked whether it may run there; still pending to everybody."""
+        return self.where if self.place is AskPlace.HELD else None
+
+    @property
+    def refused_on(self) -> frozenset[str] | None:
+        """The nodes on which it was refused, if it waits for another one with room."""
+        return self.where if self.place is AskPlace.REFUSED else None
+
+    @property
     def order(self) -> tuple[int, int, int]:
         """Place among the asks of its application: priority, then age, then arrival (scheduling.md 5.3)."""
         return (-self.spec.priority, self.created_ns, self.arrival)
@@ -264,8 +284,8 @@ class AskGroup:
     """The pending asks of one application that placement cannot tell apart: same shape, same required node."""
 
     __slots__ = (
-        "_due_sorted", "_heap", "_oldest_ns", "application", "due", "kept_back", "lent", "number", "parked_at",
-        "required_node", "scale_ups", "shape", "size",
+        "_due_sorted", "_heap", "_oldest_ns", "application", "due", "lent", "number", "parked_at", "required_node",
+        "scale_ups", "shape", "size", "waits_for",
     )  # fmt: skip
 
     def __init__(self, application: Application, shape: Shape, required_node: str, number: int) -> None:
@@ -284,16 +304,21 @@ class AskGroup:
         """The priority that it lends its application: of its first ask, unless none of them can be placed now."""
         self.parked_at: Room | None = None
         """The waiting room this group sits in while nothing that could make it fit has changed; else ``None``."""
-        self.kept_back = False
-        """It sits in a waiting room that no preemption can open: a limit of its user, group or of applications."""
+        self.waits_for: WaitsFor | None = None
+        """What it lacks while it sits in a waiting room."""
         self._due_sorted = False
         self.due: dict[Allocation, None] = _NOT_DUE
         """Asks whose next attempt to preempt is due."""
 
+    @property
+    def kept_back(self) -> bool:
+        """It sits in a waiting room that no preemption can open: a limit of its user, group or of applications."""
+        return self.waits_for is WaitsFor.USER_LIMIT or self.waits_for is WaitsFor.APPLICATION_SLOT
+
     def add(self, ask: Allocation) -> bool:
         """Take *ask* in. Whether it comes before all others."""
         heappush(self._heap, (-ask.spec.priority, ask.created_ns, ask.arrival, ask))
-        ask.group = self
+        ask.where = self
         self.size += 1
         if self._oldest_ns is not None and ask.created_ns < self._oldest_ns:
             self._oldest_ns = ask.created_ns
@@ -306,7 +331,7 @@ class AskGroup:
 
     def remove(self, ask: Allocation) -> None:
         """Take out *ask*; its heap entry is dropped when it surfaces, or when most entries are such."""
-        ask.group = None
+        ask.where = None
         if self.due and self.attempt_is_over(ask):
             ask.attempt_due = True
         self.size -= 1
@@ -349,13 +374,13 @@ class AskGroup:
     def oldest_ns(self) -> int:
         """When the oldest ask was created. Kept until that one leaves; finding the next is linear in the asks."""
         if self._oldest_ns is None:
-            self._oldest_ns = min([created_ns for _, created_ns, _, ask in self._heap if ask.group is self])
+            self._oldest_ns = min([created_ns for _, created_ns, _, ask in self._heap if ask.where is self])
         return self._oldest_ns
 
     def head(self) -> Allocation:
         """The ask whose turn is first; the group must not be empty."""
         heap = self._heap
-        while heap[0][3].group is not self:
+        while heap[0][3].where is not self:
             heappop(heap)
         return heap[0][3]
 
@@ -365,12 +390,12 @@ class AskGroup:
 
     def members(self) -> list[Allocation]:
         """All asks in no particular order, one that left and came back perhaps twice: the cheapest way to see them."""
-        return [entry[3] for entry in self._heap if entry[3].group is self]
+        return [entry[3] for entry in self._heap if entry[3].where is self]
 
     def asks(self) -> list[Allocation]:
         """All asks, in order. For reports; the hot path asks for :meth:`head` only."""
         return list(
-            dict.fromkeys(entry[3] for entry in sorted(self._heap, key=lambda e: e[:3]) if entry[3].group is self)
+            dict.fromkeys(entry[3] for entry in sorted(self._heap, key=lambda e: e[:3]) if entry[3].where is self)
         )
 
 

@@ -40,9 +40,10 @@ class GroupOrder:
     def offer(self, group: AskGroup) -> None:
         """Take *group* in, or note that it may have an earlier head than before."""
         listed = self._groups.get(group)
-        if listed is not None and listed[2] == group.head().arrival:
+        head = group.head()
+        if listed is not None and listed[2] == head.arrival:
             return
-        entry = _entry(group)
+        entry = (-head.spec.priority, head.created_ns, head.arrival, group.number, group)
         if listed is None or entry < listed:
             self._groups[group] = entry
             heappush(self._entries, entry)
@@ -65,14 +66,12 @@ class GroupOrder:
             group = entry[4]
             if groups.get(group) is not entry:
                 heappop(entries)
-            elif group.head().arrival == entry[2]:
+                continue
+            head = group.head()
+            if head.arrival == entry[2]:
                 return group
-            else:
-                groups[group] = entry = _entry(group)
-                heapreplace(entries, entry)
+            groups[group] = entry = (-head.spec.priority, head.created_ns, head.arrival, group.number, group)
+            heapreplace(entries, entry)
+            if entries[0] is entry:  # Mostly: the next of equal asks is often the next of all.
+                return group
         return None
-
-
-def _entry(group: AskGroup) -> Entry:
-    head = group.head()
-    return (-head.spec.priority, head.created_ns, head.arrival, group.number, group)

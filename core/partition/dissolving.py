@@ -41,7 +41,7 @@ def take_apart(state: PartitionState) -> Iterator[None]:
 
 def _release_request(request: Allocation) -> None:
     request.extras = None
-    request.group = request.node = request.reservation = None
+    request.where = request.node = request.reservation = None
     request.replaces = request.replaced_by = None
 
 

@@ -262,8 +262,8 @@ class Engine:
     def _build(self, name: str, config: PartitionConfig, now_ns: int) -> None:
         state = self._partitions[name] = configure.build(name, config, now_ns, self._outbox, self._callbacks)
         state.operator_drains = self._operator_drains.setdefault(name, {})
-        state.reservation_delay_ns = self._reservation_delay_ns
-        state.reservation_percent = self._reservation_percent
+        state.reserving.delay_ns = self._reservation_delay_ns
+        state.reserving.percent = self._reservation_percent
         autoscaling.start(state, now_ns)
         registry.configure_kinds(state, now_ns)
 

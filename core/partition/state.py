@@ -20,12 +20,11 @@ from core.model.queues import Queue
 from core.model.shapes import ResourceTypes, Shape
 from core.model.task_groups import TaskGroup
 from core.model.users import Account, FreedSlot
-from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from core.partition.history.event_log import EventLog
 from core.partition.history.events import Recorder
 from core.partition.history.past import Past
 from core.partition.history.recent_victims import RecentVictims
-from core.partition.scheduling.reserving_round import ReservingRound
+from core.partition.scheduling.reserving_record import ReservingRecord
 from core.policies.application_order import application_key
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import Rule, compile_rules
@@ -114,13 +113,8 @@ class PartitionState:
         """Asks that the shim refused on every node with room, by these nodes; each comes back after a pause."""
         self.reserved_ready: Final[dict[Reservation, None]] = {}
         """Reservations whose ask something may let be placed now."""
-        self.reservation_delay_ns: int | None = RESERVATION_DELAY_NS
-        """Age from which an ask without room may have a node kept free; ``None``: never."""
-        self.reservation_percent = RESERVATION_PERCENT
-        """How many of a hundred nodes may be kept free at once because asks have waited; at least one is."""
-        self.kept_by_age = 0
-        """Nodes that are."""
-        self.reserving = ReservingRound()
+        self.reserving: Final = ReservingRecord()
+        """Nodes that are kept free for asks that have waited long."""
 
         self.gangs: Final[dict[Application, None]] = {}
         """Applications of which a real ask may now find a placeholder to replace."""
@@ -177,6 +171,7 @@ class PartitionState:
 
     @property
     def guarantee_mode(self) -> GuaranteeMode:
+        """Says whether preemption ends where a queue reaches its guarantee, or strictly below."""
         return self.preemption.guarantee_mode
 
     @property
@@ -197,6 +192,7 @@ class PartitionState:
 
     @property
     def victim_order(self) -> str:
+        """Names the order in which victims are looked for."""
         return self.preemption.cost
 
     def next_number(self) -> int:

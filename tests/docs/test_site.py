@@ -16,7 +16,7 @@ import yaml
 import shim_client
 from core.config import declared, properties
 from core.preemption.registry import KINDS
-from docs.site import commands_reference, grpc_reference, reasons_page, rest_reference, shim_client_reference
+from docs.site import asks_page, commands_reference, grpc_reference, reasons_page, rest_reference, shim_client_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -98,6 +98,13 @@ def test_the_page_of_reasons_is_what_the_code_says() -> None:
     text = reasons_page.page()
     assert not re.findall(r"^\| `.*` \|  \|", text, re.MULTILINE)
     assert reasons_page.PAGE.read_text() == text, "write it again: python -m docs.site.reasons_page"
+
+
+def test_the_page_of_asks_is_what_the_table_says() -> None:
+    """Each place and each move has a meaning, and the page is up to date."""
+    text = asks_page.page()
+    assert not re.findall(r"^\| `.*` \|  \|", text, re.MULTILINE)
+    assert asks_page.PAGE.read_text() == text, "write it again: python -m docs.site.asks_page"
 
 
 def test_the_client_library_is_in_the_reference() -> None:

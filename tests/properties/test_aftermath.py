@@ -60,7 +60,7 @@ def test_long_histories(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_marked(_state: PartitionState, _leaving: Mapping[Allocation, Allocation | None]) -> None:
-    """In place of :func:`ledger.mark`."""
+    """In place of :func:`ledger.book_victims`."""
 
 
 def one_more_is_marked(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
@@ -72,14 +72,14 @@ def nothing_is_claimed(_state: PartitionState, ask: Allocation) -> None:
     ask.triggered = True
 
 
-MARK = ledger.mark
+MARK = ledger.book_victims
 
 
 @pytest.mark.parametrize(
     ("name", "bug", "laws"),
     [
-        ("mark", nobody_is_marked, {Law.APPLIED, Law.SUFFICIENT}),
-        ("mark", one_more_is_marked, {Law.APPLIED, Law.GUARANTEE_KEPT}),
+        ("book_victims", nobody_is_marked, {Law.APPLIED, Law.SUFFICIENT}),
+        ("book_victims", one_more_is_marked, {Law.APPLIED, Law.GUARANTEE_KEPT}),
         ("claim", nothing_is_claimed, {Law.APPLIED}),
     ],
 )

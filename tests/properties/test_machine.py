@@ -25,7 +25,7 @@ from core.partition.books import ledger
 from core.partition.gangs import pools
 from core.partition.intake import allocation_intake, node_intake
 from core.partition.scheduling import vetting
-from core.partition.waiting import admission, inquiries, rooms
+from core.partition.waiting import admission, inquiries, places, waking
 from core.preemption import eviction
 from tests.examples import mark_rest_long, scale_examples
 from tests.properties.machine import driver, journal
@@ -149,8 +149,8 @@ def _twice(original: Callable[..., None]) -> Callable[..., None]:
 
 PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "a full queue admits": (Queue, "admits", lambda _: lambda *_: True),
-    "a victim that left stays booked": (ledger, "unmark", lambda _: _nothing),
-    "a freed node wakes nobody": (rooms, "node_gained", lambda _: _nothing),
+    "a victim that left stays booked": (ledger, "unbook_victim", lambda _: _nothing),
+    "a freed node wakes nobody": (waking, "wake_for_node", lambda _: _nothing),
     "what was gained is told to nobody": (moves, "wake_waiting", lambda _: _nothing),
     "a node does not drain": (node_intake, "handle", _deaf_to_draining),
     "an operator's drain is forgotten": (node_intake, "_takes_work", lambda _: lambda node: not node.drained_by_shim),
@@ -159,14 +159,14 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "a release is not confirmed": (allocation_intake, "_is_echoed", lambda _: lambda _: False),
     "a full node takes more": (Node, "fits", lambda _: Node.could_hold),
     "a timeout withdraws an ask": (allocation_intake, "_ends_ask", lambda _: lambda *_: True),
-    "a reserved ask still waits": (rooms, "_deactivate", lambda _: _nothing),
+    "a reserved ask still waits": (places, "retract_group", lambda _: _nothing),
     "nobody is asked": (inquiries, "ask_predicates", lambda _: _nothing),
     "a refused node will do": (vetting, "_decide", _deaf_to_refusals),
     "an answer that fits is lost": (questions, "wait_again", lambda _: _nothing),
     "a limit of a user admits": (Account, "admits", lambda _: lambda *_: True),
     "any number of applications runs": (Queue, "open", lambda _: lambda *_: True),
     "an ask does not wait for a placeholder": (pools, "_wait_for_placeholder", lambda _: _nothing),
-    "a slot that frees is offered to nobody": (admission, "slot_freed", lambda _: _nothing),
+    "a slot that frees is offered to nobody": (admission, "offer_slots", lambda _: _nothing),
     "one ask too few": (allocation_intake, "islice", lambda _: lambda found, most: islice(found, most - 1)),
 }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from core.domain.ask_places import AskMove, AskPlace
 from core.model.allocations import Allocation
 from core.partition.asks import moves
 from core.partition.state import PartitionState
-from core.partition.waiting import admission, inquiries, rooms
+from core.partition.waiting import admission, inquiries
+from core.partition.waiting.places import move_ask, resume_waiting, wait_in_line
 
 
 def cancel_question(state: PartitionState, ask: Allocation) -> None:
@@ -15,19 +17,20 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
         if ask.proposed_placeholder is not None:
             withdraw_pair(state, ask)
         ask.inquiry = None
-    if ask.held_on is not None:
+    if ask.place is AskPlace.HELD:
         moves.end_hold(state, ask)
         wait_again(state, ask)
-    elif rooms.leave_refused(state, ask) and ask.reservation is None:
-        rooms.enqueue(state, ask)
+    elif ask.place is AskPlace.REFUSED:
+        move_ask(state, ask, AskMove.FORGIVE)
+        if ask.reservation is None:
+            wait_in_line(state, ask)
+        else:
+            move_ask(state, ask, AskMove.RESERVE)
 
 
 def wait_again(state: PartitionState, ask: Allocation) -> None:
     """Back to where *ask* waited before it was held."""
-    if ask.reservation is not None:
-        rooms.look_again(state, ask.reservation)
-    else:
-        rooms.enqueue(state, ask)
+    resume_waiting(state, ask)
     admission.allocating_no_more(state, ask.application)
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from core.domain.ask_places import AskMove, AskPlace
 from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
 from core.partition.books import ledger
 from core.partition.state import PartitionState
 from core.partition.waiting import admission
-from core.partition.waiting.rooms import (
-    dequeue,
-    enqueue,
-    forget_reservation,
-    node_gained,
-    park_without_node,
-)
+from core.partition.waiting.places import move_ask, wait_in_line
+from core.partition.waiting.rooms import forget_reservation, park_without_node
+from core.partition.waiting.waking import wake_for_node
 
 
 def reserve_node(
@@ -25,11 +22,11 @@ def reserve_node(
     """
     if ask.reservation is not None:
         end_reservation(state, ask.reservation)
-    dequeue(state, ask)
+    move_ask(state, ask, AskMove.RESERVE)
     reservation = Reservation(ask, node, now_ns, by_age=by_age)
     if by_age:
         ledger.promise(ask)
-        state.kept_by_age += 1
+        state.reserving.kept += 1
     ask.reservation = reservation
     if node.reserve(reservation):
         state.node_order.room_changed(node)
@@ -48,8 +45,8 @@ def end_reservation(state: PartitionState, reservation: Reservation, *, requeue:
     """Give the room back; with *requeue* the ask goes back among its equals, unless it is held somewhere."""
     unbook_reservation(state, reservation)
     offer_room(state, reservation.node)
-    if requeue and reservation.ask.held_on is None and reservation.ask.refused_on is None:
-        enqueue(state, reservation.ask)
+    if requeue and reservation.ask.place is AskPlace.NOWHERE:
+        wait_in_line(state, reservation.ask)
 
 
 def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
@@ -58,9 +55,11 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
     forget_reservation(state, reservation)
     if reservation.by_age:
         ledger.unpromise(ask)
-        state.kept_by_age -= 1
+        state.reserving.kept -= 1
         state.reserving.call()
     ask.reservation = None
+    if ask.place is AskPlace.RESERVED:
+        move_ask(state, ask, AskMove.GIVE_BACK)
     if reservation.node.unreserve(reservation):
         state.node_order.room_changed(reservation.node)
     state.changes += 1
@@ -72,4 +71,4 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
 def offer_room(state: PartitionState, node: Node) -> None:
     """Let others know that *node*, unless it is gone, has room that is no longer held."""
     if state.nodes.get(node.node_id) is node:
-        node_gained(state, node)
+        wake_for_node(state, node)

@@ -5,9 +5,10 @@ Independent of the ledger on purpose. Rules: scheduling.md 21, preemption.md A.1
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from core.domain.application_states import AppState
+from core.domain.ask_places import AskPlace
 from core.domain.priorities import NOTHING_WAITS, exposed
 from core.domain.settings import PriorityPolicy
 from core.model.allocations import Allocation
@@ -20,7 +21,8 @@ from core.model.users import WILDCARD, Account, AccountKind, Limit
 from core.partition.books.findings import Broken
 from core.partition.gangs import audit as gangs_audit
 from core.partition.state import PartitionState
-from core.partition.waiting.rooms import UNSERVED, Gate, refused_asks
+from core.partition.waiting.places import refused_asks
+from core.partition.waiting.rooms import UNSERVED, Gate
 from core.policies.application_order import application_key
 
 
@@ -32,6 +34,7 @@ def check(state: PartitionState) -> list[Broken]:
         *_check_queue(state, state.root),
         *_check_reservations(state),
         *_check_requests(state),
+        *_check_places(state),
         *gangs_audit.check(state),
         *_check_users(state),
         *_check_admission(state),
@@ -182,8 +185,8 @@ def _check_reservations(state: PartitionState) -> list[Broken]:
     if on_nodes != state.reservations.keys():
         broken.append(Broken("I7", state.name, "reservations of nodes and partition differ"))
     by_age = sum(reservation.by_age for reservation in state.reservations.values())
-    if by_age != state.kept_by_age:
-        broken.append(Broken("I7", state.name, f"counts {state.kept_by_age} nodes kept by age, has {by_age}"))
+    if by_age != state.reserving.kept:
+        broken.append(Broken("I7", state.name, f"counts {state.reserving.kept} nodes kept by age, has {by_age}"))
     for key, reservation in state.reservations.items():
         ask = reservation.ask
         held = () if ask.held_on is reservation.node else ask.shape.pairs
@@ -224,6 +227,44 @@ def _check_requests(state: PartitionState) -> list[Broken]:
     count = sum(request.node is not None and request.replaces is None for request in state.requests.values())
     if count != state.allocation_count:
         broken.append(Broken("I1", state.name, f"counts {state.allocation_count} allocations, has {count}"))
+    return broken
+
+
+def _places(state: PartitionState) -> Iterator[tuple[Allocation, AskPlace]]:
+    """Yields each request with the place in which the records of the partition have it, whatever it says itself."""
+    for application in state.applications.values():
+        for group in application.groups.values():
+            yield from ((ask, AskPlace.WAITING) for ask in group.asks())
+        for task_group in application.task_groups.values():
+            yield from ((ask, AskPlace.POOLED) for ask in task_group.asks)
+        for ask in application.asks.values():
+            if ask.replaces is not None:
+                yield ask, AskPlace.REPLACING
+        yield from ((allocation, AskPlace.PLACED) for allocation in application.allocations.values())
+    for node in state.nodes.values():
+        yield from ((ask, AskPlace.HELD) for ask in node.held.values())
+    yield from ((ask, AskPlace.REFUSED) for ask in refused_asks(state))
+
+
+def _check_places(state: PartitionState) -> list[Broken]:
+    """Every request is in one place, the one that it says (:mod:`core.domain.ask_places`).
+
+    Room may be held for it while it is somewhere else; by its reservation it waits only where it is nowhere else.
+    """
+    broken: list[Broken] = []
+    found: dict[Allocation, list[AskPlace]] = {}
+    for request, place in _places(state):
+        found.setdefault(request, []).append(place)
+    for reservation in state.reservations.values():
+        found.setdefault(reservation.ask, [AskPlace.RESERVED])
+    for key, request in state.requests.items():
+        places = found.pop(request, [])
+        if places != [request.place]:
+            names = ", ".join(place.name for place in places) or "nowhere"
+            broken.append(Broken("I9", key, f"says that it is {request.place.name}, and is {names}"))
+    broken += [
+        Broken("I9", request.key, f"is {places}, and is no request any more") for request, places in found.items()
+    ]
     return broken
 
 

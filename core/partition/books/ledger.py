@@ -20,27 +20,10 @@ from core.partition.state import PartitionState
 from core.policies.queue_order import fair_terms
 
 
-def ask_appears(ask: Allocation) -> None:
-    """A new ask, or one returned to pending, is booked as pending."""
-    ask.application.asks[ask.key] = ask
-    _wait(ask)
-
-
-def ask_leaves(ask: Allocation) -> None:
-    """A pending ask is pending no more: it was withdrawn."""
-    _wait_no_more(ask)
-    del ask.application.asks[ask.key]
-
-
-def ask_placed(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    """A pending ask now holds its amount on *node*, unchecked: :func:`ask_leaves` and :func:`charge` in one."""
-    del ask.application.asks[ask.key]
-    _put_on(state, ask, node, now_ns)
-    _use_instead_of_waiting(ask)
-
-
-def _wait(ask: Allocation) -> None:
+def book_pending(ask: Allocation) -> None:
+    """Books *ask*, which is new, or held or placed no more, as pending."""
     application = ask.application
+    application.asks[ask.key] = ask
     pairs = ask.shape.pairs
     pending = application.pending
     for t, amount in pairs:
@@ -54,6 +37,19 @@ def _wait(ask: Allocation) -> None:
             queue.parent.order.mark(queue)
 
 
+def unbook_pending(ask: Allocation) -> None:
+    """Takes *ask*, which was withdrawn, off the books."""
+    _wait_no_more(ask)
+    del ask.application.asks[ask.key]
+
+
+def book_placement(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+    """Books *ask*, which was pending, on *node*: :func:`unbook_pending` and :func:`book_allocation` in one walk."""
+    del ask.application.asks[ask.key]
+    _put_on(state, ask, node, now_ns)
+    _use_instead_of_waiting(ask)
+
+
 def _wait_no_more(ask: Allocation) -> None:
     application = ask.application
     pairs = ask.shape.pairs
@@ -65,12 +61,12 @@ def _wait_no_more(ask: Allocation) -> None:
             queue.parent.order.mark(queue)
 
 
-def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
-    """Charge *ask* as if it ran on *node*, so that nobody else gets the room while the shim is asked about it.
+def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
+    """Charges *ask*, which is HELD, as if it ran on *node*: nobody else gets the room while the shim is asked about it.
 
     To the shim it is still pending; to orders and quotas it counts as placed, so that asking changes no decision.
     """
-    ask.held_on = node
+    ask.where = node
     node.held[ask.key] = ask
     if ask.reservation is not None and ask.reservation.node is node:
         node.resize_claim(ask.reservation, ())  # It is charged instead.
@@ -83,8 +79,8 @@ def hold(state: PartitionState, ask: Allocation, node: Node) -> None:
     _use_instead_of_waiting(ask)
 
 
-def unhold(state: PartitionState, ask: Allocation) -> None:
-    """*ask* does not run there after all: it is pending again, but waits nowhere yet."""
+def unbook_hold(state: PartitionState, ask: Allocation) -> None:
+    """Books *ask*, which was HELD and does not run there after all, as pending again."""
     node = _end_hold(state, ask)
     node.refund(ask.shape.pairs)
     if ask.reservation is not None and ask.reservation.node is node:
@@ -93,14 +89,14 @@ def unhold(state: PartitionState, ask: Allocation) -> None:
     if not ask.spec.placeholder:
         unbook(ask.application.real, ask.shape.pairs)
     _use_no_more(state, ask)
-    _wait(ask)
+    book_pending(ask)
     state.changes += 1
     state.moved[ask.queue] = None
     state.gained.append(node)
 
 
-def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
-    """*ask* runs where it was held. Returns the node."""
+def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
+    """Has *ask*, which was HELD, run where it was. Returns the node."""
     node = _end_hold(state, ask)
     state.changes += 1
     application = ask.application
@@ -117,9 +113,8 @@ def settle(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
 
 
 def _end_hold(state: PartitionState, ask: Allocation) -> Node:
-    node = ask.held_on
-    assert node is not None, "only a held ask has a hold to end"
-    ask.held_on = None
+    node: Node = ask.where
+    ask.where = None
     del node.held[ask.key]
     state.held_count -= 1
     ask.application.held_count -= 1
@@ -138,7 +133,7 @@ def _use(allocation: Allocation) -> None:
 
 
 def _use_instead_of_waiting(ask: Allocation) -> None:
-    """:func:`_wait_no_more` and :func:`_use` in one walk up the queues: every placement takes it."""
+    """Unbooks what is pending and :func:`_use` in one walk up the queues: every placement takes it."""
     application = ask.application
     pairs = ask.shape.pairs
     pending = application.pending
@@ -171,8 +166,8 @@ def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
             state.gained.append(queue)
 
 
-def charge(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
-    """*allocation* now holds its amount on *node*: node, application and every queue up to the root pay, unchecked."""
+def book_allocation(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
+    """Charges *allocation* to *node*, to its application and to every queue up to the root, unchecked."""
     _put_on(state, allocation, node, now_ns)
     _use(allocation)
 
@@ -197,8 +192,8 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     state.changes += 1
 
 
-def refund(state: PartitionState, allocation: Allocation) -> None:
-    """*allocation* is gone: everything it held is free again."""
+def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
+    """Frees everything that *allocation* held."""
     application = allocation.application
     pairs = allocation.shape.pairs
     node = allocation.node
@@ -216,7 +211,7 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     else:
         _give_back(application, pairs)
     if allocation.preempted:
-        unmark(allocation)
+        unbook_victim(allocation)
     _use_no_more(state, allocation)
     state.allocation_count -= 1
     state.changes += 1
@@ -224,8 +219,8 @@ def refund(state: PartitionState, allocation: Allocation) -> None:
     state.gained.append(node)
 
 
-def mark(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
-    """Those *leaving* were told to: what they hold counts as preempting until they are gone (preemption.md B.7).
+def book_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
+    """Counts what those *leaving* hold as preempting until they are gone (preemption.md B.7).
 
     Each comes with the ask it makes room for, its preemptor; ``None``: its queue holds more than it may. Hundreds
     leave at once, so nodes and queues are booked once for all of their victims.
@@ -277,8 +272,8 @@ def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
         state.node_order.refresh(node)
 
 
-def unmark(victim: Allocation) -> None:
-    """*victim* left, however it did."""
+def unbook_victim(victim: Allocation) -> None:
+    """Counts *victim*, which has left, as preempting no more."""
     victim.preempted = False
     for queue in victim.queue.lineage():
         unbook(queue.preempting, victim.shape.pairs)
@@ -466,7 +461,7 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
         state.gained.append(node)
         if state.recording:
             state.events.node_refunded(ask, node)
-    ask_appears(ask)
+    book_pending(ask)
 
 
 def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> Allocation:

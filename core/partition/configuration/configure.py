@@ -21,7 +21,8 @@ from core.partition.configuration import dynamic_queues, offered_types
 from core.partition.history.queue_events import settings_of
 from core.partition.state import PartitionState
 from core.partition.waiting import admission
-from core.partition.waiting.rooms import activate, filter_newcomers, queue_gained, reconsider_limited
+from core.partition.waiting.rooms import activate, filter_newcomers
+from core.partition.waiting.waking import reconsider_limited, wake_for_queue
 from core.policies.node_score import NodeScore
 from core.policies.placement.rules import compile_rules
 from core.preemption import attempts
@@ -162,7 +163,7 @@ def _settle(state: PartitionState, change: _Change) -> None:
         queue.order.rekey()
         queue.refresh_priority()
         filter_newcomers(queue)
-        queue_gained(state, queue)
+        wake_for_queue(state, queue)
     for queue in change.delayed:
         for application in queue.applications.values():
             for ask in application.asks.values():

@@ -16,7 +16,7 @@ from core.model.shapes import TooManyTypes
 from core.partition.configuration import offered_types
 from core.partition.history.queue_events import settings_of
 from core.partition.state import PartitionState
-from core.partition.waiting.rooms import queue_gained
+from core.partition.waiting.waking import wake_for_queue
 from core.policies.placement.decide import Placed
 from core.policies.placement.namespace_limits import NamespaceLimits
 from core.policies.queue_order import fair_terms
@@ -147,4 +147,4 @@ def _limit(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
     if leaf.parent is not None:
         leaf.parent.order.mark(leaf)
     if leaf.applications:
-        queue_gained(state, leaf)
+        wake_for_queue(state, leaf)

@@ -12,7 +12,8 @@ from core.model.applications import Application
 from core.model.task_groups import TaskGroup
 from core.partition.books.findings import Broken
 from core.partition.state import PartitionState
-from core.partition.waiting.rooms import UNSERVED, refused_asks
+from core.partition.waiting.places import refused_asks
+from core.partition.waiting.rooms import UNSERVED
 
 
 def check(state: PartitionState) -> Iterator[Broken]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from core.model.allocations import Allocation
 from core.model.task_groups import TaskGroup
-from core.partition.asks import questions
+from core.partition.asks import moves, questions
 from core.partition.state import PartitionState
-from core.partition.waiting.rooms import dequeue, enqueue
 from core.preemption import attempts, eviction
 
 
@@ -33,8 +32,7 @@ def _wait_for_placeholder(state: PartitionState, ask: Allocation) -> None:
     """A node it was to get, a node kept for it and victims on their way out for it are not for it any more."""
     questions.cancel_question(state, ask)
     eviction.forget(state, ask)
-    dequeue(state, ask)
-    enqueue(state, ask)
+    moves.regroup_ask(state, ask)
 
 
 def placeholder_replaced(state: PartitionState, placeholder: Allocation) -> None:
@@ -57,6 +55,5 @@ def _settle(state: PartitionState, task_group: TaskGroup) -> None:
     for ask in task_group.asks.ordered():
         if ask.proposed_placeholder is not None:
             questions.withdraw_pair(state, ask)
-        dequeue(state, ask)
-        enqueue(state, ask)
+        moves.regroup_ask(state, ask)
         attempts.watch(state, ask)

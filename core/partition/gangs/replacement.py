@@ -119,11 +119,12 @@ def choose(
     if application.state in UNSERVED:
         return Choice({}, None, without_room)
     for ask in _asks(application):
-        assert ask.pool is not None, "only asks of a pool come here"
+        task_group = ask.pool
+        assert task_group is not None, "only asks of a pool come here"
         if ask.inquiry is not None:
             continue
         matching: Allocation | None = None
-        for placeholder in _in_order(ask.pool.free):
+        for placeholder in _in_order(task_group.free):
             if placeholder in too_small or placeholder.proposed_by is not None:
                 continue
             if is_larger(ask, placeholder):

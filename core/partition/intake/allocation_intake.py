@@ -24,13 +24,15 @@ from core.partition.gangs import pools
 from core.partition.intake import handshake, removal
 from core.partition.scheduling import placement
 from core.partition.state import PartitionState
-from core.partition.waiting.rooms import node_gained
+from core.partition.waiting.waking import wake_for_node
 from core.partition.withdrawing import withdraw_ask
 from core.preemption import attempts, eviction
 from core.preemption.quota import timers as quota_timers
 from core.preemption.required_node import drive as required_node
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
+_RUNNING = AppState.RUNNING
+"""Names a member once: reading it from its class costs as much as a call, and every ask comes by."""
 _NS_PER_S = 10**9
 
 
@@ -122,7 +124,9 @@ def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
         return f"{Rejection.NO_RESOURCES}: {key} asks for nothing"
     if amounts.has_negative():
         return f"{Rejection.NEGATIVE_RESOURCES}: {key} asks for a negative amount"
-    known = instances.any_of(state, key)
+    known = state.requests.get(key)
+    if known is None and state.instances:
+        known = instances.any_of(state, key)
     if known is not None and known.application is not application:
         holder = known.application.application_id
         return f"{Rejection.KEY_IN_USE}: key {key} belongs to application {holder}"
@@ -264,8 +268,10 @@ def _created_ns(spec: AllocationSpec, otherwise_ns: int) -> int:
 
 
 def _add_ask(state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
-    request = _record(state, application, spec, shape, _created_ns(spec, now_ns))
-    lifecycle.ask_added(state, application, now_ns)
+    created_ns = now_ns if spec.created_s is None else spec.created_s * _NS_PER_S
+    request = _record(state, application, spec, shape, created_ns)
+    if application.state is not _RUNNING:
+        lifecycle.ask_added(state, application, now_ns)
     if state.recording:
         state.events.ask_added(request)
     moves.add_ask(state, request)
@@ -372,7 +378,7 @@ def _vacate(state: PartitionState, key: str) -> bool:
     node.vacate(key)
     state.changes += 1
     state.node_order.refresh(node)
-    node_gained(state, node)
+    wake_for_node(state, node)
     return True
 
 

@@ -26,7 +26,8 @@ from core.partition.intake import allocation_intake, handshake, removal
 from core.partition.scheduling import vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import pausing
-from core.partition.waiting.rooms import capacity_came, capacity_went, node_gained, wake_waiting
+from core.partition.waiting.rooms import note_lost_capacity, note_new_capacity
+from core.partition.waiting.waking import wake_for_node, wake_waiting
 from core.preemption import attempts, eviction
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
@@ -90,7 +91,7 @@ def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: boo
     if node.schedulable:
         _open(state, node)
     else:
-        node_gained(state, node)
+        wake_for_node(state, node)
 
 
 def set_operator_drain(state: PartitionState, node_id: str, drain: OperatorDrain | None, by: str) -> None:
@@ -134,7 +135,7 @@ def _follow_schedulable(state: PartitionState, node: Node, *, was: bool) -> None
         _open(state, node)
     else:
         state.node_order.discard(node)
-        capacity_went(state, node)
+        note_lost_capacity(state, node)
     state.changes += 1
 
 
@@ -196,16 +197,16 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
     state.node_order.refresh(node)
     pausing.node_changed(state, node.node_id)
     if spec.capacity is not None:
-        capacity_came(state, node)
-        capacity_went(state, node)
+        note_new_capacity(state, node)
+        note_lost_capacity(state, node)
         eviction.leave_too_small(state, node, now_ns)
-    node_gained(state, node)
+    wake_for_node(state, node)
 
 
 def _open(state: PartitionState, node: Node) -> None:
     state.node_order.add(node)
-    capacity_came(state, node)
-    node_gained(state, node)
+    note_new_capacity(state, node)
+    wake_for_node(state, node)
 
 
 def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
@@ -223,7 +224,7 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
     arriving = [a for a in node.allocations.values() if a.replaces is not None]
     gone = [a for a in node.allocations.values() if a.replaces is None]
     del state.nodes[node.node_id]
-    capacity_went(state, node)
+    note_lost_capacity(state, node)
     pausing.node_changed(state, node.node_id)
     state.nodes_removed += 1
     vetting.forget_node(state, node)

@@ -60,7 +60,7 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     assert node is not None, "what the shim was to start has a node"
     if state.recording:
         state.events.allocation_returned(allocation, node)
-    moves.free_allocation(state, allocation)
+    moves.return_allocation(state, allocation)
     pausing.avoid_node(state, allocation, node, now_ns)
     if state.notices.open or state.notices.checkpoints:
         state.notices.allocation_left(allocation, by_us=False)

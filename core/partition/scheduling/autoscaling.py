@@ -18,7 +18,7 @@ from core.model.queues import Queue
 from core.model.shapes import Pairs
 from core.partition.state import PartitionState
 from core.partition.waiting.failing import TEXTS
-from core.partition.waiting.rooms import refused_asks
+from core.partition.waiting.places import refused_asks
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
 

@@ -9,14 +9,14 @@ from core.domain.effects import Allocated
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.partition import lifecycle
-from core.partition.asks import moves
+from core.partition.asks.moves import end_claim, place_ask, place_unasked
 from core.partition.asks.reservations import offer_room, unbook_reservation
-from core.partition.books import ledger
 from core.partition.state import PartitionState
 from core.partition.waiting import admission
 
 _ACCEPTED: Final = AppState.ACCEPTED
-"""Names a member once: reading it from its class costs as much as a call, and every placement asks."""
+_RUNNING: Final = AppState.RUNNING
+"""Name members once: reading them from their class costs as much as a call, and every placement asks."""
 
 
 def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
@@ -25,8 +25,8 @@ def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> Non
     if reservation is not None:
         unbook_reservation(state, reservation)
     if ask.triggered:
-        moves.end_claim(state, ask)
-    moves.place_ask(state, ask, node, now_ns)
+        end_claim(state, ask)
+    place_ask(state, ask, node, now_ns)
     if reservation is not None:
         # Only now: nobody is to be woken for room that the ask has just taken.
         offer_room(state, reservation.node)
@@ -35,7 +35,7 @@ def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> Non
 
 def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """Book *allocation* on *node* without any check, and say so: its echo or its placement."""
-    ledger.charge(state, allocation, node, now_ns)
+    place_unasked(state, allocation, node, now_ns)
     announce(state, allocation, node, now_ns)
 
 
@@ -46,9 +46,10 @@ def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: 
     application, spec = allocation.application, allocation.spec
     application.unschedulable = 0
     allocation.placed()
-    lifecycle.allocation_added(state, application, placeholder=spec.placeholder, now_ns=now_ns)
-    if application.state is _ACCEPTED:
-        admission.allocating(state, application)
+    if spec.placeholder or application.state is not _RUNNING:
+        lifecycle.allocation_added(state, application, placeholder=spec.placeholder, now_ns=now_ns)
+        if application.state is _ACCEPTED:
+            admission.allocating(state, application)
     if state.recording:
         state.events.allocation_added(allocation)
     state.effects.append(Allocated(spec, node.node_id, allocation.shape.resources))

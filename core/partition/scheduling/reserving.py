@@ -36,8 +36,8 @@ NODES_PER_UNIT: Final = 20
 
 def wait_for_age(state: PartitionState, group: AskGroup, now_ns: int) -> None:
     """*group* has just found no room: see that a round comes when its first ask is old enough."""
-    if state.reservation_delay_ns is not None and len(state.node_order):
-        state.reserving.call(max(group.head().created_ns + state.reservation_delay_ns + 1, now_ns))
+    if state.reserving.delay_ns is not None and len(state.node_order):
+        state.reserving.call(max(group.head().created_ns + state.reserving.delay_ns + 1, now_ns))
 
 
 def is_due(state: PartitionState, now_ns: int) -> bool:
@@ -54,7 +54,7 @@ def step(state: PartitionState, now_ns: int) -> int:
     round_ = state.reserving
     if not round_.left:
         round_.due_ns = None
-        if state.reservation_delay_ns is not None and _more_may_be_kept(state):
+        if state.reserving.delay_ns is not None and _more_may_be_kept(state):
             round_.left.extend(_waiting(state))
         round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
         return 1
@@ -73,7 +73,7 @@ def step(state: PartitionState, now_ns: int) -> int:
 
 def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
     """A node for the first ask of *group* that is old enough. False: there is no more to do for the group."""
-    round_, delay_ns = state.reserving, state.reservation_delay_ns
+    round_, delay_ns = state.reserving, state.reserving.delay_ns
     assert delay_ns is not None, "a round has begun, so reservations are made"
     if not _waits_for_room(state, group):
         return False  # It was woken, and is tried like any other.
@@ -100,11 +100,11 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
 
 def most_kept_by_age(state: PartitionState, nodes: int) -> int:
     """How many of *nodes* may be kept free by age at a time: always one, and no more than a share of all."""
-    return max(1, nodes * state.reservation_percent // 100)
+    return max(1, nodes * state.reserving.percent // 100)
 
 
 def _more_may_be_kept(state: PartitionState) -> bool:
-    return state.kept_by_age < most_kept_by_age(state, len(state.nodes))
+    return state.reserving.kept < most_kept_by_age(state, len(state.nodes))
 
 
 def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:

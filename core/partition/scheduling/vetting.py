@@ -11,15 +11,16 @@ from itertools import islice
 from typing import Final
 
 from core.domain.application_states import AppState
+from core.domain.ask_places import AskMove, AskPlace
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.partition.asks import finding, moves, questions
 from core.partition.asks.reservations import end_reservation
-from core.partition.books import ledger
 from core.partition.scheduling import placement
 from core.partition.state import PartitionState
-from core.partition.waiting import admission, inquiries, pausing, rooms
+from core.partition.waiting import admission, inquiries, pausing
 from core.partition.waiting.failing import note
+from core.partition.waiting.places import move_ask, wait_in_line
 
 FIRST_NODES: Final = 8
 MORE_NODES: Final = 64
@@ -60,7 +61,7 @@ def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> N
     """No node with room that the shim has not refused: *ask* waits for another one, or for its pause to end."""
     if state.recording:
         state.events.refused_everywhere(ask)
-    rooms.park_refused(state, ask)
+    move_ask(state, ask, AskMove.REFUSE)
     pausing.pause(state, ask, now_ns)
 
 
@@ -70,7 +71,7 @@ def forget_node(state: PartitionState, node: Node) -> None:
         for ask in state.requests.values():
             if ask.refused is not None:
                 ask.refused.pop(node.node_id, None)
-                if ask.refused_on is not None:
+                if ask.place is AskPlace.REFUSED:
                     pausing.forgive(state, ask)
 
 
@@ -103,7 +104,7 @@ def _decide(
     if ask.application.state in _SERVED:
         for other in _passed(state, ask, node_ids[1:], refused):
             if ask.reservation is None:
-                rooms.enqueue(state, ask)
+                wait_in_line(state, ask)
             placement.bind(state, ask, other, now_ns)
             return
     questions.wait_again(state, ask)
@@ -113,7 +114,7 @@ def _settle(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     if ask.reservation is not None:
         end_reservation(state, ask.reservation)
     moves.end_claim(state, ask)
-    placement.announce(state, ask, ledger.settle(state, ask, now_ns), now_ns)
+    placement.announce(state, ask, moves.confirm_hold(state, ask, now_ns), now_ns)
 
 
 def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:

@@ -12,7 +12,7 @@ from core.domain.application_states import AppState
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.partition.state import PartitionState
-from core.partition.waiting.rooms import Gate, let_in, review_newcomer, slot_freed
+from core.partition.waiting.rooms import Gate, offer_application, offer_slots, review_newcomer
 
 _NOT_RUNNING_YET: Final = frozenset({AppState.ACCEPTED, AppState.RESUMING})
 
@@ -38,7 +38,7 @@ def allocating(_state: PartitionState, application: Application) -> None:
         for queue in application.queue.lineage():
             queue.allocating[application] = None
     if application.held_at is not None:
-        let_in(application)
+        offer_application(application)
 
 
 def allocating_no_more(_state: PartitionState, application: Application) -> None:
@@ -67,7 +67,7 @@ def state_changed(application: Application, before: AppState) -> None:
     if freed:
         _free_slots(application)
     if application.held_at is not None and now is not AppState.ACCEPTED:
-        let_in(application)
+        offer_application(application)
     review_newcomer(application)
 
 
@@ -88,7 +88,7 @@ def set_max_applications(queue: Queue, most: int) -> None:
     queue.max_applications = most
     for waiting in list(queue.held_back.values()):
         for application in list(waiting):
-            let_in(application)
+            offer_application(application)
 
 
 def _count(application: Application, change: int) -> None:
@@ -104,4 +104,4 @@ def _stop_allocating(application: Application) -> None:
 
 def _free_slots(application: Application) -> None:
     for queue in application.queue.lineage():
-        slot_freed(queue)
+        offer_slots(queue)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from core.domain.ask_places import AskMove, AskPlace
 from core.model.allocations import NEVER_FAILED, Allocation, StartFailure
 from core.model.nodes import Node
 from core.partition.state import PartitionState
 from core.partition.waiting.failing import note
-from core.partition.waiting.rooms import enqueue, leave_refused, look_again
+from core.partition.waiting.places import move_ask, resume_waiting
+from core.partition.waiting.rooms import look_again
 
 PAUSE_NS: Final = 10**9
 LONGEST_PAUSE_NS: Final = 15 * 10**9
@@ -94,13 +96,13 @@ def _allow(state: PartitionState, ask: Allocation, node_id: str) -> None:
 
 
 def _try_again(state: PartitionState, ask: Allocation) -> None:
-    waited = leave_refused(state, ask)
-    if ask.reservation is not None:
+    if ask.place is AskPlace.REFUSED:
+        move_ask(state, ask, AskMove.FORGIVE)
+        resume_waiting(state, ask)
+    elif ask.reservation is not None:
         look_again(state, ask.reservation)
-    elif ask.pool is not None:
-        state.note_pairs(ask.application, ask.pool)
-    elif waited:
-        enqueue(state, ask)
+    elif ask.place is AskPlace.POOLED:
+        state.note_pairs(ask.application, ask.application.task_groups[ask.spec.task_group])
 
 
 def _end_at(state: PartitionState, ask: Allocation, until_ns: int) -> None:

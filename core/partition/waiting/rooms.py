@@ -17,13 +17,13 @@ the shim refuses everywhere lends nothing: otherwise what it leaves behind would
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from core.domain.application_states import AppState
+from core.domain.ask_places import WaitsFor
 from core.domain.priorities import NOTHING_WAITS
 from core.domain.settings import SortPolicy
-from core.model.allocations import Allocation, AskGroup, Reservation, Room
+from core.model.allocations import AskGroup, Reservation, Room
 from core.model.applications import Application
 from core.model.keyed_heap import KeyedHeap
 from core.model.nodes import Node
@@ -42,68 +42,6 @@ UNSERVED: Final = frozenset(
 """Applications in these states get nothing any more (scheduling.md S-26)."""
 
 
-def enqueue(state: PartitionState, ask: Allocation) -> None:
-    """Put a pending, unreserved *ask* with its equals, or with those that wait for a placeholder."""
-    application = ask.application
-    task_group = application.task_groups.get(ask.spec.task_group)
-    if task_group is not None and task_group.open and not ask.spec.placeholder:
-        ask.pool = task_group
-        task_group.asks.add(ask)
-        _lend_instead(application, NOTHING_WAITS, ask.spec.priority)
-        state.note_pairs(application, task_group)
-        return
-    key = (ask.shape, ask.spec.required_node)
-    group = application.groups.get(key)
-    if group is None:
-        number = application.next_group_number()
-        group = application.groups[key] = AskGroup(application, ask.shape, ask.spec.required_node, number)
-    lent = group.lent
-    comes_first = group.add(ask)
-    # Behind another ask of an active group nothing changes: that one is offered already.
-    if comes_first if group.parked_at is None else ask in group.due:
-        activate(group)
-    if comes_first and lent != NOTHING_WAITS:
-        _lend(group)
-    gate = application.held_at
-    if gate is None:
-        return
-    if gate.open():
-        # The slot is offered to another one already, but this ask may bring its own application before it.
-        let_in(application)
-    else:
-        gate.held_back[application.queue].mark(application)
-
-
-def dequeue(state: PartitionState, ask: Allocation) -> None:
-    """Take *ask* out from among its equals: placed, reserved or withdrawn."""
-    group = ask.group
-    if group is None:
-        leave_refused(state, ask)
-        if ask.pool is not None:
-            ask.pool.asks.discard(ask)
-            ask.pool = None
-            _lend_instead(ask.application, ask.spec.priority, NOTHING_WAITS)
-        return
-    application = group.application
-    if application.held_at is not None:
-        application.held_at.held_back[application.queue].mark(application)
-    elif application.offered_by is not None:
-        # Without this ask, one that is held back may come before it.
-        _offer_slot(application.offered_by, application.queue)
-    group.remove(ask)
-    if group.size:
-        if ask.spec.priority == group.lent:
-            _lend(group)
-        return
-    _lend_nothing(group)
-    del application.groups[(group.shape, group.required_node)]
-    room = _leave_waiting_room(group)
-    if room is not None and not room and state.no_room.get(group.shape) is room:
-        del state.no_room[group.shape]
-        group.shape.no_room = False
-    _deactivate(group)
-
-
 def activate(group: AskGroup) -> None:
     """Offer *group* to the next cycle."""
     application = group.application
@@ -111,13 +49,14 @@ def activate(group: AskGroup) -> None:
         application.order.offer(group)
         application.queue.order.mark(application)
         return
-    _leave_waiting_room(group)
+    if group.parked_at is not None:
+        leave_room(group)
     if application.state in UNSERVED:
         return
     if group.lent == NOTHING_WAITS:
-        _lend(group)
+        lend_priority(group)
     if application.backoff_until_ns:
-        _park(group, application.backoff_room)
+        _park(group, application.backoff_room, WaitsFor.BACK_OFF)
         return
     application.order.offer(group)
     queue: Queue = application.queue
@@ -128,7 +67,8 @@ def activate(group: AskGroup) -> None:
         queue, parent = parent, parent.parent
 
 
-def _deactivate(group: AskGroup) -> None:
+def retract_group(group: AskGroup) -> None:
+    """Offers *group* to the next cycle no more, and its queues only for what else is in them."""
     application = group.application
     application.order.discard(group)
     queue: Queue | None = application.queue
@@ -139,7 +79,7 @@ def _deactivate(group: AskGroup) -> None:
     gate = application.offered_by
     if gate is not None:
         application.offered_by = None
-        _offer_slot(gate, application.queue)
+        offer_slot(gate, application.queue)
     while queue is not None and not queue.order and queue.parent is not None:
         queue.parent.order.discard(queue)
         queue = queue.parent
@@ -150,23 +90,22 @@ def stop_offering(application: Application) -> None:
     _stop_waiting(application)
     application.step_back()
     for group in list(application.groups.values()):
-        _leave_waiting_room(group)
-        _deactivate(group)
+        leave_room(group)
+        retract_group(group)
 
 
 def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
     """*waiter* waits until *queue* has room for *shape* under its max."""
-    _park(waiter, queue.parked.setdefault(shape, {}))
+    _park(waiter, queue.parked.setdefault(shape, {}), WaitsFor.QUOTA)
     if isinstance(waiter, AskGroup):
-        _lend_nothing(waiter)
+        lend_nothing(waiter)
 
 
 def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Account) -> None:
     """*waiter* waits until the user or group of *account* may hold *shape*."""
-    _park(waiter, account.parked.setdefault(shape, {}))
+    _park(waiter, account.parked.setdefault(shape, {}), WaitsFor.USER_LIMIT)
     if isinstance(waiter, AskGroup):
-        waiter.kept_back = True
-        _lend_nothing(waiter)
+        lend_nothing(waiter)
 
 
 def hold_back(application: Application, gate: Gate) -> None:
@@ -179,12 +118,11 @@ def hold_back(application: Application, gate: Gate) -> None:
         if gate is not application.queue:
             review_newcomer(application)
     for group in list(application.order):
-        _park(group, application.held_groups)
-        group.kept_back = True
+        _park(group, application.held_groups, WaitsFor.APPLICATION_SLOT)
 
 
-def let_in(application: Application) -> None:
-    """*application* is no longer held back: it started after all, or has to be looked at again."""
+def offer_application(application: Application) -> None:
+    """Offers *application* to the next cycle: it started after all, or has to be looked at again."""
     _stop_waiting(application)
     for group in list(application.held_groups):
         if isinstance(group, AskGroup):
@@ -206,20 +144,21 @@ def _stop_waiting(application: Application) -> None:
         review_newcomer(application)
 
 
-def slot_freed(gate: Gate) -> None:
-    """One application less runs (or holds something) at *gate*: the first that waits in each leaf is offered again."""
+def offer_slots(gate: Gate) -> None:
+    """Offers the first that waits in each leaf, since one application less runs or holds something at *gate*."""
     for leaf in list(gate.held_back):
-        _offer_slot(gate, leaf)
+        offer_slot(gate, leaf)
 
 
-def _offer_slot(gate: Gate, leaf: Queue) -> None:
+def offer_slot(gate: Gate, leaf: Queue) -> None:
+    """Offers the first application of *leaf* that *gate* holds back, if one more may start there."""
     waiting = gate.held_back.get(leaf)
     if waiting is None or not gate.open():
         return
     while (application := waiting.first()) is not None:
         if gate is leaf and not may_start_next(application):
             return  # Nor may any of those behind it: of all that could start, the first is not among them.
-        let_in(application)
+        offer_application(application)
         if application.order:
             application.offered_by = gate
             return
@@ -228,15 +167,15 @@ def _offer_slot(gate: Gate, leaf: Queue) -> None:
 def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
     """*waiter* waits until a node that can hold *shape* gains room."""
     shape.no_room = True
-    _park(waiter, state.no_room.setdefault(shape, {}))
+    _park(waiter, state.no_room.setdefault(shape, {}), WaitsFor.ROOM)
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
-        _lend_nothing(waiter)
+        lend_nothing(waiter)
 
 
 def park_for_node(state: PartitionState, group: AskGroup) -> None:
     """*group* waits for the node it requires, which is unknown or too small: else it would have reserved it."""
-    _park(group, state.waiting_for_node.setdefault(group.required_node, {}))
-    _lend_nothing(group)
+    _park(group, state.waiting_for_node.setdefault(group.required_node, {}), WaitsFor.REQUIRED_NODE)
+    lend_nothing(group)
 
 
 def back_off(application: Application) -> None:
@@ -245,7 +184,7 @@ def back_off(application: Application) -> None:
     review_newcomer(application)
     for group in list(application.groups.values()):
         if group.parked_at is None:
-            _park(group, application.backoff_room)
+            _park(group, application.backoff_room, WaitsFor.BACK_OFF)
 
 
 def end_back_off(application: Application) -> None:
@@ -258,24 +197,26 @@ def end_back_off(application: Application) -> None:
             activate(waiter)
 
 
-def _park(waiter: AskGroup | Reservation, room: Room) -> None:
+def _park(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) -> None:
     if isinstance(waiter, AskGroup):
-        _deactivate(waiter)
+        retract_group(waiter)
+        waiter.waits_for = lacking
     room[waiter] = None
     waiter.parked_at = room
 
 
-def _leave_waiting_room(waiter: AskGroup | Reservation) -> Room | None:
+def leave_room(waiter: AskGroup | Reservation) -> Room | None:
+    """Takes *waiter* out of the waiting room that it sits in, which is returned."""
     room = waiter.parked_at
     if room is not None:
         room.pop(waiter, None)
         waiter.parked_at = None
         if isinstance(waiter, AskGroup):
-            waiter.kept_back = False
+            waiter.waits_for = None
     return room
 
 
-def _lend(group: AskGroup) -> None:
+def lend_priority(group: AskGroup) -> None:
     """*group* lends its application the priority of its first ask."""
     priority = group.head().spec.priority
     lent = group.lent
@@ -287,7 +228,7 @@ def _lend(group: AskGroup) -> None:
             review_newcomer(application)
 
 
-def _lend_nothing(group: AskGroup) -> None:
+def lend_nothing(group: AskGroup) -> None:
     """No ask of *group* can be placed now, whatever is free and whoever is first."""
     lent = group.lent
     if lent != NOTHING_WAITS:
@@ -298,7 +239,8 @@ def _lend_nothing(group: AskGroup) -> None:
             review_newcomer(application)
 
 
-def _lend_instead(application: Application, before: int, now: int) -> None:
+def lend_instead(application: Application, before: int, now: int) -> None:
+    """Has one ask lend *application* the priority *now* where it lent *before*."""
     application.lends(before, now)
     if application.queue.newcomers is not None:
         review_newcomer(application)
@@ -324,25 +266,25 @@ def _relies_on(state: PartitionState, shape: Shape, node: Node) -> None:
     state.holders.setdefault(node, {})[shape] = None
 
 
-def capacity_came(state: PartitionState, node: Node) -> None:
-    """*node* appeared, opened or grew: asks that no node could hold until now wait for room like any other."""
+def note_new_capacity(state: PartitionState, node: Node) -> None:
+    """Has asks that only *node* could hold wait for room like any other: it appeared, opened or grew."""
     if not node.schedulable:
         return
     for shape in [shape for shape in state.too_large if node.could_hold(shape.pairs)]:
         del state.too_large[shape]
         _relies_on(state, shape, node)
         for group in _groups_without_room(state, shape):
-            _lend(group)
+            lend_priority(group)
 
 
-def capacity_went(state: PartitionState, node: Node) -> None:
-    """*node* left, closed or shrank: asks that no other one could hold lend no priority any more."""
+def note_lost_capacity(state: PartitionState, node: Node) -> None:
+    """Has asks that only *node* could hold lend no priority any more: it left, closed or shrank."""
     for shape in state.holders.pop(node, {}):
         shape.has_holder = False
         groups = _groups_without_room(state, shape)
         if groups and not _some_node_holds(state, shape):
             for group in groups:
-                _lend_nothing(group)
+                lend_nothing(group)
 
 
 def _groups_without_room(state: PartitionState, shape: Shape) -> list[AskGroup]:
@@ -362,7 +304,7 @@ def filter_newcomers(leaf: Queue) -> None:
     elif leaf.newcomers is not None:
         leaf.newcomers = None
         for application in list(leaf.held_back.get(leaf, ())):
-            let_in(application)
+            offer_application(application)
 
 
 def review_newcomer(application: Application) -> None:
@@ -388,7 +330,7 @@ def review_newcomer(application: Application) -> None:
     if leaf.open() and not leaf.allocating:
         first = newcomers.first()
         if first is not None and first.held_at is leaf:
-            let_in(first)
+            offer_application(first)
 
 
 def may_start_next(application: Application) -> bool:
@@ -410,152 +352,11 @@ def look_again(state: PartitionState, reservation: Reservation) -> None:
     state.reserved_ready[reservation] = None
 
 
-def offer_attempt(state: PartitionState, ask: Allocation) -> None:
-    """*ask* may try to preempt in the next cycle, once placement has had its turn."""
-    if ask.group is not None:
-        ask.group.attempt_is_due(ask)
-        activate(ask.group)
-        return
-    # While the shim is being asked about it, or has just refused it, that is noted until it is back.
-    ask.attempt_due = True
-    if ask.reservation is not None:
-        look_again(state, ask.reservation)
-
-
 def forget_reservation(state: PartitionState, reservation: Reservation) -> None:
     """*reservation* waits nowhere any more."""
     state.reserved_ready.pop(reservation, None)
-    room = _leave_waiting_room(reservation)
+    room = leave_room(reservation)
     shape = reservation.ask.shape
     if room is not None and not room and state.no_room.get(shape) is room:
         del state.no_room[shape]
         shape.no_room = False
-
-
-def wake_waiting(state: PartitionState) -> None:
-    """Wakes those whom something that the ledger noted as gained can help, in the order of the notes.
-
-    To be called after each event that was booked: until then nobody who waits knows of it.
-    """
-    gained = state.gained
-    if not gained:
-        return
-    for what in gained:
-        if isinstance(what, Node):
-            node_gained(state, what)
-        elif isinstance(what, Queue):
-            queue_gained(state, what)
-        elif isinstance(what, Account):
-            account_gained(state, what)
-        else:
-            slot_freed(what.account)
-    gained.clear()
-
-
-def reconsider_limited(state: PartitionState) -> None:
-    """Other limits of users and groups apply now: whoever one of them may have kept back is looked at again."""
-    for application in state.applications.values():
-        let_in(application)
-        for group in application.groups.values():
-            if group.kept_back:
-                activate(group)
-    for reservation in list(state.reservations.values()):
-        look_again(state, reservation)
-
-
-def _wake(state: PartitionState, room: Room) -> None:
-    for waiter in list(room):
-        if isinstance(waiter, AskGroup):
-            activate(waiter)
-        else:
-            waiter.parked_at = None
-            state.reserved_ready[waiter] = None
-
-
-def node_gained(state: PartitionState, node: Node) -> None:
-    """*node* appeared, was freed, grew or opened: wake what it can hold now."""
-    if node.claims is not None:
-        for reservation in node.claims.to_wake(node.free):
-            look_again(state, reservation)
-    waiting = state.waiting_for_node.pop(node.node_id, None)
-    if waiting:
-        _wake(state, waiting)
-    if node not in state.node_order:
-        return
-    if state.refused:
-        _offer_to_refused(state, node)
-    if state.gangs_without_room:
-        state.gangs.update(state.gangs_without_room)
-        state.gangs_without_room.clear()
-    if state.no_room and state.reservation_delay_ns is not None:
-        state.reserving.call()
-    for shape in [shape for shape in state.no_room if node.fits(shape.pairs)]:
-        shape.no_room = False
-        _wake(state, state.no_room.pop(shape))
-
-
-def park_refused(state: PartitionState, ask: Allocation) -> None:
-    """The shim refused *ask* on every node with room: it waits for one on which it was not.
-
-    Asks that were refused on the same nodes wait together, since the same nodes can help them.
-    """
-    leave_refused(state, ask)
-    dequeue(state, ask)
-    ask.refused_on = frozenset(ask.refused or ())
-    state.refused.setdefault(ask.shape, {}).setdefault(ask.refused_on, {})[ask] = None
-
-
-def leave_refused(state: PartitionState, ask: Allocation) -> bool:
-    """Take *ask* out of those that were refused everywhere. Whether it was among them."""
-    refused_on = ask.refused_on
-    if refused_on is None:
-        return False
-    ask.refused_on = None
-    rooms = state.refused[ask.shape]
-    del rooms[refused_on][ask]
-    if not rooms[refused_on]:
-        del rooms[refused_on]
-        if not rooms:
-            del state.refused[ask.shape]
-    return True
-
-
-def refused_asks(state: PartitionState) -> Iterator[Allocation]:
-    """All asks that were refused everywhere."""
-    for rooms in state.refused.values():
-        for room in rooms.values():
-            yield from room
-
-
-def _offer_to_refused(state: PartitionState, node: Node) -> None:
-    """A node with room again: those that were not refused on it may try."""
-    for shape in [shape for shape in state.refused if node.fits(shape.pairs)]:
-        rooms = state.refused[shape]
-        for refused_on in [nodes for nodes in rooms if node.node_id not in nodes]:
-            for ask in list(rooms[refused_on]):
-                leave_refused(state, ask)
-                if ask.reservation is not None:
-                    look_again(state, ask.reservation)
-                else:
-                    enqueue(state, ask)
-
-
-def queue_gained(state: PartitionState, queue: Queue) -> None:
-    """*queue* has more room under its max than before: wake what it kept back and no longer must."""
-    if not queue.parked:
-        return
-    for shape in [shape for shape, room in queue.parked.items() if not room or queue.admits(shape.pairs)]:
-        _wake(state, queue.parked.pop(shape))
-    if queue.claims:
-        for shape in [shape for shape in queue.parked if queue.has_room(shape.pairs)]:
-            for waiter in list(queue.parked[shape]):
-                if isinstance(waiter, Reservation) and waiter.ask.triggered:
-                    look_again(state, waiter)  # What keeps others back beside its claim is that claim.
-
-
-def account_gained(state: PartitionState, account: Account) -> None:
-    """The user or group of *account* holds less than before: wake what its limit kept back and no longer must."""
-    if not account.parked:
-        return
-    for shape in [shape for shape, room in account.parked.items() if not room or account.admits(shape.pairs)]:
-        _wake(state, account.parked.pop(shape))

@@ -15,7 +15,7 @@ from core.model.callbacks import Inquiry
 from core.model.nodes import Node
 from core.partition.state import PartitionState
 from core.partition.waiting import inquiries
-from core.partition.waiting.rooms import offer_attempt
+from core.partition.waiting.places import offer_attempt
 from core.preemption.plan import AnswerPending
 
 MOST_ROUNDS: Final = 32

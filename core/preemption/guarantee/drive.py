@@ -17,7 +17,8 @@ from core.model.users import Account
 from core.partition.asks import reservations
 from core.partition.state import PartitionState
 from core.partition.waiting import failing
-from core.partition.waiting.rooms import UNSERVED, offer_attempt
+from core.partition.waiting.places import offer_attempt
+from core.partition.waiting.rooms import UNSERVED
 from core.preemption import eviction, pacing
 from core.preemption.attempts import RETRY_NS, set_due
 from core.preemption.governor import governing

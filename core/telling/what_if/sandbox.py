@@ -239,7 +239,7 @@ class Sandbox:
 
     def reserve_by_age(self, asks: Iterable[Allocation]) -> None:
         """Hold room for *asks*, equals that no node has room for, as they grow old before they may preempt (7.3)."""
-        delay_ns = self.state.reservation_delay_ns
+        delay_ns = self.state.reserving.delay_ns
         waiting = [ask for ask in asks if ask.reservation is None]
         if delay_ns is None or not waiting:
             return
@@ -250,14 +250,14 @@ class Sandbox:
             too_soon = self.due_ns(ask) <= ask.created_ns + delay_ns
             if too_soon and attempts.may_ever_preempt(ask) and self.state.preemption.enabled:
                 return
-            if self.state.kept_by_age >= most or not ledger.promise_is_sound(ask):
+            if self.state.reserving.kept >= most or not ledger.promise_is_sound(ask):
                 return
             if nodes is None:
                 nodes = iter(by_missing_share(sorted(self._open(), key=_place), pairs))
             node = next(nodes, None)
             if node is None:
                 return
-            self.journal.set(self.state, "kept_by_age", self.state.kept_by_age + 1)
+            self.journal.set(self.state.reserving, "kept", self.state.reserving.kept + 1)
             for queue in ask.queue.lineage():
                 self.journal.add(queue.promised, pairs)
             self._reserve(ask, node, ask.created_ns + delay_ns + 1, by_age=True)
@@ -341,7 +341,7 @@ class Sandbox:
         ask, node = reservation.ask, reservation.node
         self.journal.set(ask, "reservation", None)
         if reservation.by_age:
-            self.journal.set(self.state, "kept_by_age", self.state.kept_by_age - 1)
+            self.journal.set(self.state.reserving, "kept", self.state.reserving.kept - 1)
             for queue in ask.queue.lineage():
                 self.journal.add(queue.promised, ask.shape.pairs, -1)
         claims = self._claims_of(node)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from core.domain.application_states import AppState
+from core.domain.ask_places import AskPlace
 from core.model.allocations import identity
 from core.model.users import Account, AccountKind
 from core.partition.books import audit
@@ -93,7 +94,9 @@ def _unlink(state: PartitionState, key: str) -> None:
         ("I10", lambda state: state.applications["app1"].task_groups["h"].free.discard(state.requests["p2"])),
         ("I10", lambda state: setattr(state.requests["p2"], "released", True)),
         ("10.2", lambda state: state.applications["app1"].task_groups["g"].asks.discard(state.requests["r2"])),
-        ("10.2", lambda state: setattr(state.requests["r2"], "pool", None)),
+        ("10.2", lambda state: setattr(state.requests["r2"], "place", AskPlace.NOWHERE)),
+        ("I9", lambda state: setattr(state.requests["r1"], "place", AskPlace.PLACED)),
+        ("I9", lambda state: setattr(state.requests["p2"], "place", AskPlace.WAITING)),
         ("10.3", lambda state: _unlink(state, "p1")),
         ("10.3", lambda state: _unlink(state, "r1")),
         ("10.3", lambda state: setattr(state.requests["p1"], "released", False)),

@@ -179,7 +179,7 @@ def test_rollback_after_victims_were_told(bug: bool, monkeypatch: pytest.MonkeyP
 
         def fails(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
             for victim in ask.victims.values():
-                ledger.unmark(victim)
+                ledger.unbook_victim(victim)
             ask.victims.clear()
             moves.end_claim(state, ask)
 

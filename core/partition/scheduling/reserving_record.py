@@ -1,4 +1,4 @@
-"""Where the giving out of reservations by age stands: a record that :mod:`.reserving` keeps."""
+"""What is remembered about reservations by age: how old an ask must be, how many there are, and the round under way."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from collections.abc import Iterator
 from core.model.allocations import AskGroup
 from core.model.nodes import Node
 from core.model.shapes import Shape
+from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 
 
-class ReservingRound:
-    """Where the giving out of reservations by age stands."""
+class ReservingRecord:
+    """Keeps the settings and the standing of reservations by age; :mod:`.reserving` gives them out."""
 
-    __slots__ = ("candidates", "due_ns", "left", "not_before_ns")
+    __slots__ = ("candidates", "delay_ns", "due_ns", "kept", "left", "not_before_ns", "percent")
 
     def __init__(self) -> None:
+        self.delay_ns: int | None = RESERVATION_DELAY_NS
+        """Age from which an ask without room may have a node kept free; ``None``: never."""
+        self.percent = RESERVATION_PERCENT
+        """How many of a hundred nodes may be kept free at once because asks have waited; at least one is."""
+        self.kept = 0
+        """Nodes that are."""
         self.due_ns: int | None = None
         """When the next round begins; ``None``: nothing calls for one."""
         self.not_before_ns = 0

@@ -1,0 +1,149 @@
+"""The life of an ask, as a table: where it can be, and which moves lead from place to place.
+
+An ask waits with its equals, or, while its task group still has placeholders, in that group for one of them. The cycle
+puts it on a node. Where the shim has a say the ask is held there until the answer comes; refused on every node with
+room, it waits for another node. An ask that preempted, must run on one node or has waited long has room held for it on
+a node, and waits for that. An ask that is to get the place of a placeholder is replacing it until the shim confirms.
+
+Between two places an ask is nowhere, never for longer than one command or slice lasts: its amounts are booked then, and
+others may be woken before it waits again.
+
+Rules: scheduling.md 6 to 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import Final
+
+
+class AskPlace(IntEnum):
+    """Where an ask is."""
+
+    NOWHERE = 0
+    """The ask is new, or between two other places."""
+    WAITING = 1
+    """The ask waits with its equals, which the next cycle tries, or which are parked until they have what they lack."""
+    POOLED = 2
+    """The ask waits in its task group for a placeholder whose place it can take."""
+    RESERVED = 3
+    """Room is held for it on a node, and it waits by that reservation."""
+    HELD = 4
+    """The ask is charged on a node while the shim is asked whether it may run there."""
+    REFUSED = 5
+    """The shim refused it on every node with room: it waits for another node, or for the end of its pause."""
+    REPLACING = 6
+    """The ask takes the place of a placeholder, which was asked to leave, once the shim confirms."""
+    PLACED = 7
+    """The ask is an allocation."""
+    GONE = 8
+    """The ask was withdrawn or has ended, and its key is free."""
+
+
+class WaitsFor(StrEnum):
+    """What a group of equal asks lacks while it is parked: only that wakes it."""
+
+    QUOTA = "quota"
+    """Room under the max of a queue."""
+    USER_LIMIT = "user-limit"
+    """Room under the limit of its user or group."""
+    APPLICATION_SLOT = "application-slot"
+    """A queue, user or group that lets one more application start."""
+    ROOM = "room"
+    """Room on any node."""
+    REQUIRED_NODE = "required-node"
+    """The node that it must run on, unknown or too small now."""
+    BACK_OFF = "back-off"
+    """The end of its application's back-off."""
+
+
+class AskMove(IntEnum):
+    """What moves an ask from one place to the next."""
+
+    WAIT = 0
+    """The ask is put with its equals."""
+    POOL = 1
+    """The ask is put in its task group, which still has placeholders."""
+    RESERVE = 2
+    """Room is held for it on a node, or it waits by the reservation that it had."""
+    HOLD = 3
+    """A node was found, and the shim is asked."""
+    REFUSE = 4
+    """The shim has refused every node with room."""
+    REPLACE = 5
+    """The ask is linked to a placeholder, which is asked to leave."""
+    PLACE = 6
+    """The ask runs: a node was found, the shim agreed or confirmed, or reported it as running."""
+    STEP_OUT = 7
+    """The ask leaves where it waits, to wait elsewhere: it changed its size, or its task group opened or closed."""
+    GIVE_BACK = 8
+    """The room that was held for it is given back."""
+    DISAGREE = 9
+    """The shim does not want it where it is held, or is asked no more."""
+    FORGIVE = 10
+    """What the shim refused is forgotten, or another node has room."""
+    UNDO = 11
+    """The placeholder of the ask, or the node it was to run on, is gone before the shim confirmed."""
+    RETURN = 12
+    """The shim could not start it: it is an ask again."""
+    END = 13
+    """The ask is withdrawn, released, or ends with its node or application."""
+
+
+MOVES: Final[Mapping[AskMove, Mapping[AskPlace, AskPlace]]] = MappingProxyType(
+    {
+        AskMove.WAIT: {AskPlace.NOWHERE: AskPlace.WAITING},
+        AskMove.POOL: {AskPlace.NOWHERE: AskPlace.POOLED},
+        AskMove.RESERVE: {
+            AskPlace.NOWHERE: AskPlace.RESERVED,
+            AskPlace.WAITING: AskPlace.RESERVED,
+            AskPlace.REFUSED: AskPlace.RESERVED,
+        },
+        AskMove.HOLD: {
+            AskPlace.WAITING: AskPlace.HELD,
+            AskPlace.RESERVED: AskPlace.HELD,
+            AskPlace.REFUSED: AskPlace.HELD,
+        },
+        AskMove.REFUSE: {
+            AskPlace.WAITING: AskPlace.REFUSED,
+            AskPlace.RESERVED: AskPlace.REFUSED,
+            AskPlace.REFUSED: AskPlace.REFUSED,
+        },
+        AskMove.REPLACE: {AskPlace.POOLED: AskPlace.REPLACING},
+        AskMove.PLACE: {
+            AskPlace.NOWHERE: AskPlace.PLACED,
+            AskPlace.WAITING: AskPlace.PLACED,
+            AskPlace.POOLED: AskPlace.PLACED,
+            AskPlace.REFUSED: AskPlace.PLACED,
+            AskPlace.HELD: AskPlace.PLACED,
+            AskPlace.REPLACING: AskPlace.PLACED,
+        },
+        AskMove.STEP_OUT: {AskPlace.WAITING: AskPlace.NOWHERE, AskPlace.POOLED: AskPlace.NOWHERE},
+        AskMove.GIVE_BACK: {AskPlace.RESERVED: AskPlace.NOWHERE},
+        AskMove.DISAGREE: {AskPlace.HELD: AskPlace.NOWHERE},
+        AskMove.FORGIVE: {AskPlace.REFUSED: AskPlace.NOWHERE},
+        AskMove.UNDO: {AskPlace.REPLACING: AskPlace.NOWHERE},
+        AskMove.RETURN: {AskPlace.PLACED: AskPlace.NOWHERE},
+        AskMove.END: {
+            AskPlace.NOWHERE: AskPlace.GONE,
+            AskPlace.WAITING: AskPlace.GONE,
+            AskPlace.POOLED: AskPlace.GONE,
+            AskPlace.PLACED: AskPlace.GONE,
+        },
+    }
+)
+"""By move, where it leads from each place; it applies to no other."""
+
+
+class IllegalMove(ValueError):
+    """A move that does not apply where the ask is: a bug of ours."""
+
+
+def follow_move(place: AskPlace, move: AskMove) -> AskPlace:
+    """Returns the next place. Raises :class:`IllegalMove` for any pair that is not in the table."""
+    target = MOVES[move].get(place)
+    if target is None:
+        raise IllegalMove(f"{move.name} does not apply to an ask that is {place.name}")
+    return target

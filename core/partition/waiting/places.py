@@ -1,0 +1,180 @@
+"""Every ask is in one place, and moves to the next by :func:`move_ask` alone (:mod:`core.domain.ask_places`).
+
+What it takes to come into a place and to leave it stands here, once for each: nobody else needs to ask where an ask is
+in order to take it away. Amounts are no part of it: :mod:`core.partition.asks.moves` books them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove
+from core.domain.priorities import NOTHING_WAITS
+from core.model.allocations import Allocation, AskGroup
+from core.partition.state import PartitionState
+from core.partition.waiting.rooms import (
+    activate,
+    leave_room,
+    lend_instead,
+    lend_nothing,
+    lend_priority,
+    look_again,
+    offer_application,
+    offer_slot,
+    retract_group,
+)
+
+_WAIT: Final = AskMove.WAIT
+"""Names a member once: reading it from its class costs as much as a call, and every ask waits."""
+
+
+def move_ask(state: PartitionState, ask: Allocation, move: AskMove) -> None:
+    """Takes *ask* out of the place it is in, and puts it where *move* leads from there."""
+    step = _STEPS[move][ask.place]
+    if step is None:
+        raise IllegalMove(f"{move.name} does not apply to {ask.key}, which is {ask.place.name}")
+    leave, ask.place, enter = step
+    if leave is not None:
+        leave(state, ask)
+    if enter is not None:
+        enter(state, ask)
+
+
+def wait_in_line(state: PartitionState, ask: Allocation) -> None:
+    """Has *ask*, which is nowhere, wait for a placeholder while its task group has some, otherwise with its equals."""
+    task_groups = ask.application.task_groups
+    if task_groups and not ask.spec.placeholder:
+        task_group = task_groups.get(ask.spec.task_group)
+        if task_group is not None and task_group.open:
+            move_ask(state, ask, AskMove.POOL)
+            return
+    move_ask(state, ask, _WAIT)
+
+
+def resume_waiting(state: PartitionState, ask: Allocation) -> None:
+    """Has *ask*, which is nowhere, wait again: by its reservation, which is tried at once, or in line."""
+    if ask.reservation is None:
+        wait_in_line(state, ask)
+        return
+    move_ask(state, ask, AskMove.RESERVE)
+    look_again(state, ask.reservation)
+
+
+def offer_attempt(state: PartitionState, ask: Allocation) -> None:
+    """*ask* may try to preempt in the next cycle, once placement has had its turn."""
+    if ask.group is not None:
+        ask.group.attempt_is_due(ask)
+        activate(ask.group)
+        return
+    # While the shim is being asked about it, or has just refused it, that is noted until it is back.
+    ask.attempt_due = True
+    if ask.reservation is not None:
+        look_again(state, ask.reservation)
+
+
+def refused_asks(state: PartitionState) -> Iterator[Allocation]:
+    """All asks that were refused everywhere."""
+    for rooms in state.refused.values():
+        for room in rooms.values():
+            yield from room
+
+
+def _join_group(state: PartitionState, ask: Allocation) -> None:
+    application = ask.application
+    key = shape, required_node = ask.shape, ask.spec.required_node
+    group = application.groups.get(key)
+    if group is None:
+        number = application.next_group_number()
+        group = application.groups[key] = AskGroup(application, shape, required_node, number)
+    lent = group.lent
+    comes_first = group.add(ask)
+    # Behind another ask of an active group nothing changes: that one is offered already.
+    if comes_first if group.parked_at is None else ask in group.due:
+        activate(group)
+    if comes_first and lent != NOTHING_WAITS:
+        lend_priority(group)
+    gate = application.held_at
+    if gate is None:
+        return
+    if gate.open():
+        # The slot is offered to another one already, but this ask may bring its own application before it.
+        offer_application(application)
+    else:
+        gate.held_back[application.queue].mark(application)
+
+
+def _leave_group(state: PartitionState, ask: Allocation) -> None:
+    group: AskGroup = ask.where
+    application = group.application
+    if application.held_at is not None:
+        application.held_at.held_back[application.queue].mark(application)
+    elif application.offered_by is not None:
+        # Without this ask, one that is held back may come before it.
+        offer_slot(application.offered_by, application.queue)
+    group.remove(ask)
+    if group.size:
+        if ask.spec.priority == group.lent:
+            lend_priority(group)
+        return
+    lend_nothing(group)
+    del application.groups[(group.shape, group.required_node)]
+    if group.parked_at is not None:
+        room = leave_room(group)
+        if not room and state.no_room.get(group.shape) is room:
+            del state.no_room[group.shape]
+            group.shape.no_room = False
+    retract_group(group)
+
+
+def _join_pool(state: PartitionState, ask: Allocation) -> None:
+    application = ask.application
+    task_group = application.task_groups[ask.spec.task_group]
+    task_group.asks.add(ask)
+    lend_instead(application, NOTHING_WAITS, ask.spec.priority)
+    state.note_pairs(application, task_group)
+
+
+def _leave_pool(_state: PartitionState, ask: Allocation) -> None:
+    ask.application.task_groups[ask.spec.task_group].asks.discard(ask)
+    lend_instead(ask.application, ask.spec.priority, NOTHING_WAITS)
+
+
+def _join_refused(state: PartitionState, ask: Allocation) -> None:
+    """Asks that were refused on the same nodes wait together, since the same nodes can help them."""
+    nodes = ask.where = frozenset(ask.refused or ())
+    state.refused.setdefault(ask.shape, {}).setdefault(nodes, {})[ask] = None
+
+
+def _leave_refused(state: PartitionState, ask: Allocation) -> None:
+    nodes: frozenset[str] = ask.where
+    ask.where = None
+    rooms = state.refused[ask.shape]
+    del rooms[nodes][ask]
+    if not rooms[nodes]:
+        del rooms[nodes]
+        if not rooms:
+            del state.refused[ask.shape]
+
+
+_Change = Callable[[PartitionState, Allocation], None]
+
+_ENTERING: Final[dict[AskPlace, _Change]] = {
+    AskPlace.WAITING: _join_group,
+    AskPlace.POOLED: _join_pool,
+    AskPlace.REFUSED: _join_refused,
+}
+_LEAVING: Final[dict[AskPlace, _Change]] = {
+    AskPlace.WAITING: _leave_group,
+    AskPlace.POOLED: _leave_pool,
+    AskPlace.REFUSED: _leave_refused,
+}
+_STEPS: Final = tuple(
+    tuple(
+        (_LEAVING.get(place), targets[place], _ENTERING.get(targets[place])) if place in targets else None
+        for place in AskPlace
+    )
+    for targets in (MOVES[move] for move in AskMove)
+)
+"""By the numbers of move and place: what leaves the place, the next one, and what enters that. Every ask moves several
+times, and hashing a member costs as much as a call."""

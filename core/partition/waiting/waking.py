@@ -1,0 +1,105 @@
+"""Whoever waits is woken here, and only when something was gained that can help: room, a slot, a higher limit."""
+
+from __future__ import annotations
+
+from core.domain.ask_places import AskMove
+from core.model.allocations import AskGroup, Reservation, Room
+from core.model.nodes import Node
+from core.model.queues import Queue
+from core.model.users import Account
+from core.partition.state import PartitionState
+from core.partition.waiting.places import move_ask, resume_waiting
+from core.partition.waiting.rooms import activate, look_again, offer_application, offer_slots
+
+
+def wake_waiting(state: PartitionState) -> None:
+    """Wakes those whom something that the ledger noted as gained can help, in the order of the notes.
+
+    To be called after each event that was booked: until then nobody who waits knows of it.
+    """
+    gained = state.gained
+    if not gained:
+        return
+    for what in gained:
+        if isinstance(what, Node):
+            wake_for_node(state, what)
+        elif isinstance(what, Queue):
+            wake_for_queue(state, what)
+        elif isinstance(what, Account):
+            wake_for_account(state, what)
+        else:
+            offer_slots(what.account)
+    gained.clear()
+
+
+def reconsider_limited(state: PartitionState) -> None:
+    """Other limits of users and groups apply now: whoever one of them may have kept back is looked at again."""
+    for application in state.applications.values():
+        offer_application(application)
+        for group in application.groups.values():
+            if group.kept_back:
+                activate(group)
+    for reservation in list(state.reservations.values()):
+        look_again(state, reservation)
+
+
+def wake_for_node(state: PartitionState, node: Node) -> None:
+    """Wakes those whom *node*, which appeared, opened, grew or was freed, can hold now."""
+    if node.claims is not None:
+        for reservation in node.claims.to_wake(node.free):
+            look_again(state, reservation)
+    waiting = state.waiting_for_node.pop(node.node_id, None)
+    if waiting:
+        _wake(state, waiting)
+    if node not in state.node_order:
+        return
+    if state.refused:
+        _offer_to_refused(state, node)
+    if state.gangs_without_room:
+        state.gangs.update(state.gangs_without_room)
+        state.gangs_without_room.clear()
+    if state.no_room and state.reserving.delay_ns is not None:
+        state.reserving.call()
+    for shape in [shape for shape in state.no_room if node.fits(shape.pairs)]:
+        shape.no_room = False
+        _wake(state, state.no_room.pop(shape))
+
+
+def _offer_to_refused(state: PartitionState, node: Node) -> None:
+    """A node with room again: those that were not refused on it may try."""
+    for shape in [shape for shape in state.refused if node.fits(shape.pairs)]:
+        rooms = state.refused[shape]
+        for refused_on in [nodes for nodes in rooms if node.node_id not in nodes]:
+            for ask in list(rooms[refused_on]):
+                move_ask(state, ask, AskMove.FORGIVE)
+                resume_waiting(state, ask)
+
+
+def wake_for_queue(state: PartitionState, queue: Queue) -> None:
+    """Wakes those whom *queue* kept back and no longer must: it has more room under its max."""
+    if not queue.parked:
+        return
+    for shape in [shape for shape, room in queue.parked.items() if not room or queue.admits(shape.pairs)]:
+        _wake(state, queue.parked.pop(shape))
+    if queue.claims:
+        for shape in [shape for shape in queue.parked if queue.has_room(shape.pairs)]:
+            for waiter in list(queue.parked[shape]):
+                if isinstance(waiter, Reservation) and waiter.ask.triggered:
+                    look_again(state, waiter)  # What keeps others back beside its claim is that claim.
+
+
+def wake_for_account(state: PartitionState, account: Account) -> None:
+    """Wakes those whom the limit of *account* kept back and no longer must: its user or group holds less."""
+    if not account.parked:
+        return
+    for shape in [shape for shape, room in account.parked.items() if not room or account.admits(shape.pairs)]:
+        _wake(state, account.parked.pop(shape))
+
+
+def _wake(state: PartitionState, room: Room) -> None:
+    for waiter in list(room):
+        if isinstance(waiter, AskGroup):
+            activate(waiter)
+        else:
+            waiter.parked_at = None
+            state.reserved_ready[waiter] = None
