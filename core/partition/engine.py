@@ -173,7 +173,7 @@ class Engine:
             (
                 state.preemption.cycle_interval_ns
                 for state in self._partitions.values()
-                if state.has_rounds and (state.root.waiting or state.enforcement.busy or state.enforcement.deferred)
+                if state.has_rounds and registry.wants_round(state)
             ),
             default=None,
         )

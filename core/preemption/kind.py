@@ -123,16 +123,23 @@ def do_nothing(state: PartitionState, now_ns: int) -> None:
     """Fits wherever a kind has nothing to do."""
 
 
+def wants_nothing(state: PartitionState) -> bool:
+    """Tells that a kind has no use for a round, whatever holds in *state*."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Driver:
     """What a kind does in a partition, and when.
 
-    configured  the configuration in force is a new one
-    in_round    its turn in a round of the preemption cycle, in the order of ``preemption.policies``
+    configured   the configuration in force is a new one
+    in_round     its turn in a round of the preemption cycle, in the order of ``preemption.policies``
+    wants_round  whether that turn could come to anything as things stand; without any that does there are no rounds
     """
 
     configured: Callable[[PartitionState, int], None] = do_nothing
     in_round: Callable[[PartitionState, int], None] = do_nothing
+    wants_round: Callable[[PartitionState], bool] = wants_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

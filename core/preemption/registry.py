@@ -48,6 +48,13 @@ def allowed_by(name: str) -> str:
     return kind.allowed_by if kind is not None else ""
 
 
+def wants_round(state: PartitionState) -> bool:
+    """Tells whether a round of the preemption cycle could come to anything in *state* as things stand."""
+    return any(
+        kind.driver.wants_round(state) for name in state.preemption.policies if (kind := _BY_NAME.get(name)) is not None
+    )
+
+
 def configure_kinds(state: PartitionState, now_ns: int) -> None:
     """Have every kind follow the configuration that is in force in *state* from now on."""
     for kind in KINDS:

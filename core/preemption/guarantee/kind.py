@@ -18,7 +18,7 @@ GUARANTEE: Final = Kind(
     allowed_by="law 4: the asking queue is below its guarantee; laws 2, 3, 5, 6 and 7 let the victim go",
     planner=guarantee.plan,
     check=laws.check,
-    driver=Driver(in_round=rounds.serve_asks),
+    driver=Driver(in_round=rounds.serve_asks, wants_round=rounds.has_asks),
     outcomes=MappingProxyType(
         {
             **BOUNDS,

@@ -25,6 +25,11 @@ SEARCHES: Final = 4
 allocation cycle, which try in the same way, go on with them."""
 
 
+def has_asks(state: PartitionState) -> bool:
+    """Tells whether anybody waits."""
+    return state.root.waiting > 0
+
+
 def serve_asks(state: PartitionState, now_ns: int) -> None:
     """Try aged asks that may preempt for a guarantee, until the limit is reached or nobody is left (F4)."""
     in_batches(PartitionRound(state, now_ns))

@@ -20,7 +20,7 @@ QUOTA: Final = Kind(
     allowed_by="the queue holds more than its max, and stays at or above its guarantee (law 2)",
     planner=quota.plan,
     check=laws.check,
-    driver=Driver(in_round=rounds.enforce_due),
+    driver=Driver(in_round=rounds.enforce_due, wants_round=rounds.has_queues_due),
     outcomes=MappingProxyType(
         {
             Outcome.FULL: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.GOOD),

@@ -12,6 +12,11 @@ ENFORCEMENT_BUDGET: Final = 256
 """Decisions that one round spends on lowered maxima; the slices between rounds spend the rest."""
 
 
+def has_queues_due(state: PartitionState) -> bool:
+    """Tells whether a max is to be enforced, or asks wait until that is over."""
+    return state.enforcement.busy or bool(state.enforcement.deferred)
+
+
 def enforce_due(state: PartitionState, now_ns: int) -> None:
     """Go on with the lowered maxima that are due."""
     drive.advance(state, now_ns, ENFORCEMENT_BUDGET)

@@ -18,7 +18,7 @@ REQUIRED_NODE: Final = Kind(
     allowed_by="the ask must run on this node and is at least as important (preemption.md C)",
     planner=required_node.plan,
     check=laws.check,
-    driver=Driver(in_round=rounds.serve_required_nodes),
+    driver=Driver(in_round=rounds.serve_required_nodes, wants_round=rounds.has_asks),
     outcomes=MappingProxyType(
         {
             **BOUNDS,

@@ -11,6 +11,11 @@ from core.partition.state import PartitionState
 from core.preemption import eviction
 
 
+def has_leases(state: PartitionState) -> bool:
+    """Tells whether anything runs whose lease may end."""
+    return NAME in state.preemption.sections and state.allocation_count > 0
+
+
 def end_leases(state: PartitionState, now_ns: int) -> None:
     """Have everybody leave whose lease is over, with one decision for each queue."""
     settings = state.preemption.sections.get(NAME)

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from core.preemption.lease import laws
-from core.preemption.lease.drive import end_leases
+from core.preemption.lease.drive import end_leases, has_leases
 from core.preemption.lease.plan import NAME, plan
 
 from core.domain.reasons import Outcome
@@ -18,7 +18,7 @@ LEASE: Final = Kind(
     allowed_by="it ran for longer than its lease, and its queue keeps what it is guaranteed (law 2)",
     planner=plan,
     check=laws.check,
-    driver=Driver(in_round=end_leases),
+    driver=Driver(in_round=end_leases, wants_round=has_leases),
     outcomes=MappingProxyType(
         {Outcome.TRIGGERED: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.ACCENT)}
     ),
