@@ -13,7 +13,7 @@ GROUP = "workers"
 
 
 async def victim_and_preemptor(bench: Bench) -> None:
-    """n1 is filled by v of b1 in root.b; ask k of app, owed the room by the guarantee of root.a, has preempted it.
+    """Fills n1 with v of b1 in root.b, and has ask k of app preempt it, to which root.a is guaranteed the room.
 
     The core has asked for v's release and keeps n1 for k. Nothing is confirmed yet.
     """
@@ -29,7 +29,7 @@ async def victim_and_preemptor(bench: Bench) -> None:
 
 
 async def waiting_gang(bench: Bench, *, style: str = "Soft") -> None:
-    """Application app whose two placeholders p1 and p2 cannot both run on n1: p1 is allocated, p2 waits."""
+    """Adds application app whose two placeholders p1 and p2 cannot both run on n1: p1 is allocated, p2 waits."""
     await bench.reg()
     await bench.node("n1")
     size = 6000
@@ -42,13 +42,13 @@ async def waiting_gang(bench: Bench, *, style: str = "Soft") -> None:
 
 
 async def gang_timeout(bench: Bench, *, style: str = "Soft") -> None:
-    """:func:`waiting_gang`, and its placeholders have just waited too long. What the core says of it is unread."""
+    """Lets the placeholders of a :func:`waiting_gang` wait too long. The core's messages about it are still unread."""
     await waiting_gang(bench, style=style)
     await bench.clock.advance(2)
 
 
 async def whole_gang(bench: Bench, *, vcore: int = 1000, timeout_ms: int = 1000) -> None:
-    """app is Running with its placeholders p1 and p2, all it announced, on n1, and nothing else."""
+    """Has app Running with its placeholders p1 and p2, all it announced, on n1, and nothing else."""
     await bench.reg()
     await bench.node("n1")
     await bench.send_applications(
@@ -62,7 +62,7 @@ async def whole_gang(bench: Bench, *, vcore: int = 1000, timeout_ms: int = 1000)
 
 
 async def replacing(bench: Bench, *, vcore: int = 1000, real_vcore: int = 1000, timeout_ms: int = 1000) -> str:
-    """:func:`whole_gang` with real ask r, for which the core gives up a placeholder. Returns that one's key."""
+    """Adds real ask r to a :func:`whole_gang`, and returns the key of the placeholder that the core gives up for it."""
     await whole_gang(bench, vcore=vcore, timeout_ms=timeout_ms)
     await bench.send(messages.allocation("r", real_vcore, group=GROUP))
     chosen = await bench.one_of(released("p1", si.PLACEHOLDER_REPLACED), released("p2", si.PLACEHOLDER_REPLACED))
@@ -71,5 +71,5 @@ async def replacing(bench: Bench, *, vcore: int = 1000, real_vcore: int = 1000, 
 
 
 def placeholder(key: str, vcore: int = messages.ASK_VCORE, node: str = "") -> si.Allocation:
-    """A placeholder ask of app, or with *node* one that runs there."""
+    """Returns a placeholder ask of app, or with *node* one that runs there."""
     return messages.allocation(key, vcore, node=node, group=GROUP, placeholder=True)

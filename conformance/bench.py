@@ -1,6 +1,6 @@
-"""What a case works with: a connection to the core under test, words for what an RM does, and ways to look.
+"""A connection to the core under test with what an RM does, for cases to use.
 
-How answers are compared is in :mod:`conformance.connection`, how a core is looked into in :mod:`conformance.looking`.
+How answers are compared is in :mod:`conformance.connection`, how a core is inspected in :mod:`conformance.looking`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conformance.callback_peer import Answers, CallbackPeer
 from conformance.clock import Clock
 from conformance.connection import CALL_TIMEOUT_S, MAX_MESSAGE_BYTES, RM
 from conformance.entries import Entry
-from conformance.looking import Looking, served
+from conformance.looking import Looking, skip_where_unserved
 from shim_client.credentials import NO_CREDENTIALS, Credentials
 
 OTHER_RM: Final = "conformance-2"
@@ -28,7 +28,7 @@ PARTITION: Final = f"[{RM}]default"
 
 
 class Bench(Looking):
-    """One connection. A case begins with :meth:`reg`, or with :meth:`fresh` when nobody may be registered."""
+    """One connection of a case, which begins with :meth:`reg`, or with :meth:`fresh` when nobody may be registered."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class Bench(Looking):
         self._peers: Final[list[CallbackPeer]] = []
 
     async def reg(self, config: str = configs.BASIC) -> None:
-        """The contract's "reg", by default: register and open the three streams."""
+        """Register and open the three streams, by default with the contract's "reg"."""
         await self.close()
         await self.register(config)
         await self.open_streams()
 
     async def fresh(self) -> None:
-        """Make the core one on which nobody is registered: a failed registration takes the old one away."""
+        """Bring the core into the state where nobody is registered: a failed registration removes the old one."""
         await self.refused(self.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
 
     async def update_configuration(
@@ -66,13 +66,13 @@ class Bench(Looking):
         request = configuration_pb2.UpdateConfigurationRequest(
             rm_id=rm or self.rm, policy_group="queues", config=config, extra_config=extra or {}
         )
-        with served("kornel.v1.ConfigurationService"):
+        with skip_where_unserved("kornel.v1.ConfigurationService"):
             return await self._configuration.UpdateConfiguration(request, timeout=CALL_TIMEOUT_S)
 
     async def unregister(self, rm: str | None = None) -> None:
-        """Have the core forget the RM. Raises Skipped on a core that has no such call."""
+        """Remove the RM from the core. Raises Skipped on a core that has no such call."""
         request = manager_pb2.UnregisterResourceManagerRequest(rm_id=rm or self.rm)
-        with served("kornel.v1.ManagerService"):
+        with skip_where_unserved("kornel.v1.ManagerService"):
             await self._manager.UnregisterResourceManager(request, timeout=CALL_TIMEOUT_S)
 
     async def attach(self, answers: Answers) -> CallbackPeer:
@@ -91,7 +91,7 @@ class Bench(Looking):
 
     @asynccontextmanager
     async def another(self, rm: str | None = None) -> AsyncIterator[Bench]:
-        """A second program with a connection of its own, by default one that speaks for the same RM."""
+        """Yields a second program with a connection of its own, by default one that speaks for the same RM."""
         async with connect(
             self._address,
             self.clock,
@@ -140,7 +140,7 @@ class Bench(Looking):
         return (await self.expect(entries.new(key, app=app)))[0]
 
     async def world(self, config: str = configs.BASIC) -> None:
-        """Registered, with n1 and app."""
+        """Register, create n1 and add app."""
         await self.reg(config)
         await self.node("n1")
         await self.app()
@@ -156,11 +156,11 @@ async def connect(
     settle_s: float = 0.1,
     credentials: Credentials = NO_CREDENTIALS,
 ) -> AsyncIterator[Bench]:
-    """A bench at the core at *address*.
+    """Yields a bench at the core at *address*.
 
     deadline_s  how long an expected entry may take
-    settle_s    how long :meth:`Bench.silence` gives scheduling to prove it wrong
-    credentials who the core is shown
+    settle_s    how long :meth:`Bench.silence` waits for an entry that should not come
+    credentials what the core is shown
     """
     options = [
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

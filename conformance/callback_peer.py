@@ -1,4 +1,4 @@
-"""The shim's end of ``kornel.v1.CallbackService``, scripted by a case: it answers, withholds answers, and remembers."""
+"""The shim's end of ``kornel.v1.CallbackService``, scripted by a case: it answers, withholds answers, and records."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ EVENT_PUSH_S: Final = 2.5
 """A little more than the interval between two lots of events."""
 
 Predicates: TypeAlias = Callable[[callback_pb2.PredicatesQuestion], Mapping[str, str] | None]
-"""Reasons by refused node; ``None`` withholds the answer."""
+"""Gives the reasons by refused node; ``None`` withholds the answer."""
 
 PreemptionPredicates: TypeAlias = Callable[[callback_pb2.PreemptionPredicatesQuestion], int | None]
-"""Index of the last victim that has to go; below 0: that does not help; ``None`` withholds the answer."""
+"""Gives the index of the last victim that has to go; below 0: that does not help; ``None`` withholds the answer."""
 
 AttachCall: TypeAlias = grpc.aio.StreamStreamCall[callback_pb2.AttachRequest, callback_pb2.AttachResponse]
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the shim subscribes to. ``None`` or false: not to that. *state_dump*: the text it describes itself with."""
+    """The subscriptions of the shim. ``None`` or false: none of that kind. *state_dump*: its text about itself."""
 
     predicates: Predicates | None = None
     preemption_predicates: PreemptionPredicates | None = None
@@ -38,7 +38,7 @@ class Answers:
     state_dump: str | None = None
 
     def subscription(self, rm: str) -> callback_pb2.Subscription:
-        """As the core wants to hear it."""
+        """Returns the subscription as a message for the core."""
         return callback_pb2.Subscription(
             rm_id=rm,
             predicates=self.predicates is not None,
@@ -50,7 +50,7 @@ class Answers:
 
 
 class CallbackPeer:
-    """One open subscription. What was asked and told is in the lists, in order."""
+    """One open subscription. The questions and notices received are in the lists, in order."""
 
     def __init__(self, call: AttachCall, answers: Answers, *, deadline_s: float) -> None:
         self.questions: Final[list[callback_pb2.PredicatesQuestion]] = []
@@ -65,11 +65,11 @@ class CallbackPeer:
         self._reader = asyncio.create_task(self._read(), name="callback reader")
 
     async def attach(self, rm: str) -> None:
-        """Subscribe, and return when that is in force. Raises Skipped on a core that has no such service."""
+        """Subscribe, and wait until that is in force. Raises Skipped on a core that has no such service."""
         # Why a call ended is seen by reading.
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
             await self._call.write(callback_pb2.AttachRequest(subscription=self._answers.subscription(rm)))
-        await self.until(lambda: self._attached or self._reader.done(), "the subscription to be confirmed")
+        await self.wait_until(lambda: self._attached or self._reader.done(), "the subscription to be confirmed")
         if self._attached:
             return
         self._reader.result()
@@ -78,8 +78,8 @@ class CallbackPeer:
             raise Skipped("the core does not serve kornel.v1.CallbackService")
         raise Mismatch(f"the subscription was refused: {code.name} {await self._call.details()}")
 
-    async def until(self, condition: Callable[[], object], hope: str) -> None:
-        """Return when *condition* holds. Raises Mismatch, naming the *hope*, when it does not in time."""
+    async def wait_until(self, condition: Callable[[], object], hope: str) -> None:
+        """Wait until *condition* holds. Raises Mismatch, naming the *hope*, when it does not in time."""
         try:
             async with asyncio.timeout(self._deadline_s):
                 while not condition():
@@ -101,22 +101,24 @@ class CallbackPeer:
                 if not self._attached:
                     check(response.HasField("attached"), "the first response confirms the subscription")
                     self._attached = True
-                await self._take(response)
+                await self._take_response(response)
         except (grpc.RpcError, asyncio.CancelledError, asyncio.InvalidStateError):
             # The call is over.
             pass
         finally:
             self._news.set()
 
-    async def _take(self, response: callback_pb2.AttachResponse) -> None:
+    async def _take_response(self, response: callback_pb2.AttachResponse) -> None:
         self.questions.extend(response.predicates)
         self.preemption_questions.extend(response.preemption_predicates)
         self.states.extend(response.scheduling_states)
         self.events.extend(response.events)
         self._news.set()
         answer = callback_pb2.AttachRequest(
-            predicates=[judged for each in response.predicates if (judged := self._judge(each))],
-            preemption_predicates=[planned for each in response.preemption_predicates if (planned := self._plan(each))],
+            predicates=[judged for each in response.predicates if (judged := self._answer_predicates(each))],
+            preemption_predicates=[
+                planned for each in response.preemption_predicates if (planned := self._answer_preemption(each))
+            ],
         )
         if response.HasField("state_dump") and self._answers.state_dump is not None:
             answer.state_dump.question_id = response.state_dump.question_id
@@ -124,14 +126,14 @@ class CallbackPeer:
         if answer.ListFields():
             await self._call.write(answer)
 
-    def _judge(self, question: callback_pb2.PredicatesQuestion) -> callback_pb2.PredicatesAnswer | None:
+    def _answer_predicates(self, question: callback_pb2.PredicatesQuestion) -> callback_pb2.PredicatesAnswer | None:
         refused = self._answers.predicates(question) if self._answers.predicates else None
         if refused is None:
             return None
         refusals = [callback_pb2.NodeRefusal(node_id=node, reason=reason) for node, reason in refused.items()]
         return callback_pb2.PredicatesAnswer(question_id=question.question_id, refusals=refusals)
 
-    def _plan(
+    def _answer_preemption(
         self, question: callback_pb2.PreemptionPredicatesQuestion
     ) -> callback_pb2.PreemptionPredicatesAnswer | None:
         index = self._answers.preemption_predicates(question) if self._answers.preemption_predicates else None

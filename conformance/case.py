@@ -1,4 +1,4 @@
-"""What a case is, and the list of all of them.
+"""Cases of the contract, and the list of all of them.
 
 A case is a coroutine function that takes a :class:`~conformance.bench.Bench`, named after what it shows and numbered as
 in the contract. It passes by returning, and fails by raising :class:`~conformance.outcome.Mismatch`.
@@ -23,7 +23,7 @@ class Case:
 
     rule     where it is written
     group    module of :mod:`conformance.cases` it is in
-    waits_s  time that must pass for the core; without a test clock, what takes longer than one's patience is a gap
+    waits_s  time that must pass for the core; without a test clock, a case that needs too long is a gap
     """
 
     number: int
@@ -55,7 +55,7 @@ def case(number: int, title: str, *, rule: str, waits_s: float = 0.0) -> Callabl
 
 
 def all_cases() -> tuple[Case, ...]:
-    """Every case, by number."""
+    """Returns every case, by number."""
     from conformance import cases  # noqa: PLC0415  # the modules of cases import this one
 
     for module in pkgutil.iter_modules(cases.__path__):
@@ -64,7 +64,7 @@ def all_cases() -> tuple[Case, ...]:
 
 
 def numbers(text: str) -> range:
-    """The case numbers that "73" or "73-100" stands for. Raises ValueError for anything else."""
+    """Returns the case numbers of "73" or "73-100". Raises ValueError for anything else."""
     first, dash, last = text.partition("-")
     if not first.isdecimal() or (dash and not last.isdecimal()):
         raise ValueError(f"{text!r} is neither a case number nor a range such as 73-100")
@@ -72,7 +72,7 @@ def numbers(text: str) -> range:
 
 
 def select(cases: Iterable[Case], chosen: Iterable[str] = (), groups: Iterable[str] = ()) -> tuple[Case, ...]:
-    """The cases *chosen* by number or range and those of *groups*; all if neither is given.
+    """Returns the cases *chosen* by number or range and those of *groups*; all if neither is given.
 
     Raises ValueError for a number, range or group in which there is no case.
     """

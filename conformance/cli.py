@@ -23,7 +23,7 @@ from conformance.gaps import OWN, judged, load_gaps
 from conformance.outcome import Result
 from conformance.runner import DEFAULT_DEADLINE_S, DEFAULT_SETTLE_S, Settings, run_case
 from conformance.shim.checks import select_checks
-from conformance.shim.door import Door
+from conformance.shim.listener import Listener
 from conformance.shim.process import CommandFailed
 from conformance.shim.runner import DEFAULT_PATIENCE as SHIM_PATIENCE
 from conformance.shim.runner import judge_shim
@@ -58,7 +58,7 @@ Listing = Annotated[bool, typer.Option("--list", help="List what is checked and 
 
 
 class Unreachable(Exception):
-    """There is nothing at the address that cases can be run against."""
+    """No core that cases can be run against answers at the address."""
 
 
 @app.callback()
@@ -70,7 +70,7 @@ def connect(
     token_file: TokenFile = None,
     server_name: ServerName = "",
 ) -> None:
-    """Credentials: what ``core`` shows the core, and what ``shim`` hands to the shim."""
+    """Take the credentials that ``core`` shows the core, and that ``shim`` hands to the shim."""
     context.obj = credentials_of(ca, cert, key, token_file, server_name)
 
 
@@ -88,12 +88,14 @@ def core(
         float, typer.Option(help="Seconds that an expected answer may take.", min=0.1)
     ] = DEFAULT_DEADLINE_S,
     settle: Annotated[
-        float, typer.Option(help="Seconds to listen to silence; more is surer.", min=0.0)
+        float, typer.Option(help="Seconds without an answer that count as none; more is surer.", min=0.0)
     ] = DEFAULT_SETTLE_S,
     patience: Annotated[
         float, typer.Option(help="Longest real waiting per case, in seconds, for a core without test clock.", min=0.0)
     ] = DEFAULT_PATIENCE_S,
-    real_time: Annotated[bool, typer.Option("--real-time", help="Really wait for everything, three days too.")] = False,
+    real_time: Annotated[
+        bool, typer.Option("--real-time", help="Really wait for everything, even for three days.")
+    ] = False,
     as_json: AsJson = False,
     listing: Listing = False,
 ) -> None:
@@ -109,13 +111,13 @@ def core(
     try:
         waiting = math.inf if real_time else patience
         settings = Settings(deadline, settle, context.obj)
-        results = asyncio.run(_run(address, chosen, waiting, settings, excused))
+        results = asyncio.run(_run_cases(address, chosen, waiting, settings, excused))
     except CredentialsUnusable as error:
         raise unusable(error) from error
     except Unreachable as error:
         typer.echo(write_visibly(f"error: {error}"), err=True)
         raise typer.Exit(EXIT_UNREACHABLE) from None
-    _finish(results, "cases", "core", junit, as_json=as_json)
+    _report_results(results, "cases", "core", junit, as_json=as_json)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -171,24 +173,24 @@ def shim(
     if log is not None:
         log.mkdir(parents=True, exist_ok=True)
     try:
-        door = Door(tls_cert, tls_key, tls_client_ca, context.obj)
+        door = Listener(tls_cert, tls_key, tls_client_ca, context.obj)
         found = asyncio.run(judge_shim(command, chosen, Patience(start, deadline, settle, watch), log, door))
     except CredentialsUnusable as error:
         raise unusable(error) from error
     except CommandFailed as error:
         typer.echo(write_visibly(f"error: {error}"), err=True)
         raise typer.Exit(EXIT_UNREACHABLE) from None
-    _finish([judged(result, excused) for result in found], "checks", "shim", junit, as_json=as_json)
+    _report_results([judged(result, excused) for result in found], "checks", "shim", junit, as_json=as_json)
 
 
 @app.command()
 def rule(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RULE", help="As reports cite it: 8.2, protocol.md 8.2, protocol.md 16 DB-7."),
+        typer.Argument(metavar="RULE", help="The rule as reports cite it: 8.2, protocol.md 8.2, protocol.md 16 DB-7."),
     ] = None,
     case: Annotated[
-        str, typer.Option(help="What this case, or check of a shim (S7), is about, and its rule.", metavar="N")
+        str, typer.Option(help="Show the subject of this case, or check of a shim (S7), and its rule.", metavar="N")
     ] = "",
 ) -> None:
     """Print a rule that cases and checks cite."""
@@ -205,12 +207,12 @@ def rule(
 
 
 def main() -> None:
-    """Entry point of the command."""
+    """Run the command."""
     app()
 
 
 def _describe_case(name: str) -> str:
-    """Returns what case *name*, or check of a shim, is about, and the rule it cites. Raises ValueError."""
+    """Returns the subject of case *name*, or of a check of a shim, and the rule it cites. Raises ValueError."""
     if name[:1].upper() == "S":
         (check,) = select_checks((name.upper(),))
         return f"{check.id}: {check.title} ({check.rule})\n\n{rules.show_rule(check.rule)}"
@@ -220,7 +222,7 @@ def _describe_case(name: str) -> str:
     return f"{rules.show_case(one.number)}\n\n{rules.show_rule(one.rule)}"
 
 
-def _finish(results: Sequence[Result], noun: str, kind: str, junit: Path | None, *, as_json: bool) -> None:
+def _report_results(results: Sequence[Result], noun: str, kind: str, junit: Path | None, *, as_json: bool) -> None:
     if junit is not None:
         report.write_junit(junit, results, f"conformance.{kind}")
     if as_json:
@@ -231,15 +233,15 @@ def _finish(results: Sequence[Result], noun: str, kind: str, junit: Path | None,
         raise typer.Exit(EXIT_FAILED)
 
 
-async def _run(
+async def _run_cases(
     address: str, cases: Sequence[Case], patience_s: float, settings: Settings, gaps: Mapping[str, str]
 ) -> list[Result]:
-    await _usable(address, settings.credentials)
+    await _check_registration(address, settings.credentials)
     async with clock_of(address, patience_s, settings.credentials) as clock:
         return [judged(await run_case(each, address, clock, settings), gaps) for each in cases]
 
 
-async def _usable(address: str, credentials: Credentials) -> None:
+async def _check_registration(address: str, credentials: Credentials) -> None:
     """Raises Unreachable unless a core at *address* lets the kit register."""
     request = si.RegisterResourceManagerRequest(rmID=RM, config=configs.BASIC)
     async with credentials.channel(address, ()) as channel:

@@ -1,4 +1,4 @@
-"""Letting time pass for a core: really wait, or move the clock of a core that lets itself be driven."""
+"""Clocks by which time passes for a core: the real one, or one that the core lets others move."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from shim_client.credentials import NO_CREDENTIALS, Credentials
 DEFAULT_PATIENCE_S: Final = 5.0
 ADVANCE_TIMEOUT_S: Final = 120.0
 ARRIVAL_S: Final = 0.02
-"""Time for what is on its way to the core to arrive before its clock moves, or it would arrive too late."""
+"""The time for what is on its way to the core to arrive before its clock moves, or it would arrive too late."""
 
 
 class Clock(Protocol):
-    """The time that the core under test goes by."""
+    """The interface of the time that the core under test goes by."""
 
     @property
     def patience_s(self) -> float:
         """The longest :meth:`advance` it takes; cases that need more are gaps."""
 
     async def now_ns(self) -> int:
-        """The core's time, nanoseconds since the Unix epoch."""
+        """Returns the core's time, nanoseconds since the Unix epoch."""
 
     async def advance(self, seconds: float) -> None:
-        """Return when *seconds* have passed for the core and what fell due has begun."""
+        """Wait until *seconds* have passed for the core and what fell due has begun."""
 
 
 class RealClock:
-    """Really waits. Supposes that the core's machine has about the same time as this one."""
+    """A clock that really waits. Supposes that the core's machine has about the same time as this one."""
 
     def __init__(self, patience_s: float = DEFAULT_PATIENCE_S) -> None:
         self.patience_s: Final = patience_s
@@ -48,7 +48,7 @@ class RealClock:
 
 
 class CoreClock:
-    """Moves the clock of a core that serves ``kornel.v1.TestClockService``."""
+    """A clock that moves that of a core which serves ``kornel.v1.TestClockService``."""
 
     patience_s: Final = float("inf")
 
@@ -56,13 +56,13 @@ class CoreClock:
         self._core = test_clock_pb2_grpc.TestClockServiceStub(channel)
 
     async def now_ns(self) -> int:
-        return await self._move(0)
+        return await self._move_clock(0)
 
     async def advance(self, seconds: float) -> None:
         await asyncio.sleep(ARRIVAL_S)
-        await self._move(round(seconds * 1e9))
+        await self._move_clock(round(seconds * 1e9))
 
-    async def _move(self, by_ns: int) -> int:
+    async def _move_clock(self, by_ns: int) -> int:
         request = test_clock_pb2.AdvanceClockRequest(by_ns=by_ns)
         return (await self._core.AdvanceClock(request, timeout=ADVANCE_TIMEOUT_S)).now_ns
 
@@ -71,7 +71,8 @@ class CoreClock:
 async def clock_of(
     address: str, patience_s: float = DEFAULT_PATIENCE_S, credentials: Credentials = NO_CREDENTIALS
 ) -> AsyncIterator[Clock]:
-    """The clock of the core at *address*: its test clock if it has one, otherwise the real one with *patience_s*."""
+    """Yields the clock of the core at *address*: its test clock if it has one, otherwise the real one with
+    *patience_s*."""
     async with credentials.channel(address, ()) as channel:
         clock = CoreClock(channel)
         try:

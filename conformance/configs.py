@@ -20,7 +20,8 @@ partitions:
 
 
 def queues(*leaves: str, head: str = _HEAD) -> str:
-    """A configuration with *leaves* below the root, each the YAML text of one queue as :func:`leaf` gives it."""
+    """Returns a configuration with *leaves* below the root, each the YAML text of one queue as :func:`leaf` gives
+    it."""
     listed = "".join(f"          {line}\n" for text in (*leaves, leaf("probe")) for line in text.splitlines())
     return f"{head}        queues:\n{listed}"
 
@@ -32,7 +33,7 @@ def leaf(
     guaranteed: str = "",
     properties: str = "",
 ) -> str:
-    """One leaf queue. The other arguments are flow mappings in YAML, such as ``{vcore: 1}``."""
+    """Returns one leaf queue. The other arguments are flow mappings in YAML, such as ``{vcore: 1}``."""
     lines = [f"- name: {name}"]
     if maximum or guaranteed:
         lines.append("  resources:")
@@ -49,13 +50,13 @@ BASIC: Final = queues(leaf("a"))
 TWO_LEAVES: Final = queues(leaf("a"), leaf("b"))
 
 WITHOUT_A: Final = queues(leaf("b"))
-"""What :data:`TWO_LEAVES` becomes when root.a is taken out."""
+""":data:`TWO_LEAVES` without root.a."""
 
 PREEMPTION: Final = queues(
     leaf("a", guaranteed="{vcore: 5}", properties="{preemption.delay: 1ms}"),
     leaf("b"),
 )
-"""root.a is owed 5 vcore and takes them from root.b as soon as an ask is a millisecond old."""
+"""A configuration in which root.a is guaranteed 5 vcore and preempts in root.b once an ask is a millisecond old."""
 
 UNKNOWN_KEY: Final = BASIC.replace("submitacl", "submitters")
 

@@ -24,7 +24,7 @@ from conformance.outcome import Mismatch, check
 from conformance.stream import AnyStream, Stream
 
 RM: Final = "conformance-1"
-"""The contract's rm-1. No real RM has this name, so a core that serves one refuses the kit and comes to no harm."""
+"""The contract's rm-1. No real RM has this name, so a core that serves one refuses the kit and takes no harm."""
 
 PROBE_APP: Final = "conformance-probe"
 _FENCE: Final = "conformance-fence"
@@ -46,7 +46,7 @@ class Connection:
         self.clock: Final = clock
         self.rm: Final = rm
         self.notes: Final[list[str]] = []
-        """What could not be looked at, for the report."""
+        """Remarks for the report about what could not be inspected."""
         self._deadline_s = deadline_s
         self._settle_s = settle_s
         self._scheduler = si_pb2_grpc.SchedulerStub(channel)
@@ -75,13 +75,13 @@ class Connection:
         return self._allocations
 
     def open_nodes(self) -> NodeStream:
-        """Another node stream, not bound to anybody yet."""
+        """Returns another node stream, not bound to anybody yet."""
         self._nodes = Stream("node", self._scheduler.UpdateNode(), entries.node_entries, _of_no_probe)
         self._opened.append(self._nodes)
         return self._nodes
 
     def open_applications(self) -> ApplicationStream:
-        """Another application stream, not bound to anybody yet."""
+        """Returns another application stream, not bound to anybody yet."""
         self._applications = Stream(
             "application", self._scheduler.UpdateApplication(), entries.application_entries, _of_probe_app
         )
@@ -89,7 +89,7 @@ class Connection:
         return self._applications
 
     def open_allocations(self) -> AllocationStream:
-        """Another allocation stream, not bound to anybody yet."""
+        """Returns another allocation stream, not bound to anybody yet."""
         self._allocations = Stream(
             "allocation", self._scheduler.UpdateAllocation(), entries.allocation_entries, _of_probe_allocation
         )
@@ -138,40 +138,43 @@ class Connection:
         raise Mismatch(f"expected the call to fail with {code.name}, but it succeeded")
 
     async def send_nodes(self, *nodes: si.NodeInfo) -> None:
+        """Send entries about nodes in one request."""
         await self.nodes.send(si.NodeRequest(rmID=self.rm, nodes=nodes))
 
     async def send_applications(
         self, *add: si.AddApplicationRequest, remove: Sequence[str] = (), partition: str = ""
     ) -> None:
+        """Send additions, and removals, of applications in one request."""
         gone = [si.RemoveApplicationRequest(applicationID=app, partitionName=partition) for app in remove]
         await self.applications.send(si.ApplicationRequest(rmID=self.rm, new=add, remove=gone))
 
     async def send(self, *allocations: si.Allocation, releases: Sequence[si.AllocationRelease] = ()) -> None:
-        """Asks, allocations and releases in one request."""
+        """Send asks, allocations and releases in one request."""
         body = si.AllocationReleasesRequest(allocationsToRelease=releases) if releases else None
         await self.allocations.send(si.AllocationRequest(rmID=self.rm, allocations=allocations, releases=body))
 
     async def send_asks(self, *asks: si.AllocationAsk) -> None:
-        """Asks of the older generation."""
+        """Send asks of the older generation."""
         await self.allocations.send(si.AllocationRequest(rmID=self.rm, asks=asks))
 
     async def expect(self, *wants: Want) -> list[Entry]:
-        """The next entries of each stream are the ones wanted there, in this order. Returns them as wanted."""
+        """Expect the next entries of each stream to be the ones wanted there, in this order, and return them as
+        wanted."""
         found: list[Entry] = []
         for want in wants:
-            got = await self._stream_of(want).inbox.take(self._deadline_s, str(want))
+            got = await self._stream_of(want).inbox.take_entry(self._deadline_s, str(want))
             if not want.matches(got):
                 raise Mismatch(f"expected {want}, got {got}{why(got)}")
             found.append(got)
         return found
 
     async def expect_set(self, *wants: Want) -> list[Entry]:
-        """Like :meth:`expect`, for entries whose order the contract leaves open."""
+        """Expect entries as :meth:`expect` does, where the contract leaves their order open."""
         missing = list(wants)
         found: list[tuple[Want, Entry]] = []
         while missing:
             hope = " and ".join(str(want) for want in missing)
-            got = await self._stream_of(missing[0]).inbox.take(self._deadline_s, hope)
+            got = await self._stream_of(missing[0]).inbox.take_entry(self._deadline_s, hope)
             match = next((want for want in missing if want.matches(got)), None)
             if match is None:
                 raise Mismatch(f"expected {hope}, got {got}{why(got)}")
@@ -180,9 +183,9 @@ class Connection:
         return [next(got for match, got in found if match is want) for want in wants]
 
     async def one_of(self, *wants: Want) -> Entry:
-        """The next entry is one of these, all of one stream."""
+        """Expect the next entry to be one of these, all of one stream, and return it."""
         hope = " or ".join(str(want) for want in wants)
-        got = await self._stream_of(wants[0]).inbox.take(self._deadline_s, hope)
+        got = await self._stream_of(wants[0]).inbox.take_entry(self._deadline_s, hope)
         if not any(want.matches(got) for want in wants):
             raise Mismatch(f"expected {hope}, got {got}{why(got)}")
         return got
@@ -217,7 +220,8 @@ class Connection:
             check(not len(stream.inbox), f"expected nothing more on the {stream.name} stream of the first program")
 
     async def quiet(self) -> list[Entry]:
-        """What came up to a fence, on whichever stream: for rules that leave more than one possibility."""
+        """Returns the entries that arrived before a fence, on whichever stream: for rules that leave more than one
+        possibility."""
         strays = await self._fence()
         await asyncio.sleep(self._settle_s)
         return strays + await self._fence()
@@ -230,7 +234,8 @@ class Connection:
         return self.allocations
 
     async def _fence(self) -> list[Entry]:
-        """Send a request to each stream that must be refused without effect; what came before the refusals."""
+        """Send a request to each stream that must be refused without effect, and return what came before the
+        refusals."""
         self._fences += 1
         mark = f"{_FENCE}-{self._fences}"
         nowhere = {messages.PARTITION_ATTRIBUTE: _FENCE}
@@ -245,7 +250,7 @@ class Connection:
         )
         for stream, want in marks:
             while True:
-                entry = await stream.inbox.take(self._deadline_s, f"the refusal of {mark} ({stream.name})")
+                entry = await stream.inbox.take_entry(self._deadline_s, f"the refusal of {mark} ({stream.name})")
                 if want.matches(entry):
                     break
                 strays.append(entry)

@@ -1,4 +1,4 @@
-"""What a core says, entry by entry, and patterns for what it should say.
+"""Entries of a core's answers, and patterns for those that are expected.
 
 One response message may carry many entries, and a core is free to choose how many: cases therefore compare sequences of
 entries. ``batch`` tells which message an entry came in, for the few rules that say *one* message.
@@ -60,7 +60,7 @@ class Want:
     application: str | None = None
 
     def matches(self, entry: Entry) -> bool:
-        """Whether *entry* is what is wanted."""
+        """Tells whether *entry* is as wanted."""
         return (
             entry.kind is self.kind
             and entry.key == self.key
@@ -73,67 +73,76 @@ class Want:
 
 
 def node_accepted(node: str) -> Want:
+    """Returns the pattern for an accepted node."""
     return Want(Kind.NODE_ACCEPTED, node)
 
 
 def node_rejected(node: str, token: str) -> Want:
+    """Returns the pattern for a refused node."""
     return Want(Kind.NODE_REJECTED, node, token)
 
 
 def app_accepted(app: str) -> Want:
+    """Returns the pattern for an accepted application."""
     return Want(Kind.APP_ACCEPTED, app)
 
 
 def app_rejected(app: str, token: str | None = None) -> Want:
+    """Returns the pattern for a refused application."""
     return Want(Kind.APP_REJECTED, app, token)
 
 
 def updated(app: str, state: str) -> Want:
+    """Returns the pattern for an application that entered *state*."""
     return Want(Kind.APP_UPDATED, app, state)
 
 
 def new(key: str, node: str | None = None, app: str | None = None) -> Want:
+    """Returns the pattern for a new allocation."""
     return Want(Kind.NEW, key, node, app)
 
 
 def released(key: str, termination: int = si.STOPPED_BY_RM, app: str | None = None) -> Want:
+    """Returns the pattern for a release by the core."""
     return Want(Kind.RELEASED, key, termination_name(termination), app)
 
 
 def rejected(key: str, token: str | None, app: str | None = None) -> Want:
+    """Returns the pattern for a refused ask or allocation."""
     return Want(Kind.REJECTED, key, token, app)
 
 
 def rejected_ask(key: str, token: str | None = None) -> Want:
+    """Returns the pattern for a refused ask in the list of the older generation."""
     return Want(Kind.REJECTED_ASK, key, token)
 
 
 def termination_name(termination: int) -> str:
-    """Name of a termination type; for a number without one the number."""
+    """Returns the name of a termination type; for a number without one the number."""
     known: dict[int, str] = {number: name for name, number in si.TerminationType.items()}
     return known.get(termination, str(termination))
 
 
 def node_entries(response: si.NodeResponse, batch: int) -> Iterator[Entry]:
-    """What one message of the node stream says."""
+    """Yields the entries in one message of the node stream."""
     for accepted in response.accepted:
         yield Entry(Kind.NODE_ACCEPTED, accepted.nodeID, "", "", batch, accepted)
     for refused in response.rejected:
-        yield Entry(Kind.NODE_REJECTED, refused.nodeID, _token(refused.reason), "", batch, refused)
+        yield Entry(Kind.NODE_REJECTED, refused.nodeID, _token_of(refused.reason), "", batch, refused)
 
 
 def application_entries(response: si.ApplicationResponse, batch: int) -> Iterator[Entry]:
-    """What one message of the application stream says."""
+    """Yields the entries in one message of the application stream."""
     for accepted in response.accepted:
         yield Entry(Kind.APP_ACCEPTED, accepted.applicationID, "", "", batch, accepted)
     for refused in response.rejected:
-        yield Entry(Kind.APP_REJECTED, refused.applicationID, _token(refused.reason), "", batch, refused)
+        yield Entry(Kind.APP_REJECTED, refused.applicationID, _token_of(refused.reason), "", batch, refused)
     for update in response.updated:
         yield Entry(Kind.APP_UPDATED, update.applicationID, update.state, "", batch, update)
 
 
 def allocation_entries(response: si.AllocationResponse, batch: int) -> Iterator[Entry]:
-    """What one message of the allocation stream says."""
+    """Yields the entries in one message of the allocation stream."""
     for placed in response.new:
         yield Entry(Kind.NEW, placed.allocationKey, placed.nodeID, placed.applicationID, batch, placed)
     for gone in response.released:
@@ -143,12 +152,12 @@ def allocation_entries(response: si.AllocationResponse, batch: int) -> Iterator[
         how = termination_name(dropped.terminationType)
         yield Entry(Kind.ASK_RELEASED, dropped.allocationKey, how, dropped.applicationID, batch, dropped)
     for refused in response.rejectedAllocations:
-        token = _token(refused.reason)
+        token = _token_of(refused.reason)
         yield Entry(Kind.REJECTED, refused.allocationKey, token, refused.applicationID, batch, refused)
     for old in response.rejected:
-        yield Entry(Kind.REJECTED_ASK, old.allocationKey, _token(old.reason), old.applicationID, batch, old)
+        yield Entry(Kind.REJECTED_ASK, old.allocationKey, _token_of(old.reason), old.applicationID, batch, old)
 
 
-def _token(reason: str) -> str:
-    """The part of a reason that the contract fixes: what stands before the colon."""
+def _token_of(reason: str) -> str:
+    """Returns the part of a reason that the contract fixes, which stands before the colon."""
     return reason.partition(":")[0]

@@ -18,11 +18,12 @@ from conformance.known_gaps import GAPS
 from conformance.outcome import Result, Verdict
 
 OWN: Final = "kornel"
-"""What stands for the gaps of the core in this repository."""
+"""The name by which the gaps of the core in this repository are asked for."""
 
 
 def load_gaps(source: str) -> dict[str, str]:
-    """The gaps in file *source*, or :data:`OWN`. Raises ValueError if it cannot be read or says something else."""
+    """Returns the gaps in file *source*, or :data:`OWN`. Raises ValueError if it cannot be read or says something
+    else."""
     if source == OWN:
         return {str(number): reason for number, reason in GAPS.items()}
     path = Path(source)
@@ -37,14 +38,14 @@ def load_gaps(source: str) -> dict[str, str]:
             case ".yaml" | ".yml":
                 entries = yaml.safe_load(text)
             case _:
-                entries = dict(line.split(None, 1) for line in _lines(text))
+                entries = dict(line.split(None, 1) for line in _parse_lines(text))
     except (tomllib.TOMLDecodeError, yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
-    return _gaps(path, entries or {})
+    return _parse_gaps(path, entries or {})
 
 
 def judged(result: Result, gaps: Mapping[str, str]) -> Result:
-    """*result* in the light of *gaps*: a known gap may fail, and must not pass."""
+    """Returns *result* in the light of *gaps*: a known gap may fail, and must not pass."""
     reason = gaps.get(result.case.id)
     if reason is None:
         return result
@@ -54,12 +55,12 @@ def judged(result: Result, gaps: Mapping[str, str]) -> Result:
     return Result(result.case, Verdict.GAP, reason, result.took_s, result.tried)
 
 
-def _lines(text: str) -> list[str]:
+def _parse_lines(text: str) -> list[str]:
     stripped = (line.partition("#")[0].strip() for line in text.splitlines())
     return [line for line in stripped if line]
 
 
-def _gaps(path: Path, entries: object) -> dict[str, str]:
+def _parse_gaps(path: Path, entries: object) -> dict[str, str]:
     if not isinstance(entries, Mapping):
         raise ValueError(f"{path}: expected a mapping of case numbers to reasons")
     gaps: dict[str, str] = {}

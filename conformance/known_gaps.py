@@ -1,4 +1,4 @@
-"""What the core of this repository does not do yet, by case number, with the reason.
+"""Cases that the core of this repository does not pass yet, by number, with the reason.
 
 The list must stay true: our tests fail when a case listed here passes, and when a number of the contract has neither a
 script nor a row here.

@@ -1,4 +1,4 @@
-"""Looking into a core: what nodes have free is measured with asks, the rest is read from ``kornel.v1``.
+"""Inspection of a core: free amounts of nodes are measured with asks, the rest is read from ``kornel.v1``.
 
 Where the core does not serve the call, the case goes on and carries a note.
 """
@@ -23,7 +23,7 @@ from conformance.outcome import Mismatch, Skipped, check
 
 
 class Looking(Connection):
-    """A connection with ways to look."""
+    """A connection that can also inspect the core."""
 
     def __init__(
         self, channel: grpc.aio.Channel, clock: Clock, *, rm: str = RM, deadline_s: float, settle_s: float
@@ -42,12 +42,12 @@ class Looking(Connection):
         app = f"{PROBE_APP}-{self._probes}"
         side = self.allocations.side
         await self.send_applications(messages.application(app, configs.PROBE_QUEUE))
-        await self.applications.side.take(self._deadline_s, f"{app} to be accepted")
+        await self.applications.side.take_entry(self._deadline_s, f"{app} to be accepted")
         filled: list[tuple[int, str]] = []
         for number, amount in enumerate(sorted((a for a in free.values() if a > 0), reverse=True)):
             key = f"{app}-{number}"
             await self.send(messages.allocation(key, amount, app=app))
-            got = await side.take(self._deadline_s, f"{amount} vcore to be free on one node of {dict(free)}")
+            got = await side.take_entry(self._deadline_s, f"{amount} vcore to be free on one node of {dict(free)}")
             check(got.kind is Kind.NEW and got.key == key, f"expected new {key}, got {got}{why(got)}")
             filled.append((amount, got.detail))
         expected = sorted((amount, node) for node, amount in free.items() if amount > 0)
@@ -57,7 +57,7 @@ class Looking(Connection):
         check(not len(side), f"expected no more than {dict(free)} to be free, but one more vcore fits")
         await self.send_applications(remove=[app])
         for _ in filled:
-            await side.take(self._deadline_s, "what was measured with to be given back")
+            await side.take_entry(self._deadline_s, "what was measured with to be given back")
         expect_nothing(await self._fence())
         self.applications.side.clear()
 
@@ -76,11 +76,13 @@ class Looking(Connection):
 
     async def expect_used(self, queue: str, used: int) -> None:
         """Expect the allocations of *queue* to hold this much vcore."""
-        await self._expect_status(lambda core: _queue(core, queue).used.get("vcore", 0), used, f"{queue} used")
+        await self._expect_status(lambda core: _find_queue(core, queue).used.get("vcore", 0), used, f"{queue} used")
 
     async def expect_pending(self, queue: str, pending: int) -> None:
-        """Expect the asks of *queue* to want this much vcore."""
-        await self._expect_status(lambda core: _queue(core, queue).pending.get("vcore", 0), pending, f"{queue} pending")
+        """Expect the asks of *queue* to ask for this much vcore."""
+        await self._expect_status(
+            lambda core: _find_queue(core, queue).pending.get("vcore", 0), pending, f"{queue} pending"
+        )
 
     async def expect_user(self, used: int, user: str = messages.USER) -> None:
         """Expect all applications of *user* together to hold this much vcore."""
@@ -101,14 +103,14 @@ class Looking(Connection):
     async def expect_failure(self, key: str, text: str) -> None:
         """Expect *text* to be among the reasons why ask *key* waits. Raises Skipped on a core that does not explain."""
         request = status_pb2.ExplainAskRequest(allocation_key=key)
-        with served("ExplainAsk of kornel.v1.StatusService"):
+        with skip_where_unserved("ExplainAsk of kornel.v1.StatusService"):
             answer = await self._status.ExplainAsk(request, timeout=CALL_TIMEOUT_S)
         counts = {failure.message: failure.count for failure in answer.failures}
         check(counts.get(text, 0) > 0, f"expected {key} to wait because of {text!r}, got {counts}")
 
     async def state_dump(self) -> Mapping[str, object]:
-        """The core's description of itself. Raises Skipped on a core that has none."""
-        with served("GetStateDump of kornel.v1.StatusService"):
+        """Returns the core's description of itself. Raises Skipped on a core that has none."""
+        with skip_where_unserved("GetStateDump of kornel.v1.StatusService"):
             answer = await self._status.GetStateDump(status_pb2.GetStateDumpRequest(), timeout=CALL_TIMEOUT_S)
         try:
             dump: object = json.loads(answer.json)
@@ -140,13 +142,13 @@ class Looking(Connection):
             await asyncio.sleep(0.01)
 
 
-def _queue(core: status_pb2.GetStatusResponse, path: str) -> status_pb2.QueueStatus:
+def _find_queue(core: status_pb2.GetStatusResponse, path: str) -> status_pb2.QueueStatus:
     found = (queue for partition in core.partitions for queue in partition.queues if queue.path == path)
     return next(found, status_pb2.QueueStatus())
 
 
 @contextmanager
-def served(service: str) -> Iterator[None]:
+def skip_where_unserved(service: str) -> Iterator[None]:
     """Raises Skipped where the core answers a call in the block that it has none of the kind."""
     try:
         yield

@@ -20,12 +20,12 @@ FORCE_TAG: Final = "application.create.force"
 
 
 def amounts(resources: Mapping[str, int]) -> si.Resource:
-    """Amounts by resource type. An empty mapping is a resource that is present and empty."""
+    """Returns amounts by resource type as a message. An empty mapping is a resource that is present and empty."""
     return si.Resource(resources={name: si.Quantity(value=value) for name, value in resources.items()})
 
 
 def read_amounts(resource: si.Resource) -> dict[str, int]:
-    """The other way round."""
+    """Returns the amounts of a message by resource type."""
     return {name: quantity.value for name, quantity in resource.resources.items()}
 
 
@@ -35,7 +35,7 @@ def node_info(
     capacity: Mapping[str, int] | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> si.NodeInfo:
-    """A node entry. *capacity* ``None``: not sent."""
+    """Returns a node entry. *capacity* ``None``: not sent."""
     return si.NodeInfo(
         nodeID=node_id,
         action=action,
@@ -45,7 +45,7 @@ def node_info(
 
 
 def full_node(node_id: str, vcore: int = NODE_VCORE, memory: int = NODE_MEMORY) -> si.NodeInfo:
-    """The contract's n1: a schedulable node of 10 vcore and 10 memory."""
+    """Returns the contract's n1: a schedulable node of 10 vcore and 10 memory."""
     return node_info(node_id, capacity={VCORE: vcore, "memory": memory})
 
 
@@ -61,7 +61,7 @@ def application(
     gang_timeout_ms: int = 0,
     gang_style: str = "",
 ) -> si.AddApplicationRequest:
-    """An application to add. *user* ``None``: no user information at all. *gang*: its ``placeholderAsk``."""
+    """Returns an application to add. *user* ``None``: no user information at all. *gang*: its ``placeholderAsk``."""
     return si.AddApplicationRequest(
         applicationID=application_id,
         queueName=queue,
@@ -88,7 +88,7 @@ def allocation(
     placeholder: bool = False,
     policy: tuple[bool, bool] | None = None,
 ) -> si.Allocation:
-    """An ask, or with *node* an allocation that runs there.
+    """Returns an ask, or with *node* an allocation that runs there.
 
     *resources* instead of *vcore* for other types; both ``None``: no resource is sent. *policy*: (allowPreemptSelf,
     allowPreemptOther).
@@ -111,7 +111,7 @@ def allocation(
 
 
 def foreign(key: str, vcore: int, node: str, kind: str = "default") -> si.Allocation:
-    """Load of another scheduler."""
+    """Returns load of another scheduler."""
     return allocation(key, vcore, app="", node=node, tags={FOREIGN_TAG: kind})
 
 
@@ -122,7 +122,8 @@ def release(
     app: str = "app",
     partition: str = "",
 ) -> si.AllocationRelease:
-    """A release. *key* empty: everything of *app*. *termination* may be a number that no release of the proto knows."""
+    """Returns a release. *key* empty: everything of *app*. *termination* may be a number that no release of the proto
+    knows."""
     return si.AllocationRelease(
         partitionName=partition,
         applicationID=app,

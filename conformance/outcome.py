@@ -1,4 +1,4 @@
-"""How a case or a check can end, and what a report says of it."""
+"""Outcomes of a case or a check, and what a report says of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 
 
 class Mismatch(AssertionError):
-    """The peer did something else than the contract says."""
+    """The peer broke the contract."""
 
 
 class Skipped(Exception):
-    """The case says nothing about this core; the message tells why."""
+    """The case cannot be tried on this core; the message says why."""
 
 
 def check(condition: object, message: str) -> None:
@@ -22,11 +22,11 @@ def check(condition: object, message: str) -> None:
 
 
 class Checked(Protocol):
-    """What is checked: a case against a core, or a check of a shim."""
+    """The interface of what is checked: a case against a core, or a check of a shim."""
 
     @property
     def id(self) -> str:
-        """Short and unique within a kind: "73", "S7"."""
+        """ID, short and unique within a kind: "73", "S7"."""
 
     @property
     def group(self) -> str: ...
@@ -37,11 +37,11 @@ class Checked(Protocol):
 
     @property
     def rule(self) -> str:
-        """Where the rule is written, such as "protocol.md 10.2"."""
+        """Place of the rule, such as "protocol.md 10.2"."""
 
 
 class Verdict(StrEnum):
-    """How a case ended.
+    """The ways in which a case can end.
 
     GAP     excused: listed as a known gap, or not to be tried on this core; the reason says which
     UNSEEN  the peer never did what the rule is about
@@ -55,10 +55,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one case.
+    """The outcome of one case.
 
-    reason  what was expected and what came, why it is a gap, what could not be looked at, what a pass rests on;
-            empty for a plain pass
+    reason  what was expected and what came, why it is a gap, what could not be inspected, what a pass rests on; empty
+            for a plain pass
     tried   whether the peer was put to the test at all
     """
 

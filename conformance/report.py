@@ -1,4 +1,4 @@
-"""What a run says: a table for people, JUnit XML and JSON for programs, and one line with the verdict."""
+"""Reports of a run: a table for people, JUnit XML and JSON for programs, and one line with the verdict."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _STYLES: Final = {
 
 
 def conforms(results: Iterable[Result]) -> bool:
-    """Nothing failed."""
+    """Tells whether nothing failed."""
     return not any(result.verdict is Verdict.FAIL for result in results)
 
 
 def verdict_line(results: Sequence[Result], noun: str) -> str:
-    """Such as "157 cases: 150 pass, 7 known gaps, 0 fail: conforms"."""
+    """Returns the verdict in a line, such as "157 cases: 150 pass, 7 known gaps, 0 fail: conforms"."""
     counts = Counter(result.verdict for result in results)
     parts = [f"{counts[Verdict.PASS]} pass"]
     parts += [f"{gaps} known gap{'s' if gaps > 1 else ''}"] if (gaps := counts[Verdict.GAP]) else []
@@ -43,7 +43,7 @@ def verdict_line(results: Sequence[Result], noun: str) -> str:
 
 
 def print_report(console: Console, results: Sequence[Result], noun: str) -> None:
-    """The table and the verdict."""
+    """Prints the table and the verdict."""
     table = Table(box=None, pad_edge=False)
     for heading in ("id", "rule", "verdict"):
         table.add_column(heading, no_wrap=True)
@@ -60,14 +60,14 @@ def print_report(console: Console, results: Sequence[Result], noun: str) -> None
 
 
 def print_list(console: Console, cases: Sequence[Checked]) -> None:
-    """What there is to check."""
+    """Prints the list of what can be checked."""
     for case in cases:
         line = f"{case.id:>3}  {case.group:<13} {case.rule:<21} {case.title}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_rule(console: Console, text: str) -> None:
-    """A rule: laid out for the width of a terminal, else as it is written."""
+    """Prints a rule: laid out for the width of a terminal, else as it is written."""
     if console.is_terminal:
         console.print(Markdown(text))
     else:
@@ -75,12 +75,12 @@ def print_rule(console: Console, text: str) -> None:
 
 
 def as_json(results: Iterable[Result]) -> str:
-    """A list of objects, one per case."""
-    return json.dumps([_plain(result) for result in results], indent=2).replace("\x7f", "\\u007f")
+    """Returns a list of objects, one per case."""
+    return json.dumps([_plain_values(result) for result in results], indent=2).replace("\x7f", "\\u007f")
 
 
 def write_junit(path: Path, results: Sequence[Result], suite: str) -> None:
-    """JUnit XML: what is excused or was not seen is a skipped test."""
+    """Writes JUnit XML, in which a case that is excused or was not seen is a skipped test."""
     counts = Counter(result.verdict for result in results)
     root = ET.Element(
         "testsuite",
@@ -118,7 +118,7 @@ def _test_case(result: Result, suite: str) -> ET.Element:
     return element
 
 
-def _plain(result: Result) -> dict[str, object]:
+def _plain_values(result: Result) -> dict[str, object]:
     case = result.case
     return {
         "id": case.id,

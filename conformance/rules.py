@@ -29,7 +29,7 @@ _SEPARATOR: Final = re.compile(r"\|(?:-+\|)+")
 
 
 class UnknownRule(ValueError):
-    """Nothing is written under what was asked for."""
+    """Nothing is written under the ID that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Page:
             _read_items(section)
 
     def show_section(self, section_id: str) -> str:
-        """Returns the section with all that are below it. Raises UnknownRule."""
+        """Returns the text of a section with all that are below it. Raises UnknownRule."""
         if section_id not in self.sections:
             raise UnknownRule(f"{self.name}.md has no section {section_id}")
         sections = list(self.sections.values())
@@ -98,7 +98,7 @@ class Page:
         raise UnknownRule(f"{self.name}.md {within}".strip() + f" has no item {number}")
 
     def _within(self, within: str) -> Iterator[Section]:
-        """All sections; those at or below *within*, if that is given."""
+        """Yields all sections, or those at or below *within* if that is given."""
         return (s for s in self.sections.values() if within in ("", s.id) or s.id.startswith(f"{within}."))
 
 
@@ -112,7 +112,7 @@ def read_page(name: str) -> Page:
 
 
 def show_rule(words: str) -> str:
-    """Returns what is written under *words*: "8.2", "protocol.md 8.2", "DB-7" or "protocol.md 16 DB-7".
+    """Returns the rule under *words*: "8.2", "protocol.md 8.2", "DB-7" or "protocol.md 16 DB-7".
 
     Without a page it is the contract. Of several IDs the last counts, within the section before it. Raises UnknownRule.
     """
@@ -132,7 +132,7 @@ def show_rule(words: str) -> str:
 
 
 def show_case(number: int) -> str:
-    """Returns what the contract says of a case. Raises UnknownRule."""
+    """Returns the contract's text of a case. Raises UnknownRule."""
     return read_page(CONTRACT).find_item(str(number), CASES)[1]
 
 
@@ -150,7 +150,7 @@ def _read_rows(section: Section) -> None:
 
 
 def _read_items(section: Section) -> None:
-    """A list item goes on with lines that are indented."""
+    """Adds the numbered items of a section, whose lines go on where they are indented."""
     number = ""
     for line in section.lines:
         item = _ITEM.match(line)

@@ -19,12 +19,13 @@ from shim_client.credentials import NO_CREDENTIALS, Credentials
 DEFAULT_DEADLINE_S: Final = 5.0
 DEFAULT_SETTLE_S: Final = 0.1
 CASE_LIMIT_S: Final = 60.0
-"""Longest a case may take beyond what it waits for: a core that stops reading is found out, not waited for."""
+"""The longest that a case may take beyond its own waiting, so that a core that stops reading is found out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long an expected entry may take, how long silence is listened to, in seconds, and who the core is shown."""
+    """The seconds an expected entry may take, those that silence has to last, and the credentials that the core is
+    shown."""
 
     deadline_s: float = DEFAULT_DEADLINE_S
     settle_s: float = DEFAULT_SETTLE_S
@@ -32,16 +33,16 @@ class Settings:
 
 
 async def run_case(each: Case, address: str, clock: Clock, settings: Settings) -> Result:
-    """Run one case on a connection of its own. Fails of any kind end up in the result."""
+    """Run one case on a connection of its own. Failures of any kind end up in the result."""
     if each.waits_s > clock.patience_s:
         return Result(each, Verdict.GAP, f"needs a test clock, or {each.waits_s:g} s of waiting", tried=False)
     begin = time.monotonic()
-    verdict, reason = await _run(each, address, clock, settings)
+    verdict, reason = await _run_script(each, address, clock, settings)
     took_s = time.monotonic() - begin
     return Result(each, verdict, reason, took_s, tried=verdict is not Verdict.GAP)
 
 
-async def _run(each: Case, address: str, clock: Clock, settings: Settings) -> tuple[Verdict, str]:
+async def _run_script(each: Case, address: str, clock: Clock, settings: Settings) -> tuple[Verdict, str]:
     limit_s = CASE_LIMIT_S + each.waits_s
     async with connect(
         address,

@@ -19,7 +19,7 @@ Response = TypeVar("Response", bound=Message)
 
 
 class Inbox:
-    """Entries received and not yet looked at, in order."""
+    """The entries received and not yet looked at, in order."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -35,16 +35,17 @@ class Inbox:
         return len(self._entries)
 
     def clear(self) -> None:
-        """Forget what is there."""
+        """Drop all entries."""
         self._entries.clear()
 
     def close(self, how: str) -> None:
-        """Nothing more will come; *how* says why."""
+        """Accept no more entries; *how* says why."""
         self._closed = how
         self._news.set()
 
-    async def take(self, within_s: float, hope: str) -> Entry:
-        """The next entry. Raises Mismatch, naming the *hope* that was not fulfilled, when none comes in time."""
+    async def take_entry(self, within_s: float, hope: str) -> Entry:
+        """Returns the next entry. Raises Mismatch, naming the *hope* that was not fulfilled, when none comes in
+        time."""
         try:
             async with asyncio.timeout(within_s):
                 while not self._entries:
@@ -58,7 +59,7 @@ class Inbox:
 
 
 class AnyStream(Protocol):
-    """What does not depend on the kind of a stream."""
+    """The part of a stream that does not depend on its kind."""
 
     @property
     def name(self) -> str: ...
@@ -87,7 +88,7 @@ class Stream(Generic[Request, Response]):
         self._call = call
         self._entries = entries
         self._aside = aside
-        self._reader = asyncio.create_task(self._read(), name=f"{name} reader")
+        self._reader = asyncio.create_task(self._read_entries(), name=f"{name} reader")
 
     async def send(self, request: Request) -> None:
         """Write *request*. A stream that the core has ended says so when it is read, not here."""
@@ -97,14 +98,15 @@ class Stream(Generic[Request, Response]):
             return
 
     async def ended(self, within_s: float) -> grpc.StatusCode:
-        """The status with which the core ended the stream. Raises Mismatch when it is still open after *within_s*."""
+        """Returns the status with which the core ended the stream. Raises Mismatch when it is still open after
+        *within_s*."""
         done, _ = await asyncio.wait([self._reader], timeout=within_s)
         if not done:
             raise Mismatch(f"expected the {self.name} stream to end, but it is open after {within_s:g} s")
         return await self._call.code()
 
     async def half_close(self) -> None:
-        """Say that no more requests come."""
+        """End the requests, and go on reading."""
         await self._call.done_writing()
 
     async def close(self) -> None:
@@ -112,7 +114,7 @@ class Stream(Generic[Request, Response]):
         self._call.cancel()
         await asyncio.wait([self._reader])
 
-    async def _read(self) -> None:
+    async def _read_entries(self) -> None:
         batch = 0
         try:
             async for response in self._call:

@@ -1,7 +1,7 @@
-"""What a shim asks for, in one form, and how each generation of the interface writes it down.
+"""Asks and resources in one form, and how each generation of the interface writes them down.
 
-G3 has one message for asks and allocations. G2 has a message of its own for asks, releases them in a list of
-their own, and names an allocation by an ID that the core derives from the key.
+G3 has one message for asks and allocations. G2 has a message of its own for asks, releases them in a list of their own,
+and names an allocation by an ID that the core derives from the key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Generation(StrEnum):
 
 
 def resource(amounts: Mapping[str, int]) -> si.Resource:
-    """The wire form of *amounts*, in base units: vcore in thousandths of a core, memory in bytes."""
+    """Returns the wire form of *amounts*, in base units: vcore in thousandths of a core, memory in bytes."""
     message = si.Resource()
     for name, amount in amounts.items():
         message.resources[name].value = amount
@@ -31,7 +31,7 @@ def resource(amounts: Mapping[str, int]) -> si.Resource:
 
 
 def amounts(message: si.Resource) -> dict[str, int]:
-    """The amounts of a wire resource, in base units. A type missing from the message is missing here."""
+    """Returns the amounts of a wire resource, in base units. A type missing from the message is missing here."""
     return {name: quantity.value for name, quantity in message.resources.items()}
 
 
@@ -67,7 +67,7 @@ class Ask:
         return si.PreemptionPolicy(allowPreemptSelf=self.allow_preempt_self, allowPreemptOther=self.allow_preempt_other)
 
     def to_g3(self) -> si.Allocation:
-        """As ``AllocationRequest.allocations`` wants it: an allocation without a node."""
+        """Returns the ask as ``AllocationRequest.allocations`` takes it: an allocation without a node."""
         return si.Allocation(
             allocationKey=self.key,
             applicationID=self.application_id,
@@ -82,7 +82,7 @@ class Ask:
         )
 
     def to_g2(self) -> si.AllocationAsk:
-        """As ``AllocationRequest.asks`` wants it: exactly one allocation for the key."""
+        """Returns the ask as ``AllocationRequest.asks`` takes it, for exactly one allocation under the key."""
         return si.AllocationAsk(
             allocationKey=self.key,
             applicationID=self.application_id,

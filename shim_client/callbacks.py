@@ -1,6 +1,6 @@
-"""Answering what the core asks, and hearing what it tells besides its decisions (``kornel.v1.CallbackService``).
+"""Answers to the core's questions, and its messages beside the decisions (``kornel.v1.CallbackService``).
 
-A shim derives from :class:`CallbackHandler`, overrides what it has to say something about, and gives it to
+A shim derives from :class:`CallbackHandler`, overrides the methods for what it answers or listens to, and gives it to
 :meth:`shim_client.ShimClient.attach_callbacks`. Questions are handled concurrently, each in a task of its own; answers
 that are ready go out together. A question still open after the timeout is given up: the core has stopped waiting.
 """
@@ -24,10 +24,10 @@ from shim_client.errors import ConnectionLost, NotSupported, ShimClientError, St
 from shim_client.stream import DuplexStream
 
 OPEN_QUESTIONS: Final = 10_000
-"""Questions handled at once; beyond that the stream is not read, and the core drops what waits too long."""
+"""The most questions handled at once; beyond that the stream is not read, and the core drops what waits too long."""
 
 NOTICES_WAITING: Final = 100
-"""Messages with notices that wait for the handler; beyond that the newest are dropped."""
+"""The most messages with notices that wait for the handler; beyond that the newest are dropped."""
 
 ANSWERS_PER_REQUEST: Final = 2_000
 CLOSE_GRACE_S: Final = 5.0
@@ -39,7 +39,8 @@ Attach: TypeAlias = "Callable[[], grpc.aio.StreamStreamCall[pb.AttachRequest, pb
 
 
 class PredicatesQuestion(NamedTuple):
-    """May the ask *key* run on these nodes? The core prefers the first one, and has room on all of them.
+    """A question on which of these nodes the ask *key* may run. The core prefers the first one, and has room on all of
+    them.
 
     *allocate* false: a node is to be reserved for it, or it is to take the place of a placeholder there.
     """
@@ -52,7 +53,7 @@ class PredicatesQuestion(NamedTuple):
 
 
 class PreemptionQuestion(NamedTuple):
-    """How many of *victims*, in their order, have to leave the node before the ask *key* could run there?
+    """A question how many of *victims*, in their order, have to leave the node before the ask *key* could run there.
 
     At least the first *start_index* do; then one more at a time is to be tried.
     """
@@ -66,7 +67,7 @@ class PreemptionQuestion(NamedTuple):
 
 
 class SchedulingState(NamedTuple):
-    """The core tried an ask that quotas allow, and could not place it: a reason to add nodes."""
+    """A report that the core tried an ask which quotas allow, and could not place it: a reason to add nodes."""
 
     application_id: str
     key: str
@@ -75,10 +76,10 @@ class SchedulingState(NamedTuple):
 
 
 class PreemptionNotice(NamedTuple):
-    """One application may have to give up allocations. What goes in the end is released as usual; it is no failure.
+    """A warning that one application may have to give up allocations. Releases follow as usual; nothing has failed.
 
-    strict    go at *deadline_ms* (Unix time of the core) whatever is released until then: time to checkpoint
-    at_risk   go then unless others of the application, of at least *need* together, have been released
+    strict    released at *deadline_ms* (Unix time of the core) whatever is released until then: time to checkpoint
+    at_risk   released then unless others of the application, of at least *need* together, have been released
     need      amounts by type; empty: not negotiable
     """
 
@@ -95,7 +96,7 @@ class PreemptionNotice(NamedTuple):
 
 
 class PreemptionWithdrawal(NamedTuple):
-    """*keys* of an earlier notice are at risk no more."""
+    """A message that *keys* of an earlier notice are no longer at risk."""
 
     notice_id: int
     partition: str
@@ -104,7 +105,7 @@ class PreemptionWithdrawal(NamedTuple):
 
 
 class NoticeReply(NamedTuple):
-    """What an application makes of a notice.
+    """The answer of an application to a notice.
 
     instead      allocations of its own that it would rather lose
     checkpoints  when work was saved last, Unix nanoseconds by allocation key
@@ -116,37 +117,39 @@ class NoticeReply(NamedTuple):
 
 
 class CallbackHandler:
-    """What a shim answers and hears. Only methods that a subclass overrides are subscribed to.
+    """The base of a shim's handler. Only methods that a subclass overrides are subscribed to.
 
     They run in the event loop and must not block. One that raises refuses what it was asked; the stream goes on.
     """
 
     async def predicates(self, question: PredicatesQuestion) -> Mapping[str, str]:
-        """Nodes of *question* on which the ask may not run, each with the reason. Several calls run at once."""
+        """Returns the nodes of *question* on which the ask may not run, each with the reason. Several calls run at
+        once."""
         raise NotImplementedError
 
     async def preemption_predicates(self, question: PreemptionQuestion) -> int | None:
-        """Index of the last victim that has to leave; ``None``: it would not help. Several calls run at once."""
+        """Returns the index of the last victim that has to leave; ``None``: it would not help. Several calls run at
+        once."""
         raise NotImplementedError
 
     async def scheduling_state(self, state: SchedulingState) -> None:
-        """An ask found no room."""
+        """Called when an ask found no room."""
         raise NotImplementedError
 
     async def preemption_notice(self, notice: PreemptionNotice) -> NoticeReply | None:
-        """Allocations are about to be taken. ``None``: nothing to say. More can be said later through
+        """Called before allocations are taken. Returns a reply, or ``None`` to say nothing; later replies go through
         :meth:`CallbackAttachment.answer_notice`."""
         raise NotImplementedError
 
     async def preemption_withdrawn(self, withdrawal: PreemptionWithdrawal) -> None:
-        """What an earlier notice said does not stand any more. Not subscribed to by itself."""
+        """Called when an earlier notice no longer holds. Overriding it alone subscribes to nothing."""
 
     async def events(self, events: Sequence[si.EventRecord]) -> None:
-        """What happened in the core, in order; at most every two seconds."""
+        """Called with what happened in the core, in order; at most every two seconds."""
         raise NotImplementedError
 
     async def state_dump(self) -> Mapping[str, Any]:
-        """The shim's state, for people: anything :func:`json.dumps` takes."""
+        """Returns the shim's state, for people: anything :func:`json.dumps` takes."""
         raise NotImplementedError
 
 
@@ -166,9 +169,12 @@ class CallbackAttachment:
         start: Attach,
         connected: Callable[[], Awaitable[None]],
     ) -> None:
-        """*start* opens the RPC; *connected* waits for a connection; *timeout_s* absent: the core's default."""
+        """Prepares an attachment; *start* opens the RPC, *connected* waits for a connection.
+
+        *timeout_s* absent: the core's default.
+        """
         self.timeout_s: float = 0.0
-        """How long the core waits for an answer; 0 until attached."""
+        """The seconds that the core waits for an answer; 0 until attached."""
         self._handler = handler
         self._rm_id = rm_id
         self._wanted_timeout_s = timeout_s
@@ -180,19 +186,19 @@ class CallbackAttachment:
         self._notices: asyncio.Queue[pb.AttachResponse] = asyncio.Queue(NOTICES_WAITING)
         self._registered_again = asyncio.Event()
         self._settled = asyncio.Event()
-        """The core has said whether it takes up the subscription."""
+        """Set once the core has accepted or refused the subscription."""
         self._refusal: ShimClientError | None = None
         self._running = asyncio.create_task(self._run(), name=f"callbacks of {rm_id}")
-        self._noticing = asyncio.create_task(self._notice(), name=f"notices of {rm_id}")
+        self._noticing = asyncio.create_task(self._deliver_notices(), name=f"notices of {rm_id}")
 
     async def attached(self) -> None:
-        """Return once the core has taken up the subscription. Raises why it never will."""
+        """Wait until the core has accepted the subscription. Raises the error that keeps it from doing so."""
         await self._settled.wait()
         if self._refusal is not None:
             raise self._refusal
 
     def answer_notice(self, notice_id: int, reply: NoticeReply) -> None:
-        """Say something about a notice: a substitution, or how far checkpoints have come. Sent as soon as possible."""
+        """Reply to a notice, with a substitution or the state of checkpoints. Sent as soon as possible."""
         answer = pb.PreemptionNoticeAnswer(
             notice_id=notice_id, accepted=reply.accepted, instead_allocation_keys=reply.instead
         )
@@ -201,7 +207,7 @@ class CallbackAttachment:
         self._answers.put(answer)
 
     def registered(self) -> None:
-        """The RM has registered: a stream that was given up can be opened again."""
+        """Note that the RM has registered, so that a stream that was given up can be opened again."""
         self._registered_again.set()
 
     async def close(self) -> None:
@@ -220,16 +226,16 @@ class CallbackAttachment:
             while not self._answers.closed:
                 await self._stay_attached()
         except ShimClientError as error:
-            self._refusal = _refusal(error)
+            self._refusal = _make_refusal(error)
         finally:
             if not self._settled.is_set():
                 self._refusal = self._refusal or ConnectionLost("the attachment was closed before the core took it up")
                 self._settled.set()
 
     async def _stay_attached(self) -> None:
-        """One stream with all its reopenings, then a wait for the next registration unless it was closed.
+        """Run one stream with all its reopenings, then wait for the next registration unless it was closed.
 
-        Raises what ended it if it was never attached: then whoever attached has to know.
+        Raises what ended the stream if it was never attached: then whoever attached has to know.
         """
         self._registered_again.clear()
         try:
@@ -245,31 +251,31 @@ class CallbackAttachment:
         return DuplexStream(
             "Attach",
             start=self._start,
-            bind=pb.AttachRequest(subscription=self._subscription()),
-            encode=_encode,
+            bind=pb.AttachRequest(subscription=self._make_subscription()),
+            encode=_encode_batch,
             outbox=self._answers,
-            deliver=self._hear,
-            reopened=self._reopened,
+            deliver=self._receive_response,
+            reopened=self._drop_questions,
             connected=self._connected,
         )
 
-    def _subscription(self) -> pb.Subscription:
+    def _make_subscription(self) -> pb.Subscription:
         return pb.Subscription(
             rm_id=self._rm_id,
-            predicates=self._overrides("predicates"),
-            preemption_predicates=self._overrides("preemption_predicates"),
-            scheduling_states=self._overrides("scheduling_state"),
-            events=self._overrides("events"),
-            state_dump=self._overrides("state_dump"),
-            preemption_notices=self._overrides("preemption_notice"),
+            predicates=self._is_overridden("predicates"),
+            preemption_predicates=self._is_overridden("preemption_predicates"),
+            scheduling_states=self._is_overridden("scheduling_state"),
+            events=self._is_overridden("events"),
+            state_dump=self._is_overridden("state_dump"),
+            preemption_notices=self._is_overridden("preemption_notice"),
             timeout_ms=0 if self._wanted_timeout_s is None else max(1, round(self._wanted_timeout_s * 1000)),
         )
 
-    def _overrides(self, method: str) -> bool:
+    def _is_overridden(self, method: str) -> bool:
         return getattr(type(self._handler), method) is not getattr(CallbackHandler, method)
 
-    async def _reopened(self) -> None:
-        """What was asked on the stream that broke counts as not asked."""
+    async def _drop_questions(self) -> None:
+        """Drop the questions of the stream that broke: the core counts them as not asked."""
         self._give_up_questions()
 
     def _give_up_questions(self) -> None:
@@ -277,12 +283,12 @@ class CallbackAttachment:
         for task in self._tasks:
             task.cancel()
 
-    async def _hear(self, response: pb.AttachResponse) -> None:
+    async def _receive_response(self, response: pb.AttachResponse) -> None:
         if response.HasField("attached"):
             self.timeout_s = response.attached.timeout_ms / 1000
             self._settled.set()
         questions: list[Coroutine[Any, Any, None]] = [
-            self._judge(
+            self._answer_predicates(
                 question.question_id,
                 PredicatesQuestion(
                     question.partition,
@@ -295,7 +301,7 @@ class CallbackAttachment:
             for question in response.predicates
         ]
         questions += [
-            self._judge_preemption(
+            self._answer_preemption(
                 question.question_id,
                 PreemptionQuestion(
                     question.partition,
@@ -309,7 +315,7 @@ class CallbackAttachment:
             for question in response.preemption_predicates
         ]
         if response.HasField("state_dump"):
-            questions.append(self._dump(response.state_dump.question_id))
+            questions.append(self._answer_dump(response.state_dump.question_id))
         if questions:
             self._start_questions(questions)
         if (
@@ -329,31 +335,31 @@ class CallbackAttachment:
         tasks = [loop.create_task(question) for question in questions]
         self._tasks.update(tasks)
         for task in tasks:
-            task.add_done_callback(self._done)
-        loop.call_later(self.timeout_s, self._too_late, tasks)
+            task.add_done_callback(self._remove_task)
+        loop.call_later(self.timeout_s, self._cancel_late, tasks)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _remove_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._room.set()
 
-    def _too_late(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+    def _cancel_late(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         late = [task for task in tasks if not task.done()]
         if late:
             _LOGGER.warning("%d of %d questions not answered within %g s", len(late), len(tasks), self.timeout_s)
         for task in late:
             task.cancel()
 
-    async def _judge(self, number: int, question: PredicatesQuestion) -> None:
+    async def _answer_predicates(self, number: int, question: PredicatesQuestion) -> None:
         try:
             refused = await self._handler.predicates(question)
             refusals = [pb.NodeRefusal(node_id=node_id, reason=reason) for node_id, reason in refused.items()]
         except Exception as error:
             _LOGGER.exception("callback handler failed in predicates")
-            reason = _reason(error)
+            reason = _describe_error(error)
             refusals = [pb.NodeRefusal(node_id=node_id, reason=reason) for node_id in question.node_ids]
         self._answers.put(pb.PredicatesAnswer(question_id=number, refusals=refusals))
 
-    async def _judge_preemption(self, number: int, question: PreemptionQuestion) -> None:
+    async def _answer_preemption(self, number: int, question: PreemptionQuestion) -> None:
         try:
             last = await self._handler.preemption_predicates(question)
             response = si.PreemptionPredicatesResponse(success=last is not None, index=-1 if last is None else last)
@@ -362,12 +368,12 @@ class CallbackAttachment:
             response = si.PreemptionPredicatesResponse(success=False, index=-1)
         self._answers.put(pb.PreemptionPredicatesAnswer(question_id=number, response=response))
 
-    async def _dump(self, number: int) -> None:
+    async def _answer_dump(self, number: int) -> None:
         try:
             text, problem = json.dumps(await self._handler.state_dump()), ""
         except Exception as error:
             _LOGGER.exception("callback handler failed in state_dump")
-            text, problem = "", _reason(error)
+            text, problem = "", _describe_error(error)
         self._answers.put(pb.StateDumpAnswer(question_id=number, json=text, error=problem))
 
     def _queue_notice(self, response: pb.AttachResponse) -> None:
@@ -376,12 +382,12 @@ class CallbackAttachment:
             return
         self._notices.put_nowait(response)
 
-    async def _notice(self) -> None:
-        """Tell the handler of notices, one after the other, so that it hears them in order."""
+    async def _deliver_notices(self) -> None:
+        """Give notices to the handler one after the other, so that it gets them in order."""
         while True:
-            await self._tell(await self._notices.get())
+            await self._deliver_response(await self._notices.get())
 
-    async def _tell(self, response: pb.AttachResponse) -> None:
+    async def _deliver_response(self, response: pb.AttachResponse) -> None:
         for told in response.scheduling_states:
             state = SchedulingState(told.applicationID, told.allocationKey, told.state, told.reason)
             try:
@@ -389,7 +395,7 @@ class CallbackAttachment:
             except Exception:
                 _LOGGER.exception("callback handler failed in scheduling_state")
         for notice in response.preemption_notices:
-            await self._tell_notice(notice)
+            await self._deliver_notice(notice)
         for withdrawn in response.preemption_withdrawals:
             withdrawal = PreemptionWithdrawal(
                 withdrawn.notice_id,
@@ -407,7 +413,7 @@ class CallbackAttachment:
             except Exception:
                 _LOGGER.exception("callback handler failed in events")
 
-    async def _tell_notice(self, told: pb.PreemptionNotice) -> None:
+    async def _deliver_notice(self, told: pb.PreemptionNotice) -> None:
         notice = PreemptionNotice(
             told.notice_id,
             told.partition,
@@ -430,7 +436,8 @@ class CallbackAttachment:
 
 
 class _Answers:
-    """Answers that are ready to be sent. What a stream did not take before it broke is of no use to the next one."""
+    """The answers that are ready to be sent. What a stream did not take before it broke is of no use to the next
+    one."""
 
     def __init__(self) -> None:
         self._ready: deque[Answer] = deque()
@@ -449,7 +456,8 @@ class _Answers:
         self._news.set()
 
     async def batch(self) -> list[Answer]:
-        """The answers of the next request, of which one at most is a state dump. Empty: closed, and all sent."""
+        """Returns the answers of the next request, of which one at most is a state dump. Empty: closed, and all
+        sent."""
         while not self._ready and not self.closed:
             self._news.clear()
             await self._news.wait()
@@ -461,10 +469,10 @@ class _Answers:
         return batch
 
     async def written(self, count: int) -> None:
-        """Nothing to forget: a batch is handed out once."""
+        """Does nothing: a batch is handed out once, so there is none to remove."""
 
 
-def _encode(batch: Sequence[Answer]) -> pb.AttachRequest:
+def _encode_batch(batch: Sequence[Answer]) -> pb.AttachRequest:
     request = pb.AttachRequest()
     for answer in batch:
         if isinstance(answer, pb.PredicatesAnswer):
@@ -478,12 +486,12 @@ def _encode(batch: Sequence[Answer]) -> pb.AttachRequest:
     return request
 
 
-def _refusal(error: ShimClientError) -> ShimClientError:
-    """*error*, told apart for a core that has no such service."""
+def _make_refusal(error: ShimClientError) -> ShimClientError:
+    """Returns *error* as an error of this package, with one of its own for a core that has no such service."""
     if isinstance(error, StreamRefused) and error.code is grpc.StatusCode.UNIMPLEMENTED:
         return NotSupported("Attach", error.code, error.reason)
     return error
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"callback failed: {type(error).__name__}: {error}"

@@ -1,9 +1,8 @@
-"""The shim's side of ``si.v1``: register, report, ask, and hear the core's decisions.
+"""The client of ``si.v1`` for shims: it registers, reports, asks, and reads the core's decisions.
 
-Writing is fire-and-forget, as the contract has it: a method that sends returns once its entries are queued,
-and waits only while the queue is full. What comes back is read through :meth:`ShimClient.updates` by one
-consumer; while it does not read, HTTP/2 flow control holds the core's writer, never an ever-growing list
-here.
+Writing is fire-and-forget, as the contract has it: a method that sends returns once its entries are queued, and waits
+only while the queue is full. What comes back is read through :meth:`ShimClient.updates` by one consumer; while it does
+not read, HTTP/2 flow control holds the core's writer, so that no list here grows without end.
 """
 
 from __future__ import annotations
@@ -100,10 +99,9 @@ class ShimClient:
         outbox: int = 20_000,
         inbox: int = 1000,
     ) -> None:
-        """*credentials* absent: what the environment says (:meth:`Credentials.from_environment`).
+        """Prepares a client without connecting. *credentials* absent: :meth:`Credentials.from_environment`.
 
-        *batch*: most entries per request; *outbox*: entries that may wait per stream; *inbox*: messages
-        unread.
+        *batch*: most entries per request; *outbox*: entries that may wait per stream; *inbox*: messages unread.
         """
         self.address = address
         self.rm_id = rm_id
@@ -117,10 +115,10 @@ class ShimClient:
         self._channel: grpc.aio.Channel | None = None
         self._streams: asyncio.Task[None] | None = None
         self._attachments: list[CallbackAttachment] = []
-        self._begin()
+        self._reset_queues()
 
-    def _begin(self) -> None:
-        """Fresh queues: nothing written or heard under an earlier registration belongs to the next one."""
+    def _reset_queues(self) -> None:
+        """Make fresh queues: nothing written or read under an earlier registration belongs to the next one."""
         self._inbox: asyncio.Queue[tuple[Update, ...] | None] = asyncio.Queue(self._inbox_capacity)
         self._readers = 0
         self._failure: ShimClientError | None = None
@@ -194,16 +192,16 @@ class ShimClient:
                 raise CoreUnreachable(self.address, self._connect_s) from error
             raise RegistrationRefused("RegisterResourceManager", error.code(), error.details() or "") from error
         if self._streams is None or self._streams.done():
-            self._begin()
+            self._reset_queues()
             self._streams = asyncio.create_task(self._run_streams(), name=f"streams of {self.rm_id}")
         for attachment in self._attachments:
             attachment.registered()
 
     async def attach_callbacks(self, handler: CallbackHandler, *, timeout_s: float | None = None) -> CallbackAttachment:
-        """Have *handler* asked and told what it overrides, until the client or the attachment is closed.
+        """Subscribe *handler* to what it overrides, until the client or the attachment is closed.
 
-        To be called after :meth:`register`. *timeout_s*: how long the core waits for an answer; ``None``: its
-        default. Raises ResyncRequired without a registration, NotSupported for a core without callbacks.
+        To be called after :meth:`register`. *timeout_s*: how long the core waits for an answer; ``None``: its default.
+        Raises ResyncRequired without a registration, NotSupported for a core without callbacks.
         """
         channel = self._open_channel()
         stub = callback_pb2_grpc.CallbackServiceStub(channel)
@@ -223,10 +221,10 @@ class ShimClient:
         return attachment
 
     async def unregister(self) -> None:
-        """Have the core forget the RM and everything it reported (``kornel.v1``), leaving it free for another one.
+        """Remove the RM and everything it reported from the core (``kornel.v1``), so that another one may register.
 
-        Writes what is queued and ends the streams, so :meth:`updates` ends well; :meth:`register` starts afresh.
-        Raises CallFailed when the core does not know the RM.
+        Writes what is queued and ends the streams, so :meth:`updates` ends without an error; :meth:`register` starts
+        afresh. Raises CallFailed when the core does not know the RM.
         """
         await self._end_streams()
         stub = manager_pb2_grpc.ManagerServiceStub(self._open_channel())
@@ -259,8 +257,8 @@ class ShimClient:
             self._streams = None
 
     async def updates(self) -> AsyncIterator[Update]:
-        """What the core says, in the order of each stream, until the client is closed. For one consumer at a
-        time.
+        """Yields the core's messages as typed values, in the order of each stream, until the client is closed. For one
+        consumer at a time.
 
         Raises what ended the streams: ResyncRequired, StreamRefused or ConnectionLost.
         """
@@ -269,7 +267,7 @@ class ShimClient:
                 yield update
 
     async def update_batches(self) -> AsyncIterator[tuple[Update, ...]]:
-        """As :meth:`updates`, one tuple per message of the core: cheaper where thousands arrive."""
+        """Yields what :meth:`updates` yields, one tuple per message of the core: cheaper where thousands arrive."""
         self._readers += 1
         try:
             while (batch := await self._inbox.get()) is not None:
@@ -293,42 +291,42 @@ class ShimClient:
 
     async def send_nodes(self, nodes: Iterable[si.NodeInfo]) -> None:
         """Report nodes and node actions in order."""
-        await self._send(self._nodes, nodes)
+        await self._queue_entries(self._nodes, nodes)
 
     async def create_nodes(self, nodes: Sequence[si.NodeInfo]) -> list[NodeAnswer]:
         """Report new nodes and wait for the core's answer to each: then allocations may be put on them."""
-        answers = [_expect(self._node_answers, node.nodeID) for node in nodes]
+        answers = [_expect_answer(self._node_answers, node.nodeID) for node in nodes]
         await self.send_nodes(nodes)
         return [await answer for answer in answers]
 
     async def send_applications(self, entries: Iterable[ApplicationEntry]) -> None:
         """Add and remove applications in order."""
-        await self._send(self._applications, entries)
+        await self._queue_entries(self._applications, entries)
 
     async def add_applications(self, applications: Sequence[si.AddApplicationRequest]) -> list[ApplicationAnswer]:
         """Add applications and wait for the core's answer to each: only then may asks for them be sent."""
-        answers = [_expect(self._application_answers, entry.applicationID) for entry in applications]
+        answers = [_expect_answer(self._application_answers, entry.applicationID) for entry in applications]
         await self.send_applications(applications)
         return [await answer for answer in answers]
 
     async def submit_asks(self, asks: Iterable[Ask]) -> None:
-        """Ask for room.
+        """Submit asks for room.
 
         There is no answer but the decision: Allocated, Released, AskReleased or AskRejected.
         """
         if self.generation is Generation.G2:
-            await self._send(self._allocations, (ask.to_g2() for ask in asks))
+            await self._queue_entries(self._allocations, (ask.to_g2() for ask in asks))
         else:
-            await self._send(self._allocations, (ask.to_g3() for ask in asks))
+            await self._queue_entries(self._allocations, (ask.to_g3() for ask in asks))
 
     async def report_allocations(self, allocations: Iterable[si.Allocation]) -> None:
         """Report tasks that run already, or foreign ones. The core confirms new ones with Allocated."""
-        await self._send(self._allocations, allocations)
+        await self._queue_entries(self._allocations, allocations)
 
     async def withdraw_asks(self, keys: Iterable[tuple[str, str]], *, partition: str = "") -> None:
-        """Take back pending asks, given as (application ID, key). The core does not answer."""
+        """Withdraw pending asks, given as (application ID, key). The core does not answer."""
         if self.generation is Generation.G2:
-            await self._send(
+            await self._queue_entries(
                 self._allocations,
                 (
                     si.AllocationAskRelease(
@@ -349,7 +347,7 @@ class ShimClient:
     def release_of(
         self, application_id: str, key: str, termination: si.TerminationType.ValueType, *, partition: str = ""
     ) -> si.AllocationRelease:
-        """The release of one allocation, with the names that the client's generation knows it by."""
+        """Returns the release of one allocation, with the names by which the client's generation knows it."""
         return si.AllocationRelease(
             partitionName=partition,
             applicationID=application_id,
@@ -362,7 +360,7 @@ class ShimClient:
         """End allocations (STOPPED_BY_RM, answered by Released), or confirm ends that the core started (no
         answer).
         """
-        await self._send(self._allocations, releases)
+        await self._queue_entries(self._allocations, releases)
 
     async def flush(self) -> None:
         """Wait until gRPC has taken everything sent so far on all streams."""
@@ -388,7 +386,7 @@ class ShimClient:
             raise _call_failed("UpdateConfiguration", error) from error
 
     async def validate_configuration(self, config: str) -> configuration_pb2.ValidateConfigurationResponse:
-        """What the core would say about a queue configuration (``kornel.v1``). Changes nothing."""
+        """Returns the core's judgement of a queue configuration (``kornel.v1``). Changes nothing."""
         stub = configuration_pb2_grpc.ConfigurationServiceStub(self._open_channel())
         request = configuration_pb2.ValidateConfigurationRequest(config=config)
         try:
@@ -399,7 +397,7 @@ class ShimClient:
     async def status(
         self, partition: str = "", *, omit_queues: bool = False, audit: bool = False
     ) -> status_pb2.GetStatusResponse:
-        """How the core and its partitions are doing (``kornel.v1``). *partition* empty: all of them.
+        """Returns the state of the core and of its partitions (``kornel.v1``). *partition* empty: all of them.
 
         *audit*: have the core check its books too, which stops scheduling for as long as that takes.
         """
@@ -411,7 +409,7 @@ class ShimClient:
             raise _call_failed("GetStatus", error) from error
 
     async def state_dump(self) -> dict[str, Any]:
-        """Everything that helps to understand the core, this shim's own state included (``kornel.v1``)."""
+        """Returns everything that helps to understand the core, this shim's own state included (``kornel.v1``)."""
         stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
         try:
             answer = await stub.GetStateDump(status_pb2.GetStateDumpRequest(), timeout=CALL_TIMEOUT_S)
@@ -421,7 +419,7 @@ class ShimClient:
         return dump
 
     async def explain_ask(self, key: str, partition: str = "") -> status_pb2.ExplainAskResponse:
-        """Where an ask stands and what kept it from being placed (``kornel.v1``).
+        """Returns where an ask stands and what kept it from being placed (``kornel.v1``).
 
         Raises CallFailed for an ask that the core does not know.
         """
@@ -433,7 +431,7 @@ class ShimClient:
             raise _call_failed("ExplainAsk", error) from error
 
     async def explain(self, name: str, partition: str = "") -> explain_pb2.ExplainResponse:
-        """Everything in the way of an ask or application, or who an allocation had to leave for (``kornel.v1``).
+        """Returns everything in the way of an ask or application, or the preemptor of an allocation (``kornel.v1``).
 
         Raises CallFailed for a name that the core does not know.
         """
@@ -446,9 +444,9 @@ class ShimClient:
             raise _call_failed("Explain", error) from error
 
     async def what_if(self, request: explain_pb2.WhatIfRequest) -> explain_pb2.WhatIfResponse:
-        """What would be placed where, and who would have to leave, if (``kornel.v1``). Changes nothing.
+        """Returns what would be placed where, and which victims would leave, if *request* were true (``kornel.v1``).
 
-        Raises CallFailed for a question that makes no sense.
+        Changes nothing. Raises CallFailed for a question that makes no sense.
         """
         stub = explain_pb2_grpc.ExplainServiceStub(self._open_channel())
         try:
@@ -464,14 +462,14 @@ class ShimClient:
     def _outboxes(self) -> tuple[Outbox[si.NodeInfo], Outbox[ApplicationEntry], Outbox[AllocationEntry]]:
         return self._nodes, self._applications, self._allocations
 
-    async def _send(self, outbox: Outbox[Entry], entries: Iterable[Entry]) -> None:
+    async def _queue_entries(self, outbox: Outbox[Entry], entries: Iterable[Entry]) -> None:
         try:
             await outbox.put(entries)
         except OutboxClosed:
             raise self._failure or ConnectionLost("the client is closed") from None
 
     async def _run_streams(self) -> None:
-        """Keep the three streams; when one is beyond repair end them all and tell whoever waits."""
+        """Keep the three streams open; when one is beyond repair, end them all and fail every call that waits."""
         try:
             async with asyncio.TaskGroup() as group:
                 for stream in self._make_streams():
@@ -500,7 +498,7 @@ class ShimClient:
                 bind=si.NodeRequest(rmID=self.rm_id),
                 encode=lambda batch: si.NodeRequest(rmID=self.rm_id, nodes=batch),
                 outbox=self._nodes,
-                deliver=self._hear_nodes,
+                deliver=self._receive_nodes,
                 reopened=lambda: self._inbox.put((StreamReopened(StreamKind.NODE),)),
                 connected=connected,
             ).run(),
@@ -510,7 +508,7 @@ class ShimClient:
                 bind=si.ApplicationRequest(rmID=self.rm_id),
                 encode=self._encode_applications,
                 outbox=self._applications,
-                deliver=self._hear_applications,
+                deliver=self._receive_applications,
                 reopened=lambda: self._inbox.put((StreamReopened(StreamKind.APPLICATION),)),
                 connected=connected,
             ).run(),
@@ -520,7 +518,7 @@ class ShimClient:
                 bind=si.AllocationRequest(rmID=self.rm_id),
                 encode=self._encode_allocations,
                 outbox=self._allocations,
-                deliver=self._hear_allocations,
+                deliver=self._receive_allocations,
                 reopened=lambda: self._inbox.put((StreamReopened(StreamKind.ALLOCATION),)),
                 connected=connected,
             ).run(),
@@ -544,21 +542,21 @@ class ShimClient:
             ),
         )
 
-    async def _hear_nodes(self, response: si.NodeResponse) -> None:
+    async def _receive_nodes(self, response: si.NodeResponse) -> None:
         updates = tuple(node_updates(response))
         for update in updates:
             if isinstance(update, NodeAccepted | NodeRejected):
-                _answer(self._node_answers, update.node_id, update)
+                _resolve_answer(self._node_answers, update.node_id, update)
         await self._inbox.put(updates)
 
-    async def _hear_applications(self, response: si.ApplicationResponse) -> None:
+    async def _receive_applications(self, response: si.ApplicationResponse) -> None:
         updates = tuple(application_updates(response))
         for update in updates:
             if isinstance(update, ApplicationAccepted | ApplicationRejected):
-                _answer(self._application_answers, update.application_id, update)
+                _resolve_answer(self._application_answers, update.application_id, update)
         await self._inbox.put(updates)
 
-    async def _hear_allocations(self, response: si.AllocationResponse) -> None:
+    async def _receive_allocations(self, response: si.AllocationResponse) -> None:
         await self._inbox.put(tuple(allocation_updates(response)))
 
     async def _discard_updates(self) -> None:
@@ -569,12 +567,12 @@ class ShimClient:
                 return
 
 
-def _expect(answers: dict[str, asyncio.Future[Answer]], key: str) -> asyncio.Future[Answer]:
-    """Where the answer for *key* will be. Whoever asks for the same key meanwhile gets the same answer."""
+def _expect_answer(answers: dict[str, asyncio.Future[Answer]], key: str) -> asyncio.Future[Answer]:
+    """Returns the future of the answer for *key*. Whoever asks for the same key meanwhile gets the same future."""
     return answers.setdefault(key, asyncio.get_running_loop().create_future())
 
 
-def _answer(answers: dict[str, asyncio.Future[Answer]], key: str, answer: Answer) -> None:
+def _resolve_answer(answers: dict[str, asyncio.Future[Answer]], key: str, answer: Answer) -> None:
     if (waiting := answers.pop(key, None)) is not None and not waiting.done():
         waiting.set_result(answer)
 

@@ -1,4 +1,4 @@
-"""Options by which a program built on the client says who it is: those of ``kornel``, and the same variables.
+"""Options by which a program built on the client states its credentials: those of ``kornel``, with the same variables.
 
 A program takes them on its root command and makes credentials of them::
 
@@ -21,7 +21,10 @@ from shim_client.visible import write_visibly
 EXIT_USAGE: Final = 2
 
 Ca = Annotated[
-    Path | None, typer.Option("--ca", envvar="KORNEL_CA", metavar="FILE", help="Who signs the core's certificate.")
+    Path | None,
+    typer.Option(
+        "--ca", envvar="KORNEL_CA", metavar="FILE", help="PEM file of the CA that signed the core's certificate."
+    ),
 ]
 Cert = Annotated[
     Path | None, typer.Option("--cert", envvar="KORNEL_CERT", metavar="FILE", help="Certificate to show the core.")
@@ -37,7 +40,7 @@ ServerName = Annotated[
         "--server-name",
         envvar="KORNEL_SERVER_NAME",
         metavar="NAME",
-        help="Whom the core's certificate is for, if not the host of its address.",
+        help="Name in the core's certificate, if not the host of its address.",
     ),
 ]
 
@@ -45,7 +48,8 @@ ServerName = Annotated[
 def credentials_of(
     ca: Path | None, cert: Path | None, key: Path | None, token_file: Path | None, server_name: str
 ) -> Credentials:
-    """What the options mean. Raises :class:`typer.Exit` with status 2 if they contradict each other."""
+    """Returns the credentials that the options name. Raises :class:`typer.Exit` with status 2 if they contradict each
+    other."""
     try:
         return Credentials(ca, cert, key, token_file, server_name)
     except CredentialsUnusable as error:
@@ -53,6 +57,6 @@ def credentials_of(
 
 
 def unusable(error: CredentialsUnusable) -> typer.Exit:
-    """Say what is wrong; to be raised."""
+    """Prints what is wrong with the credentials, and returns the exit to be raised."""
     typer.echo(write_visibly(f"error: {error}"), err=True)
     return typer.Exit(EXIT_USAGE)

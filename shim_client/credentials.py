@@ -1,4 +1,4 @@
-"""How a shim proves who it is, and knows that the core is the core: TLS, a client certificate, a bearer token.
+"""Credentials of a shim, and its check of the core: TLS, a client certificate, a bearer token.
 
 Certificates are read when a channel is made, the token at every call, so that one which is replaced in its file is used
 from the next call on.
@@ -26,17 +26,17 @@ SERVER_NAME_VARIABLE: Final = "KORNEL_SERVER_NAME"
 
 
 class CredentialsUnusable(ValueError):
-    """What was given to prove oneself with cannot be used. The text never quotes a secret."""
+    """Credentials that cannot be used. The text never quotes a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """All empty: plain text, and nobody.
+    """The files and names by which a shim is known. All empty: plain text, and no identity.
 
-    ca           PEM file with who signs the core's certificate; with it, or a certificate, TLS is spoken
-    certificate  PEM file, with ``key``: what the core is shown
+    ca           PEM file of the CA that signed the core's certificate; with it, or a certificate, TLS is spoken
+    certificate  PEM file, with ``key``: shown to the core
     token_file   bearer token; never sent in plain text to another machine
-    server_name  whom the core's certificate is for, if not the host of the address
+    server_name  the name in the core's certificate, if not the host of the address
     """
 
     ca: Path | None = None
@@ -51,21 +51,23 @@ class Credentials:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """What ``KORNEL_CA``, ``KORNEL_CERT``, ``KORNEL_KEY``, ``KORNEL_TOKEN_FILE``, ``KORNEL_SERVER_NAME`` say."""
+        """Returns the credentials in ``KORNEL_CA``, ``KORNEL_CERT``, ``KORNEL_KEY``, ``KORNEL_TOKEN_FILE``,
+        ``KORNEL_SERVER_NAME``."""
         files = {field: Path(found) for field, name in _VARIABLES.items() if (found := environment.get(name))}
         return cls(**files, server_name=environment.get(SERVER_NAME_VARIABLE, ""))
 
     def environment(self) -> dict[str, str]:
-        """The variables that say the same to another program."""
+        """Returns the environment variables that give another program the same credentials."""
         files = {name: str(path) for field, name in _VARIABLES.items() if (path := getattr(self, field)) is not None}
         return {**files, SERVER_NAME_VARIABLE: self.server_name} if self.server_name else files
 
     @property
     def tls(self) -> bool:
+        """Tells whether TLS is spoken."""
         return self.ca is not None or self.certificate is not None
 
     def channel(self, address: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
-        """A channel to *address*. Raises CredentialsUnusable: a file cannot be read, or a token is at risk."""
+        """Returns a channel to *address*. Raises CredentialsUnusable: a file cannot be read, or a token is at risk."""
         if not self.tls:
             if self.token_file is not None and not _stays_here(address):
                 raise CredentialsUnusable(
@@ -75,27 +77,27 @@ class Credentials:
         else:
             if self.server_name:
                 options = [*options, ("grpc.ssl_target_name_override", self.server_name)]
-            channel = grpc.aio.secure_channel(address, self._tls_credentials(), options=options)
+            channel = grpc.aio.secure_channel(address, self._make_tls_credentials(), options=options)
         if self.token_file is None:
             return channel
         self.bearer()  # A file that is missing is to be told now, not at the first call.
         return _TokenChannel(channel, self.bearer)
 
-    def _tls_credentials(self) -> grpc.ChannelCredentials:
+    def _make_tls_credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(
-            root_certificates=None if self.ca is None else read_file(self.ca),
-            private_key=None if self.key is None else read_file(self.key),
-            certificate_chain=None if self.certificate is None else read_file(self.certificate),
+            root_certificates=None if self.ca is None else read_credential_file(self.ca),
+            private_key=None if self.key is None else read_credential_file(self.key),
+            certificate_chain=None if self.certificate is None else read_credential_file(self.certificate),
         )
 
     def bearer(self) -> str:
-        """The value of ``authorization``; only where there is a token. Raises CredentialsUnusable."""
+        """Returns the value of ``authorization``; only where there is a token. Raises CredentialsUnusable."""
         assert self.token_file is not None
-        return f"Bearer {read_file(self.token_file).decode('ascii', 'replace').strip()}"
+        return f"Bearer {read_credential_file(self.token_file).decode('ascii', 'replace').strip()}"
 
 
 NO_CREDENTIALS: Final = Credentials()
-"""Plain text, and nobody, whatever the environment says."""
+"""Plain text without an identity, whatever the environment says."""
 
 
 class _TokenChannel(grpc.aio.Channel):
@@ -144,8 +146,8 @@ class _TokenChannel(grpc.aio.Channel):
         return start
 
 
-def read_file(path: Path) -> bytes:
-    """What is in *path*. Raises CredentialsUnusable."""
+def read_credential_file(path: Path) -> bytes:
+    """Returns the content of *path*. Raises CredentialsUnusable."""
     try:
         return path.read_bytes()
     except OSError as error:

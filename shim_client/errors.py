@@ -1,4 +1,4 @@
-"""What can go wrong between a shim and the core, by what the shim has to do about it.
+"""Errors between a shim and the core, by what the shim has to do about them.
 
 ShimClientError
 ├── CoreUnreachable        nobody answers: check the address, try later
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ShimClientError(Exception):
-    """Base of every error this package raises on purpose."""
+    """The base of every error that this package raises on purpose."""
 
 
 class CoreUnreachable(ShimClientError):

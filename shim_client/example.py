@@ -52,7 +52,7 @@ async def run(core: str, rm_id: str, tasks: int, seconds: float) -> None:
 
 
 async def main() -> None:
-    """Run until SIGTERM or SIGINT; leaving the client half-closes its streams."""
+    """Run until SIGTERM or SIGINT, then half-close the streams."""
     parser = argparse.ArgumentParser(description="A small shim: one node, one application.")
     parser.add_argument("--core", default="127.0.0.1:50051", help="address of the core")
     parser.add_argument("--rm-id", default="example", help="name of the resource manager")

@@ -1,7 +1,7 @@
-"""What waits to be written to one stream: bounded, in order, taken in batches.
+"""A queue of entries to be written to one stream: bounded, in order, taken in batches.
 
-The message, not the entry, is the unit of cost on the wire, so whatever has gathered while the last message
-was being written goes out as one. Nothing waits for a batch to fill.
+The message, not the entry, is the unit of cost on the wire, so whatever has gathered while the last message was being
+written goes out as one. Nothing waits for a batch to fill.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ MAX_BATCH_BYTES = 16 * 1024 * 1024
 
 
 class OutboxClosed(Exception):
-    """Nothing can be sent any more."""
+    """The outbox is closed, so nothing more can be sent."""
 
 
 class Outbox(Generic[Entry]):
-    """Entries of one stream until they are written.
+    """The entries of one stream until they are written.
 
-    *rank* tells in which order the core handles the lists of one request: a batch ends where the rank would
-    go down, so packing entries into requests never changes what happens first.
+    *rank* tells in which order the core handles the lists of one request: a batch ends where the rank would go down, so
+    packing entries into requests never changes what happens first.
     """
 
     def __init__(self, *, capacity: int, batch: int, rank: Callable[[Entry], int]) -> None:
@@ -40,11 +40,11 @@ class Outbox(Generic[Entry]):
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
+        """Tells whether :meth:`close` was called."""
         return self._closed
 
     async def put(self, entries: Iterable[Entry]) -> None:
-        """Queue *entries* in order; waits while the outbox is full. Raises OutboxClosed once closed."""
+        """Queue *entries* in order, waiting while the outbox is full. Raises OutboxClosed once closed."""
         async with self._changed:
             for entry in entries:
                 while len(self._entries) >= self._capacity and not self._closed:
@@ -56,7 +56,7 @@ class Outbox(Generic[Entry]):
             self._changed.notify_all()
 
     async def batch(self) -> list[Entry]:
-        """The entries for the next request, still queued: :meth:`written` removes them.
+        """Returns the entries for the next request, still queued: :meth:`written` removes them.
 
         Empty: closed and drained.
         """
@@ -74,7 +74,7 @@ class Outbox(Generic[Entry]):
             return taken
 
     async def written(self, count: int) -> None:
-        """Forget the first *count* entries: gRPC has taken them."""
+        """Remove the first *count* entries: gRPC has taken them."""
         async with self._changed:
             for _ in range(count):
                 self._entries.popleft()

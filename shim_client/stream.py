@@ -39,21 +39,21 @@ LONGEST_PAUSE_S: Final = 5.0
 
 
 class Source(Protocol[Written_co]):
-    """Where a stream gets what it writes: an :class:`shim_client.outbox.Outbox`, for one."""
+    """The interface of what a stream writes from, such as :class:`shim_client.outbox.Outbox`."""
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will be added."""
+        """Tells whether nothing more will be added."""
 
     async def batch(self) -> Sequence[Written_co]:
-        """The entries of the next request. Empty: closed and drained."""
+        """Returns the entries of the next request. Empty: closed and drained."""
 
     async def written(self, count: int) -> None:
-        """The first *count* of them have been sent."""
+        """Remove the first *count* entries of the batch: they have been sent."""
 
 
 class DuplexStream(Generic[Entry, Request, Response]):
-    """Runs one stream of the service until it is closed or beyond repair."""
+    """One stream of the service, run until it is closed or beyond repair."""
 
     def __init__(
         self,
@@ -67,7 +67,10 @@ class DuplexStream(Generic[Entry, Request, Response]):
         reopened: Callable[[], Awaitable[None]],
         connected: Callable[[], Awaitable[None]],
     ) -> None:
-        """*kind*: its name; *start* opens the RPC; *bind* is its first message; *connected* waits for a connection."""
+        """Prepares the stream called *kind*; *start* opens the RPC, *bind* is its first message.
+
+        *connected* waits for a connection.
+        """
         self._kind = kind
         self._start = start
         self._bind = bind
@@ -86,7 +89,7 @@ class DuplexStream(Generic[Entry, Request, Response]):
         opened_before = False
         while True:
             await self._connected()
-            heard, code, reason = await self._converse(announce=opened_before)
+            heard, code, reason = await self._run_rpc(announce=opened_before)
             opened_before = True
             if self._outbox.closed:
                 return
@@ -98,11 +101,11 @@ class DuplexStream(Generic[Entry, Request, Response]):
             pause = FIRST_PAUSE_S if heard else min(2 * pause, LONGEST_PAUSE_S)
             await asyncio.sleep(pause)
 
-    async def _converse(self, *, announce: bool) -> tuple[bool, grpc.StatusCode, str]:
-        """One life of the stream: whether anything was heard, and how it ended."""
+    async def _run_rpc(self, *, announce: bool) -> tuple[bool, grpc.StatusCode, str]:
+        """Runs one RPC to its end. Returns whether anything was received, and how it ended."""
         call = self._start()
         heard = False
-        writer = asyncio.create_task(self._write(call), name=f"{self._kind} writer")
+        writer = asyncio.create_task(self._write_batches(call), name=f"{self._kind} writer")
         try:
             if announce:
                 await self._reopened()
@@ -120,7 +123,7 @@ class DuplexStream(Generic[Entry, Request, Response]):
             raise bug
         return heard, await call.code(), await call.details() or ""
 
-    async def _write(self, call: grpc.aio.StreamStreamCall[Request, Response]) -> None:
+    async def _write_batches(self, call: grpc.aio.StreamStreamCall[Request, Response]) -> None:
         try:
             await call.write(self._bind)
             while batch := await self._outbox.batch():

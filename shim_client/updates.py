@@ -1,4 +1,4 @@
-"""Everything the core tells a shim, as typed values in the order in which each stream delivered it.
+"""Messages of the core to a shim as typed values, in the order in which each stream delivered them.
 
 Order across the three streams is not defined by the contract, so nothing here pretends that it is.
 """
@@ -17,16 +17,16 @@ class StreamKind(StrEnum):
     """One of the three streams of the service, by the name of its RPC."""
 
     ALLOCATION = "UpdateAllocation"
-    """Asks, allocations and releases, and what the core decides about them."""
+    """The stream of asks, allocations and releases, and of the core's decisions about them."""
     APPLICATION = "UpdateApplication"
-    """Applications, and the states they enter."""
+    """The stream of applications, and of the states they enter."""
     NODE = "UpdateNode"
-    """Nodes, and whether they were taken."""
+    """The stream of nodes, and of whether they were accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAccepted:
-    """The node can be used: allocations on it may be reported now."""
+    """The node was created: allocations on it may be reported now."""
 
     node_id: str
 
@@ -78,8 +78,8 @@ class Allocated:
 class Released:
     """An allocation ends.
 
-    With PREEMPTED_BY_SCHEDULER, TIMEOUT or PLACEHOLDER_REPLACED the shim stops the container and then
-    confirms with the same type. With STOPPED_BY_RM it is over already, and nothing is to be confirmed.
+    With PREEMPTED_BY_SCHEDULER, TIMEOUT or PLACEHOLDER_REPLACED the shim stops the container and then confirms with the
+    same type. With STOPPED_BY_RM it is over already, and nothing is to be confirmed.
     """
 
     key: str
@@ -89,7 +89,7 @@ class Released:
 
     @property
     def wants_confirmation(self) -> bool:
-        """Whether the core keeps the room booked until the shim confirms."""
+        """Tells whether the core keeps the room booked until the shim confirms."""
         return self.termination in (si.PREEMPTED_BY_SCHEDULER, si.TIMEOUT, si.PLACEHOLDER_REPLACED)
 
 
@@ -138,30 +138,40 @@ Update: TypeAlias = (
 
 
 class UpdateHandler:
-    """One method per update, for shims that prefer callbacks: override those that matter.
+    """A base with one method per update, for shims that prefer callbacks: override those that matter.
 
     Methods run in the event loop and must not block; while one runs, nothing further is read.
     """
 
-    def node_accepted(self, update: NodeAccepted) -> None: ...
+    def node_accepted(self, update: NodeAccepted) -> None:
+        """Called when a node was created."""
 
-    def node_rejected(self, update: NodeRejected) -> None: ...
+    def node_rejected(self, update: NodeRejected) -> None:
+        """Called when a node was refused."""
 
-    def application_accepted(self, update: ApplicationAccepted) -> None: ...
+    def application_accepted(self, update: ApplicationAccepted) -> None:
+        """Called when an application was added."""
 
-    def application_rejected(self, update: ApplicationRejected) -> None: ...
+    def application_rejected(self, update: ApplicationRejected) -> None:
+        """Called when an application was refused."""
 
-    def application_updated(self, update: ApplicationUpdated) -> None: ...
+    def application_updated(self, update: ApplicationUpdated) -> None:
+        """Called when an application entered a state."""
 
-    def allocated(self, update: Allocated) -> None: ...
+    def allocated(self, update: Allocated) -> None:
+        """Called when an ask was placed, or a reported allocation confirmed."""
 
-    def released(self, update: Released) -> None: ...
+    def released(self, update: Released) -> None:
+        """Called when an allocation ends or is to be ended."""
 
-    def ask_released(self, update: AskReleased) -> None: ...
+    def ask_released(self, update: AskReleased) -> None:
+        """Called when the core dropped a pending ask (generation G2)."""
 
-    def ask_rejected(self, update: AskRejected) -> None: ...
+    def ask_rejected(self, update: AskRejected) -> None:
+        """Called when an ask or a reported allocation was refused."""
 
-    def stream_reopened(self, update: StreamReopened) -> None: ...
+    def stream_reopened(self, update: StreamReopened) -> None:
+        """Called when a stream that broke is open again."""
 
     def handle(self, update: Update) -> None:
         """Call the method that *update* belongs to."""
@@ -189,7 +199,7 @@ class UpdateHandler:
 
 
 def node_updates(response: si.NodeResponse) -> Iterator[Update]:
-    """What one message of the node stream says."""
+    """Yields the updates in one message of the node stream."""
     for accepted in response.accepted:
         yield NodeAccepted(accepted.nodeID)
     for rejected in response.rejected:
@@ -197,7 +207,7 @@ def node_updates(response: si.NodeResponse) -> Iterator[Update]:
 
 
 def application_updates(response: si.ApplicationResponse) -> Iterator[Update]:
-    """What one message of the application stream says."""
+    """Yields the updates in one message of the application stream."""
     for accepted in response.accepted:
         yield ApplicationAccepted(accepted.applicationID)
     for rejected in response.rejected:
@@ -209,7 +219,7 @@ def application_updates(response: si.ApplicationResponse) -> Iterator[Update]:
 
 
 def allocation_updates(response: si.AllocationResponse) -> Iterator[Update]:
-    """What one message of the allocation stream says. Old and new lists of refusals come out the same."""
+    """Yields the updates in one message of the allocation stream. Old and new lists of refusals come out the same."""
     for allocation in response.new:
         yield Allocated(allocation.allocationKey, allocation.applicationID, allocation.nodeID, allocation)
     for release in response.released:

@@ -1,4 +1,4 @@
-"""How a text from the core is shown to people: on one line, with nothing that a terminal would obey."""
+"""A safe way to show a text from the core to people: on one line, with nothing that a terminal would obey."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A simulated cluster behind a shim: it starts what it is given, ends it, and confirms what it is asked to
-stop.
+"""A simulated cluster behind a shim, which starts the tasks that are placed, ends them, and confirms releases.
 
-It knows the wire contract only, through :mod:`shim_client`, and checks what the core does from its own
-accounts.
+It knows the wire contract only, through :mod:`shim_client`, and checks what the core does from its own accounts.
 """

@@ -1,8 +1,8 @@
-"""The simulated cluster's own books: who uses what, per queue and over time.
+"""The simulated cluster's own books: the usage of each queue over time.
 
-They follow the order of the core's allocation stream, so between two messages they say what the core's books
-said when it wrote the second one. That makes them an independent check of the core: of its sums at the end of
-a run, and of every preemption at the moment it was decided.
+They follow the order of the core's allocation stream, so between two messages they say what the core's books said when
+it wrote the second one. That makes them an independent check of the core: of its sums at the end of a run, and of every
+preemption at the moment it was decided.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class QueueAccount:
     first_ask_s: float | None = None
     latencies_s: list[float] = field(default_factory=list)
 
-    def net(self, resource_type: str) -> int:
-        """What is used once every victim is gone."""
+    def usage_net_of_victims(self, resource_type: str) -> int:
+        """Returns the usage of *resource_type* without that of victims that are still running."""
         return self.used.get(resource_type, 0) - self.preempting.get(resource_type, 0)
 
     @property
-    def served(self) -> bool:
-        """Whether the queue has its guarantee, or all that it wants and any node could hold.
+    def is_served(self) -> bool:
+        """Tells whether the queue has its guarantee, or all that it wants and any node could hold.
 
         One guaranteed type at its guarantee is enough: an ask may only preempt while its queue is below the
         guarantee in every guaranteed type that it asks for.
@@ -52,7 +52,7 @@ class QueueAccount:
             return False
         if self.waiting == self.hopeless and not self.unsubmitted:
             return True
-        return any(self.net(kind) >= amount for kind, amount in self.limits.guaranteed.items())
+        return any(self.usage_net_of_victims(kind) >= amount for kind, amount in self.limits.guaranteed.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class BelowGuarantee:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What each leaf queue used at one moment, in real seconds since the start."""
+    """The usage of each leaf queue at one moment, in real seconds since the start."""
 
     at_s: float
     used: Mapping[str, Mapping[str, int]]
@@ -90,85 +90,85 @@ class Accounts:
         self.preemptions: list[tuple[float, str]] = []
         self.below_guarantee: list[BelowGuarantee] = []
 
-    def limit(self, limits: Mapping[str, QueueLimits]) -> None:
-        """Another configuration is in force: hold what follows to its *limits*."""
+    def set_limits(self, limits: Mapping[str, QueueLimits]) -> None:
+        """Hold what follows to the *limits* of another configuration."""
         for path, account in self.queues.items():
             account.limits = limits.get(path, QueueLimits())
 
-    def planned(self, leaf: str, count: int) -> None:
-        """*count* tasks will be submitted to *leaf*; negative: they never will."""
+    def plan_tasks(self, leaf: str, count: int) -> None:
+        """Note that *count* tasks will be submitted to *leaf*; negative: that they never will."""
         for account in self._paths[leaf]:
             account.unsubmitted += count
 
-    def asked(self, leaf: str, amounts: Mapping[str, int], *, hopeless: bool, at_s: float) -> None:
-        """A task was asked for."""
+    def book_ask(self, leaf: str, amounts: Mapping[str, int], *, hopeless: bool, at_s: float) -> None:
+        """Book an ask."""
         for account in self._paths[leaf]:
             if account.first_ask_s is None:
                 account.first_ask_s = at_s
             account.waiting += 1
             account.hopeless += hopeless
-            _add(account.pending, amounts, 1)
+            _add_amounts(account.pending, amounts, 1)
 
-    def no_longer_waiting(self, leaf: str, amounts: Mapping[str, int], *, hopeless: bool) -> None:
-        """An ask was placed, refused or dropped."""
+    def remove_ask(self, leaf: str, amounts: Mapping[str, int], *, hopeless: bool) -> None:
+        """Take an ask off the books that was placed, refused or dropped."""
         for account in self._paths[leaf]:
             account.waiting -= 1
             account.hopeless -= hopeless
-            _add(account.pending, amounts, -1)
+            _add_amounts(account.pending, amounts, -1)
 
-    def placed(self, leaf: str, amounts: Mapping[str, int], *, waited_s: float, at_s: float) -> None:
-        """A task got its room."""
+    def book_task(self, leaf: str, amounts: Mapping[str, int], *, waited_s: float, at_s: float) -> None:
+        """Book a task that was placed."""
         self._before_change(at_s)
         for account in self._paths[leaf]:
-            _add(account.used, amounts, 1)
+            _add_amounts(account.used, amounts, 1)
         self.queues[leaf].latencies_s.append(waited_s)
         self._after_change(at_s)
 
-    def chosen(self, leaf: str, amounts: Mapping[str, int], *, key: str, at_s: float) -> None:
-        """The core decided to preempt a task: from now on it holds room, and no longer counts for a
-        guarantee.
-        """
-        self._mark(leaf, amounts)
+    def book_victim(self, leaf: str, amounts: Mapping[str, int], *, key: str, at_s: float) -> None:
+        """Book a task as a victim: from now on it holds room, and no longer counts for a guarantee."""
+        self._mark_change(leaf, amounts)
         for name, account in zip(self._names[leaf], self._paths[leaf], strict=True):
             account.preempted += 1
             for kind, amount in account.limits.guaranteed.items():
-                if amounts.get(kind, 0) > 0 and account.net(kind) < amount:
-                    self.below_guarantee.append(BelowGuarantee(name, kind, account.net(kind), amount, key))
+                if amounts.get(kind, 0) > 0 and account.usage_net_of_victims(kind) < amount:
+                    self.below_guarantee.append(
+                        BelowGuarantee(name, kind, account.usage_net_of_victims(kind), amount, key)
+                    )
         self.preemptions.append((at_s, leaf))
 
-    def left(self, leaf: str, amounts: Mapping[str, int], *, victim: bool, at_s: float) -> None:
-        """A task no longer holds room."""
+    def remove_task(self, leaf: str, amounts: Mapping[str, int], *, victim: bool, at_s: float) -> None:
+        """Take a task off the books, which no longer holds room."""
         self._before_change(at_s)
         for account in self._paths[leaf]:
-            _add(account.used, amounts, -1)
+            _add_amounts(account.used, amounts, -1)
             if victim:
-                _add(account.preempting, amounts, -1)
+                _add_amounts(account.preempting, amounts, -1)
         self._after_change(at_s)
 
     def finish(self, at_s: float) -> None:
-        """Note the last moment."""
-        self._sample(self._changed_s)
-        self._sample(at_s)
+        """Record the last moment."""
+        self._take_sample(self._changed_s)
+        self._take_sample(at_s)
 
-    def _mark(self, leaf: str, amounts: Mapping[str, int]) -> None:
+    def _mark_change(self, leaf: str, amounts: Mapping[str, int]) -> None:
         for account in self._paths[leaf]:
-            _add(account.preempting, amounts, 1)
+            _add_amounts(account.preempting, amounts, 1)
 
     def _before_change(self, at_s: float) -> None:
-        """After a pause, note the state that lasted through it: a line between two points must not invent a slope."""
+        """Record the state that lasted through a pause, so that a line between two points invents no slope."""
         if at_s - self._changed_s >= RESOLUTION_S:
-            self._sample(self._changed_s)
-            self._sample(at_s)
+            self._take_sample(self._changed_s)
+            self._take_sample(at_s)
 
     def _after_change(self, at_s: float) -> None:
         self._changed_s = at_s
         if at_s - self.samples[-1].at_s >= RESOLUTION_S:
-            self._sample(at_s)
+            self._take_sample(at_s)
 
-    def _sample(self, at_s: float) -> None:
+    def _take_sample(self, at_s: float) -> None:
         self.samples.append(Sample(at_s, {leaf: dict(self.queues[leaf].used) for leaf in self.leaves}))
 
 
-def _add(total: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
+def _add_amounts(total: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
     for kind, amount in amounts.items():
         total[kind] = total.get(kind, 0) + sign * amount

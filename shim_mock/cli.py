@@ -24,7 +24,7 @@ from shim_client.visible import write_visibly
 from shim_mock.demo import CoreFailed, page_address, running_core
 from shim_mock.documents import InputError
 from shim_mock.generate import generate_trace
-from shim_mock.picture import draw
+from shim_mock.picture import draw_run
 from shim_mock.report import LiveLine, print_report
 from shim_mock.run import RunResult, run_scenario
 from shim_mock.scenario import Scenario, load_scenario
@@ -39,7 +39,7 @@ STRANGER: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_D
 
 
 class DemoKind(StrEnum):
-    """Kinds of preemption the demo shows by themselves, each named like its built-in scenario."""
+    """The kinds of preemption that the demo shows by themselves, each named like its built-in scenario."""
 
     GUARANTEE = "guarantee"
     REQUIRED_NODE = "required-node"
@@ -79,7 +79,7 @@ def connect(
     token_file: TokenFile = None,
     server_name: ServerName = "",
 ) -> None:
-    """Credentials for the cores of ``run`` and ``trace``; that of ``demo`` asks nobody."""
+    """Take the credentials for the cores of ``run`` and ``trace``; that of ``demo`` asks for none."""
     context.obj = credentials_of(ca, cert, key, token_file, server_name)
 
 
@@ -99,9 +99,9 @@ def run(
         loaded = load_scenario(_scenario_path(scenario))
         if speed is not None:
             loaded = dataclasses.replace(loaded, speed=speed)
-        return await _play(console, loaded, core, context.obj, out)
+        return await _play_and_report(console, loaded, core, context.obj, out)
 
-    _exit(play)
+    _exit_with(play)
 
 
 @app.command()
@@ -126,9 +126,9 @@ def trace(
     async def play(console: Console) -> bool:
         inflation = Inflation(latency_percent=latency_guarantee, factor=factor)
         loaded = trace_scenario(load_trace(folder), inflation, name=folder.name or "trace")
-        return await _play(console, loaded, core, context.obj, out)
+        return await _play_and_report(console, loaded, core, context.obj, out)
 
-    _exit(play)
+    _exit_with(play)
 
 
 @app.command()
@@ -156,7 +156,7 @@ def demo(
     async def play(console: Console) -> bool:
         if kind is not None:
             loaded = load_scenario(_builtin_folder() / f"{kind}.yaml")
-            console.print(escape(_plain(loaded.description, further="")), highlight=False)
+            console.print(escape(_write_lines(loaded.description, further="")), highlight=False)
         else:
             inflation = Inflation(latency_percent=latency_guarantee, factor=factor)
             loaded = _demo_scenario(trace_folder, inflation, seed)
@@ -166,7 +166,7 @@ def demo(
             page = page_address(log)
             if page:
                 console.print(f"web page at {page}", soft_wrap=True, highlight=False)
-            passed = await _play(console, loaded, address, NO_CREDENTIALS, out)
+            passed = await _play_and_report(console, loaded, address, NO_CREDENTIALS, out)
             if keep:
                 console.print(
                     f"the core still runs at {address}, its page at {page or 'no address'}: Ctrl-C stops it",
@@ -175,7 +175,7 @@ def demo(
                 )
         return passed
 
-    _exit(play)
+    _exit_with(play)
 
 
 @app.command()
@@ -190,12 +190,12 @@ def generate(
 
 
 def main() -> None:
-    """Entry point of the command."""
+    """Run the command."""
     app()
 
 
-def _plain(text: object, further: str = "  ") -> str:
-    """*text* of several lines with everything but its lines written visibly, *further* before all but the first."""
+def _write_lines(text: object, further: str = "  ") -> str:
+    """Returns *text* of several lines, written visibly, with *further* before all lines but the first."""
     return f"\n{further}".join(map(write_visibly, str(text).split("\n")))
 
 
@@ -207,7 +207,9 @@ def _demo_scenario(folder: Path | None, inflation: Inflation, seed: int) -> Scen
         return trace_scenario(load_trace(Path(scratch)), inflation, name="demo on a made-up trace")
 
 
-async def _play(console: Console, scenario: Scenario, core: str, credentials: Credentials, out: Path | None) -> bool:
+async def _play_and_report(
+    console: Console, scenario: Scenario, core: str, credentials: Credentials, out: Path | None
+) -> bool:
     with LiveLine(console, scenario.name) as line:
         result = await run_scenario(scenario, core, credentials=credentials, connect_s=CONNECT_S, progress=line.update)
     picture = _write_picture(result, out) if out is not None else None
@@ -219,7 +221,7 @@ def _write_picture(result: RunResult, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     scenario = result.cluster.scenario
     picture = out / "utilisation.svg"
-    picture.write_text(draw(result.cluster.accounts, scenario.capacity, title=scenario.name), encoding="utf-8")
+    picture.write_text(draw_run(result.cluster.accounts, scenario.capacity, title=scenario.name), encoding="utf-8")
     return picture
 
 
@@ -228,38 +230,38 @@ def _builtin_folder() -> Path:
 
 
 def _scenario_path(text: str) -> Path:
-    """The file *text*, or the built-in scenario of that name if there is no such file."""
+    """Returns the path *text*, or that of the built-in scenario of that name if there is no such file."""
     path = Path(text)
     builtin = _builtin_folder() / f"{text}.yaml"
     return builtin if not path.is_file() and path.name == text and builtin.exists() else path
 
 
 async def _until_terminated(playing: Coroutine[None, None, bool]) -> bool:
-    """*playing*, cancelled by SIGTERM, so that it leaves the core in good order."""
+    """Await *playing*, cancelled by SIGTERM so that it leaves the core in good order."""
     task = asyncio.ensure_future(playing)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
 
 
-def _exit(play: Callable[[Console], Coroutine[None, None, bool]]) -> None:
-    """Run *play* and leave with the status that its outcome has."""
+def _exit_with(play: Callable[[Console], Coroutine[None, None, bool]]) -> None:
+    """Run *play* and exit with the status of its outcome."""
     console, errors = Console(), Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
         passed = asyncio.run(_until_terminated(play(console)))
     except (InputError, CredentialsUnusable) as error:
-        errors.print(_plain(error))
+        errors.print(_write_lines(error))
         raise typer.Exit(EXIT_INPUT) from error
     except RegistrationRefused as error:
         if error.code in STRANGER:
-            errors.print(f"the core does not let this shim in ({error.code.name}): {_plain(error.reason)}")
+            errors.print(f"the core does not let this shim in ({error.code.name}): {_write_lines(error.reason)}")
             raise typer.Exit(EXIT_CORE) from error
-        errors.print(f"the core refused the queue configuration: {_plain(error.reason)}")
+        errors.print(f"the core refused the queue configuration: {_write_lines(error.reason)}")
         raise typer.Exit(EXIT_INPUT) from error
     except CoreUnreachable as error:
-        errors.print(f"{_plain(error)}; start one with: kornel serve")
+        errors.print(f"{_write_lines(error)}; start one with: kornel serve")
         raise typer.Exit(EXIT_CORE) from error
     except (ShimClientError, CoreFailed) as error:
-        errors.print(_plain(error))
+        errors.print(_write_lines(error))
         raise typer.Exit(EXIT_CORE) from error
     except KeyboardInterrupt:
         errors.print("interrupted")

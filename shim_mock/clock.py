@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class SimulatedClock:
-    """Counts from 0 at the moment it is made, inside a running event loop."""
+    """A clock that counts from 0 at the moment it is made, inside a running event loop."""
 
     def __init__(self, speed: float) -> None:
         self._loop = asyncio.get_running_loop()

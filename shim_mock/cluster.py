@@ -1,12 +1,10 @@
 """The simulated cluster: nodes and tasks as a resource manager keeps them, driven by the core's decisions.
 
-It starts what it is given, ends it after its runtime, confirms what the core wants gone after the delay of
-its release policy, and re-creates lost work where a ReplicaSet would. Everything the core says is checked on
-the way in: a node over its capacity, a task placed twice or a message about an unknown task is kept as an
-anomaly.
+It starts the tasks that are placed, ends them after their runtime, confirms releases after the delay of its release
+policy, and re-creates lost work where a ReplicaSet would. Every message of the core is checked as it arrives: a node
+over its capacity, a task placed twice or a message about an unknown task is kept as an anomaly.
 
-The methods run in the event loop without waiting; what is to be sent gathers in lists that :meth:`send`
-empties.
+The methods run in the event loop without waiting; what is to be sent gathers in lists that :meth:`send` empties.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from shim_client import (
 )
 from shim_mock.accounts import Accounts
 from shim_mock.clock import SimulatedClock
-from shim_mock.lifecycle import HOLDING, IllegalTransition, TaskEvent, TaskState, after
+from shim_mock.lifecycle import HOLDING, IllegalTransition, TaskEvent, TaskState, next_state
 from shim_mock.queues import ancestors
 from shim_mock.scenario import Application, Change, NodeGroup, Scenario, TaskGroup
 
@@ -45,7 +43,7 @@ REQUIRED_NODE: Final = "yunikorn.apache.org/requiredNode"
 
 @dataclass(slots=True)
 class Task:
-    """One task: an ask once it is submitted, a container once it is placed."""
+    """One task, which is an ask once it is submitted and a container once it is placed."""
 
     key: str
     application: Application
@@ -61,7 +59,7 @@ class Task:
     lives: int = 0
 
     def ask(self) -> Ask:
-        """The request for it."""
+        """Returns the request for the task."""
         priority_class = self.group.priority_class
         return Ask(
             key=self.key,
@@ -77,7 +75,7 @@ class Task:
 
 @dataclass(slots=True)
 class Fate:
-    """What an application has been through: tasks that failed, and tasks it lost to preemption until it failed."""
+    """The history of an application: tasks that failed, and tasks it lost to preemption until it failed."""
 
     failures: int = 0
     preempted: int = 0
@@ -110,7 +108,7 @@ class SimulatedCluster:
         self._wake = asyncio.Event()
         for application in scenario.applications:
             for group in application.tasks:
-                self.accounts.planned(application.queue, group.count)
+                self.accounts.plan_tasks(application.queue, group.count)
 
     # What the scenario does.
 
@@ -133,7 +131,7 @@ class SimulatedCluster:
         self._hopeless.clear()
         for answer in await self._client.create_nodes(infos):
             if isinstance(answer, NodeRejected):
-                self._anomaly(f"node {answer.node_id} was refused: {answer.reason}")
+                self._note_anomaly(f"node {answer.node_id} was refused: {answer.reason}")
         for group, node_id in new:
             for at_s, action in (
                 (group.drain_s, si.NodeInfo.DRAIN_NODE),
@@ -141,7 +139,7 @@ class SimulatedCluster:
                 (group.remove_s, si.NodeInfo.DECOMISSION),
             ):
                 if at_s is not None:
-                    self._clock.call_at(at_s, self._node_action(node_id, action))
+                    self._clock.call_at(at_s, self._make_node_action(node_id, action))
 
     async def add_applications(self, applications: Sequence[Application]) -> None:
         """Add *applications*, wait for the core's answers, and submit the tasks of those it accepted."""
@@ -157,23 +155,23 @@ class SimulatedCluster:
         )
         for application, answer in zip(applications, answers, strict=True):
             if isinstance(answer, ApplicationRejected):
-                self._anomaly(f"application {application.id} was refused: {answer.reason}")
+                self._note_anomaly(f"application {application.id} was refused: {answer.reason}")
                 for group in application.tasks:
-                    self.accounts.planned(application.queue, -group.count)
+                    self.accounts.plan_tasks(application.queue, -group.count)
                 continue
             if application.fail_s is not None:
-                self._clock.call_at(application.fail_s, partial(self._failure, application))
+                self._clock.call_at(application.fail_s, partial(self._fail_task, application))
             for group in application.tasks:
                 self.arriving += 1
-                self._clock.call_later(group.at_s, self._arrival(application, group))
+                self._clock.call_later(group.at_s, self._make_arrival(application, group))
 
     async def reconfigure(self, change: Change) -> None:
         """Put another configuration into force. Raises CallFailed if the core refuses it."""
         await self._client.update_configuration(change.config)
-        self.accounts.limit(change.queues)
-        self._active()
+        self.accounts.set_limits(change.queues)
+        self._note_activity()
 
-    def _node_action(self, node_id: str, action: si.NodeInfo.ActionFromRM.ValueType) -> Callable[[], None]:
+    def _make_node_action(self, node_id: str, action: si.NodeInfo.ActionFromRM.ValueType) -> Callable[[], None]:
         def act() -> None:
             if action == si.NodeInfo.DECOMISSION:
                 # The core's releases for its tasks follow; new tasks must not count on it.
@@ -184,7 +182,7 @@ class SimulatedCluster:
 
         return act
 
-    def _arrival(self, application: Application, group: TaskGroup) -> Callable[[], None]:
+    def _make_arrival(self, application: Application, group: TaskGroup) -> Callable[[], None]:
         submitted = 0
         began_s: float | None = None
 
@@ -198,8 +196,8 @@ class SimulatedCluster:
                 due = min(due, int((self._clock.now_s - began_s) * group.arrival_per_s + 1e-9) + 1)
             for index in range(submitted, due):
                 originator = group.originator and index == 0
-                self._submit(group.key(application.id, index), application, group, originator=originator)
-            self.accounts.planned(application.queue, submitted - due)
+                self._submit_task(group.key(application.id, index), application, group, originator=originator)
+            self.accounts.plan_tasks(application.queue, submitted - due)
             submitted = due
             if submitted < group.count and group.arrival_per_s is not None:
                 self._clock.call_at(began_s + submitted / group.arrival_per_s, arrive)
@@ -208,16 +206,16 @@ class SimulatedCluster:
 
         return arrive
 
-    def _submit(
+    def _submit_task(
         self, key: str, application: Application, group: TaskGroup, *, originator: bool, lives: int = 0
     ) -> None:
         now_s = self._clock.real_s
         hopeless = self._fits_no_node(group)
         task = Task(key, application, group, originator, hopeless, now_s, lives=lives)
         self.tasks[key] = task
-        self.accounts.asked(application.queue, group.resources, hopeless=hopeless, at_s=now_s)
+        self.accounts.book_ask(application.queue, group.resources, hopeless=hopeless, at_s=now_s)
         self._asks.append(task.ask())
-        self._active()
+        self._note_activity()
 
     def _fits_no_node(self, group: TaskGroup) -> bool:
         subject = id(group.resources), group.node
@@ -232,59 +230,59 @@ class SimulatedCluster:
 
     # What the core says.
 
-    def hear(self, update: Update) -> None:
+    def handle_update(self, update: Update) -> None:
         """Carry out one update of the core."""
         match update:
             case Allocated():
-                self._placed(update)
+                self._start_task(update)
             case Released():
-                self._released(update)
+                self._handle_release(update)
             case AskReleased(key=key):
-                self._dropped(key, TaskEvent.DROPPED)
+                self._drop_ask(key, TaskEvent.DROPPED)
             case AskRejected(key=key, reason=reason):
-                self._anomaly(f"task {key} was refused: {reason}")
-                self._dropped(key, TaskEvent.REFUSED)
+                self._note_anomaly(f"task {key} was refused: {reason}")
+                self._drop_ask(key, TaskEvent.REFUSED)
             case StreamReopened():
-                self._repeat()
+                self._send_again()
             case _:
                 return
-        self._active()
+        self._note_activity()
 
-    def _placed(self, update: Allocated) -> None:
-        if (task := self._moved(update.key, TaskEvent.PLACED)) is None:
+    def _start_task(self, update: Allocated) -> None:
+        if (task := self._move_task(update.key, TaskEvent.PLACED)) is None:
             return
         now_s = self._clock.real_s
         queue, amounts = task.application.queue, task.group.resources
         task.node = update.node_id
-        self.accounts.no_longer_waiting(queue, amounts, hopeless=task.hopeless)
-        self.accounts.placed(queue, amounts, waited_s=now_s - task.asked_s, at_s=now_s)
-        self._occupy(task)
+        self.accounts.remove_ask(queue, amounts, hopeless=task.hopeless)
+        self.accounts.book_task(queue, amounts, waited_s=now_s - task.asked_s, at_s=now_s)
+        self._book_room(task)
         if task.group.runtime_s is not None:
-            self._clock.call_later(task.group.runtime_s, lambda: self._finished(task))
+            self._clock.call_later(task.group.runtime_s, lambda: self._end_after_runtime(task))
 
-    def _occupy(self, task: Task) -> None:
+    def _book_room(self, task: Task) -> None:
         if task.node not in self._known_nodes:
-            self._anomaly(f"task {task.key} was placed on {task.node!r}, which is no node")
+            self._note_anomaly(f"task {task.key} was placed on {task.node!r}, which is no node")
             return
         if task.group.node not in ("", task.node):
-            self._anomaly(f"task {task.key} requires node {task.group.node} and was placed on {task.node}")
+            self._note_anomaly(f"task {task.key} requires node {task.group.node} and was placed on {task.node}")
         used, capacity = self._node_used[task.node], self._nodes.get(task.node)
         for kind, amount in task.group.resources.items():
             used[kind] = used.get(kind, 0) + amount
             if capacity is not None and used[kind] > capacity.get(kind, 0):
                 held = f"{kind} {used[kind]} of {capacity.get(kind, 0)}"
-                self._anomaly(f"task {task.key} overfills node {task.node}: {held}")
+                self._note_anomaly(f"task {task.key} overfills node {task.node}: {held}")
 
-    def _released(self, update: Released) -> None:
+    def _handle_release(self, update: Released) -> None:
         if not update.wants_confirmation:
-            self._over(update.key)
+            self._remove_ended(update.key)
             return
         before = self.tasks[update.key].state if update.key in self.tasks else None
         if before is TaskState.WAITING:
             # The core gives up a pending ask (G3): it is gone already, a confirmation would tell it nothing.
-            self._dropped(update.key, TaskEvent.DROPPED)
+            self._drop_ask(update.key, TaskEvent.DROPPED)
             return
-        if (task := self._moved(update.key, TaskEvent.STOP_ASKED)) is None:
+        if (task := self._move_task(update.key, TaskEvent.STOP_ASKED)) is None:
             return
         task.termination = update.termination
         if update.termination == si.PREEMPTED_BY_SCHEDULER and not task.victim:
@@ -293,44 +291,44 @@ class SimulatedCluster:
             # Not the application's fault: it counts, but not against the retries.
             fate.preempted += not fate.failed
             queue, amounts = task.application.queue, task.group.resources
-            self.accounts.chosen(queue, amounts, key=task.key, at_s=self._clock.real_s)
+            self.accounts.book_victim(queue, amounts, key=task.key, at_s=self._clock.real_s)
         if before is TaskState.RUNNING:
             self._clock.call_later(self.scenario.releases.delay_s, lambda: self._container_gone(task))
         elif before is not TaskState.STOPPING:
-            self._confirm(task)
+            self._confirm_release(task)
 
-    def _over(self, key: str) -> None:
-        """The core says that a task is gone: confirms its end, or lost its node or application."""
-        if (task := self._moved(key, TaskEvent.RELEASED)) is not None:
-            self._gone(task)
+    def _remove_ended(self, key: str) -> None:
+        """Remove a task that the core ended: its release was confirmed, or its node or application is gone."""
+        if (task := self._move_task(key, TaskEvent.RELEASED)) is not None:
+            self._free_room(task)
             if task.state is TaskState.EVICTED:
-                self._recreate(task)
+                self._recreate_task(task)
 
-    def _dropped(self, key: str, event: TaskEvent) -> None:
-        if (task := self._moved(key, event)) is not None:
-            self.accounts.no_longer_waiting(task.application.queue, task.group.resources, hopeless=task.hopeless)
+    def _drop_ask(self, key: str, event: TaskEvent) -> None:
+        if (task := self._move_task(key, event)) is not None:
+            self.accounts.remove_ask(task.application.queue, task.group.resources, hopeless=task.hopeless)
 
-    def _moved(self, key: str, event: TaskEvent) -> Task | None:
-        """The task after *event*; None, and an anomaly, if the core must not say that about it."""
+    def _move_task(self, key: str, event: TaskEvent) -> Task | None:
+        """Returns the task after *event*; None, and an anomaly, if the contract forbids the core's message."""
         if (task := self.tasks.get(key)) is None:
-            self._anomaly(f"{event}: unknown task {key!r}")
+            self._note_anomaly(f"{event}: unknown task {key!r}")
             return None
         try:
-            task.state = after(task.state, event)
+            task.state = next_state(task.state, event)
         except IllegalTransition as error:
-            self._anomaly(f"task {key}: {error}")
+            self._note_anomaly(f"task {key}: {error}")
             return None
         return task
 
     # What containers do.
 
-    def _finished(self, task: Task) -> None:
+    def _end_after_runtime(self, task: Task) -> None:
         if task.state is TaskState.RUNNING:
-            task.state = after(task.state, TaskEvent.FINISHED)
-            self._release(task, si.STOPPED_BY_RM)
+            task.state = next_state(task.state, TaskEvent.FINISHED)
+            self._send_release(task, si.STOPPED_BY_RM)
 
-    def _failure(self, application: Application) -> None:
-        """One of *application*'s running tasks fails, which is the end of the application if it has no retries left."""
+    def _fail_task(self, application: Application) -> None:
+        """Let one of *application*'s running tasks fail, which ends the application if it has no retries left."""
         own = [task for task in self.tasks.values() if task.application is application]
         failing = next((task for task in own if task.state is TaskState.RUNNING), None)
         if failing is None:
@@ -338,31 +336,31 @@ class SimulatedCluster:
         fate = self.fates[application.id]
         fate.failures += 1
         fate.failed = application.retries is not None and fate.failures >= application.retries
-        self._finished(failing)
-        self._recreate(failing)
+        self._end_after_runtime(failing)
+        self._recreate_task(failing)
         if fate.failed:
             for task in own:
                 if task.state is TaskState.WAITING:
                     self._withdrawn.append((application.id, task.key))
-                    self._dropped(task.key, TaskEvent.DROPPED)
+                    self._drop_ask(task.key, TaskEvent.DROPPED)
                 else:
-                    self._finished(task)
+                    self._end_after_runtime(task)
 
-    def later(self, seconds: float, act: Callable[[], None]) -> None:
+    def call_later(self, seconds: float, act: Callable[[], None]) -> None:
         """Do *act* after so many real seconds."""
         self._clock.call_later(max(0.0, seconds) * self.scenario.speed, act)
 
-    def finish(self, task: Task) -> None:
-        """End *task*, if it runs, because its application wants it so."""
-        self._finished(task)
+    def end_task(self, task: Task) -> None:
+        """End *task*, if it runs, on behalf of its application."""
+        self._end_after_runtime(task)
 
     def _container_gone(self, task: Task) -> None:
-        """A victim's container ended: its replacement is created whether or not the core hears of the end."""
+        """End a victim's container, and create its replacement whether or not the core is informed of the end."""
         if task.state is TaskState.TERMINATING:
-            self._recreate(task)
-            self._confirm(task)
+            self._recreate_task(task)
+            self._confirm_release(task)
 
-    def _confirm(self, task: Task) -> None:
+    def _confirm_release(self, task: Task) -> None:
         policy = self.scenario.releases
         task.attempts += 1
         # Drawn per task and attempt: the order in which the core decides does not change who loses a message.
@@ -372,40 +370,40 @@ class SimulatedCluster:
             if policy.retry_s is not None:
                 self._clock.call_later(policy.retry_s, lambda: self._confirm_again(task))
             return
-        self._release(task, task.termination)
+        self._send_release(task, task.termination)
         if luck.random() < policy.duplication:
             self.duplicated_confirmations += 1
-            self._release(task, task.termination)
+            self._send_release(task, task.termination)
         if task.state is TaskState.TERMINATING:
-            task.state = after(task.state, TaskEvent.CONFIRMED)
-            self._gone(task)
+            task.state = next_state(task.state, TaskEvent.CONFIRMED)
+            self._free_room(task)
 
     def _confirm_again(self, task: Task) -> None:
         if task.state is TaskState.TERMINATING:
-            self._confirm(task)
+            self._confirm_release(task)
 
-    def _gone(self, task: Task) -> None:
+    def _free_room(self, task: Task) -> None:
         queue, amounts = task.application.queue, task.group.resources
-        self.accounts.left(queue, amounts, victim=task.victim, at_s=self._clock.real_s)
+        self.accounts.remove_task(queue, amounts, victim=task.victim, at_s=self._clock.real_s)
         used = self._node_used.get(task.node, {})
         for kind, amount in amounts.items():
             used[kind] = used.get(kind, 0) - amount
 
-    def _recreate(self, task: Task) -> None:
+    def _recreate_task(self, task: Task) -> None:
         if task.group.restart and not self.fates[task.application.id].failed:
             lives = task.lives + 1
             key = f"{task.key.removesuffix(f'.r{task.lives}')}.r{lives}"
             self.accounts.queues[task.application.queue].recreated += 1
-            self._submit(key, task.application, task.group, originator=task.originator, lives=lives)
+            self._submit_task(key, task.application, task.group, originator=task.originator, lives=lives)
 
-    def _release(self, task: Task, termination: si.TerminationType.ValueType) -> None:
+    def _send_release(self, task: Task, termination: si.TerminationType.ValueType) -> None:
         self._releases.append(self._client.release_of(task.application.id, task.key, termination))
-        self._active()
+        self._note_activity()
 
     # What goes out.
 
     async def send(self) -> None:
-        """Send what gathers, until cancelled."""
+        """Send what has gathered, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -419,37 +417,37 @@ class SimulatedCluster:
                 await self._client.withdraw_asks(withdrawn)
             await self._client.release(releases)
 
-    def _repeat(self) -> None:
-        """A stream broke: say again what the core may not have heard. All of it is idempotent."""
+    def _send_again(self) -> None:
+        """Send again, after a stream broke, what the core may not have received. All of it is idempotent."""
         for task in self.tasks.values():
             if task.state is TaskState.WAITING:
                 self._asks.append(task.ask())
             elif task.state is TaskState.STOPPING:
-                self._release(task, si.STOPPED_BY_RM)
+                self._send_release(task, si.STOPPED_BY_RM)
             elif task.state is TaskState.EVICTED and task.victim:
-                self._release(task, task.termination)
+                self._send_release(task, task.termination)
 
-    def _active(self) -> None:
+    def _note_activity(self) -> None:
         self.last_activity_s = self._clock.real_s
         self._wake.set()
 
-    def _anomaly(self, text: str) -> None:
+    def _note_anomaly(self, text: str) -> None:
         self.anomalies.append(text)
 
     # What it looks like.
 
-    def count(self) -> Counter[TaskState]:
-        """How many tasks are in each state."""
+    def count_tasks(self) -> Counter[TaskState]:
+        """Returns how many tasks are in each state."""
         return Counter(task.state for task in self.tasks.values())
 
     def holding(self) -> int:
-        """How many tasks the core must book room for."""
+        """Returns how many tasks the core must book room for."""
         return sum(task.state in HOLDING for task in self.tasks.values())
 
-    def stranded(self, queue: str) -> bool:
-        """Whether no preemption could help the tasks that wait in *queue*.
+    def is_stranded(self, queue: str) -> bool:
+        """Tells whether no preemption could help the tasks that wait in *queue*.
 
-        So it is when none of them would fit any node even if every task that may be evicted at all were gone: the
+        This is so when none of them would fit any node even if every task that may be evicted at all were gone: the
         queue's own tasks may not, nor may one whose loss alone would take its queue below its guarantee.
         """
         waiting: dict[int, Mapping[str, int]] = {}
@@ -459,7 +457,7 @@ class SimulatedCluster:
             own = queue in ancestors(task.application.queue)
             if own and task.state is TaskState.WAITING:
                 waiting[id(amounts)] = amounts
-            elif task.state in HOLDING and (own or self._protected(task, against=queue)):
+            elif task.state in HOLDING and (own or self._is_protected(task, against=queue)):
                 used = staying.setdefault(task.node, {})
                 for kind, amount in amounts.items():
                     used[kind] = used.get(kind, 0) + amount
@@ -469,11 +467,11 @@ class SimulatedCluster:
             for node, capacity in self._nodes.items()
         )
 
-    def _protected(self, task: Task, *, against: str) -> bool:
-        """Whether a guarantee, not shared with the queue *against*, keeps *task* from being evicted."""
+    def _is_protected(self, task: Task, *, against: str) -> bool:
+        """Tells whether a guarantee, not shared with the queue *against*, keeps *task* from being evicted."""
         shared = ancestors(against)
         return any(
-            amount and account.net(kind) - amount < account.limits.guaranteed.get(kind, 0)
+            amount and account.usage_net_of_victims(kind) - amount < account.limits.guaranteed.get(kind, 0)
             for path in ancestors(task.application.queue)
             if path not in shared and (account := self.accounts.queues[path]).limits.guaranteed
             for kind, amount in task.group.resources.items()
@@ -482,5 +480,5 @@ class SimulatedCluster:
 
     @property
     def node_count(self) -> int:
-        """Nodes the core must know."""
+        """Returns how many nodes the core must know."""
         return len(self._nodes)

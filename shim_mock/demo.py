@@ -1,4 +1,5 @@
-"""The main job: a core of its own, a cluster that over-quota work has filled, and latency work that wants its share."""
+"""A demonstration: a core of its own, a cluster that over-quota work has filled, and latency work that wants its
+share."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ class CoreFailed(Exception):
 
 @asynccontextmanager
 async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncIterator[str]:
-    """The address of a core that runs as a child process, logging to *log*.
+    """Yields the address of a core that runs as a child process, logging to *log*.
 
-    Left without an exception, the core is told to stop and must do so with exit status 0, else CoreFailed is raised.
+    Left without an exception, the core is asked to stop and must do so with exit status 0, else CoreFailed is raised.
     *wait_for_interrupt*: leave it running first, until it ends or this process is interrupted.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -38,10 +39,10 @@ async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncI
             sys.executable, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output
         )
         try:
-            yield await _address(process, ready, log)
+            yield await _wait_for_address(process, ready, log)
             if wait_for_interrupt:
-                await _interrupted(process)
-            await _stop(process, log)
+                await _wait_for_interrupt(process)
+            await _stop_core(process, log)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -49,7 +50,7 @@ async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncI
 
 
 def page_address(log: Path) -> str:
-    """Where the core that logs to *log* shows its page: it says so once it serves. Empty: nowhere."""
+    """Returns the address of the web page of the core that logs to *log*, once it serves. Empty: none."""
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             entry = json.loads(line)
@@ -61,8 +62,8 @@ def page_address(log: Path) -> str:
     return ""
 
 
-async def _interrupted(process: asyncio.subprocess.Process) -> None:
-    """Wait for Ctrl-C, or for the end of *process*. Ctrl-C then means the end of the wait, not of this process."""
+async def _wait_for_interrupt(process: asyncio.subprocess.Process) -> None:
+    """Wait for Ctrl-C, or for the end of *process*. Ctrl-C then ends the wait, not this process."""
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     loop.add_signal_handler(signal.SIGINT, interrupted.set)
@@ -76,7 +77,7 @@ async def _interrupted(process: asyncio.subprocess.Process) -> None:
         await asyncio.wait(waits)
 
 
-async def _address(process: asyncio.subprocess.Process, ready: Path, log: Path) -> str:
+async def _wait_for_address(process: asyncio.subprocess.Process, ready: Path, log: Path) -> str:
     try:
         async with asyncio.timeout(READY_S):
             while (address := _read_address(ready)) is None:
@@ -89,14 +90,14 @@ async def _address(process: asyncio.subprocess.Process, ready: Path, log: Path) 
 
 
 def _read_address(ready: Path) -> str | None:
-    """What the core wrote into *ready*; None as long as it is not there."""
+    """Returns the address that the core wrote into *ready*; None as long as it is not there."""
     try:
         return ready.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         return None
 
 
-async def _stop(process: asyncio.subprocess.Process, log: Path) -> None:
+async def _stop_core(process: asyncio.subprocess.Process, log: Path) -> None:
     if process.returncode is None:
         process.send_signal(signal.SIGTERM)
     try:

@@ -1,7 +1,7 @@
-"""YAML documents read strictly: every value keeps its place, every mistake is reported with it, all at once.
+"""A strict reader of YAML documents: every value keeps its place, and all mistakes are reported at once with theirs.
 
-PyYAML's loader forgets positions, keeps the last of two equal keys and turns ``010`` or ``yes`` into
-something else. Reading its node tree instead keeps the raw text and the line of each value.
+PyYAML's loader forgets positions, keeps the last of two equal keys and turns ``010`` or ``yes`` into something else.
+Reading its node tree instead keeps the raw text and the line of each value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class InputError(ValueError):
 
 @dataclass(slots=True)
 class Findings:
-    """Collects the problems of one file."""
+    """The problems found in one file."""
 
     file: str
     problems: list[Problem] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Findings:
 
 
 def read_text(path: Path) -> str:
-    """The text of *path*. Raises InputError when it cannot be read as UTF-8."""
+    """Returns the text of *path*. Raises InputError when it cannot be read as UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -67,8 +67,8 @@ def read_text(path: Path) -> str:
         raise InputError((Problem(str(path), 0, "", f"not UTF-8 text: {error.reason}"),)) from error
 
 
-def compose(text: str, file: str) -> yaml.Node:
-    """The node tree of the one document in *text*.
+def compose_document(text: str, file: str) -> yaml.Node:
+    """Returns the node tree of the one document in *text*.
 
     Raises InputError for anything that is not one YAML document.
     """
@@ -88,7 +88,7 @@ def compose(text: str, file: str) -> yaml.Node:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """One value of a document, with its place and where to report what is wrong with it."""
+    """One value of a document, with its place and a way to report what is wrong with it."""
 
     node: yaml.Node
     path: str
@@ -104,18 +104,18 @@ class Cursor:
         self.findings.add(self.line, self.path, reason)
 
     def is_mapping(self) -> bool:
-        """Whether the value is a mapping."""
+        """Tells whether the value is a mapping."""
         return isinstance(self.node, yaml.MappingNode)
 
     def text(self) -> str:
-        """The raw text of a scalar; other kinds are reported and count as empty."""
+        """Returns the raw text of a scalar; other kinds are reported and count as empty."""
         if isinstance(self.node, yaml.ScalarNode):
             return str(self.node.value)
         self.reject("expected a single value")
         return ""
 
     def parse(self, parser: Callable[[str], Value], default: Value) -> Value:
-        """The scalar through *parser*, whose ValueError is reported; then *default* stands in."""
+        """Returns the scalar as *parser* reads it; reports its ValueError, and then returns *default*."""
         if not isinstance(self.node, yaml.ScalarNode):
             self.reject("expected a single value")
             return default
@@ -126,7 +126,7 @@ class Cursor:
             return default
 
     def items(self) -> Iterator[Cursor]:
-        """The values of a list; another kind is reported and counts as empty."""
+        """Yields the values of a list; another kind is reported and counts as empty."""
         if not isinstance(self.node, yaml.SequenceNode):
             self.reject("expected a list")
             return
@@ -134,7 +134,7 @@ class Cursor:
             yield Cursor(node, f"{self.path}[{index}]", self.findings)
 
     def entries(self) -> dict[str, Cursor]:
-        """The entries of a mapping by key; another kind, other keys and repeated keys are reported."""
+        """Returns the entries of a mapping by key; another kind, other keys and repeated keys are reported."""
         if not isinstance(self.node, yaml.MappingNode):
             self.reject("expected a mapping")
             return {}
@@ -153,7 +153,7 @@ class Cursor:
         return found
 
     def fields(self, *known: str, required: tuple[str, ...] = ()) -> dict[str, Cursor]:
-        """The entries of a mapping with a fixed set of keys; unknown and missing ones are reported."""
+        """Returns the entries of a mapping with a fixed set of keys; unknown and missing ones are reported."""
         entries = self.entries()
         for key, value in list(entries.items()):
             if key not in known:

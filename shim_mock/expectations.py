@@ -1,8 +1,8 @@
-"""What a scenario expects of the core, written as sentences from a small closed set.
+"""Expectations of a scenario, written as sentences from a small closed set.
 
-A sentence with ``within`` holds the run open until it comes true or its time is up; the others are judged
-over the whole run. Times in expectations are real seconds from the first ask of the queue they name (or of
-the run): they measure the core, which does not run faster when the simulation does.
+A sentence with ``within`` holds the run open until it comes true or its time is up; the others are judged over the
+whole run. Times in expectations are real seconds from the first ask of the queue they name (or of the run): they
+measure the core, which does not run faster when the simulation does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One sentence.
+    """One expectation.
 
     *queue* and *application* are empty and *count* 0 where the kind has none; *within_s* None: judged at the end.
     """
@@ -46,7 +46,7 @@ class Expectation:
 
     @property
     def needs_guarantee(self) -> bool:
-        """Whether the sentence means nothing for a queue without a guarantee."""
+        """Tells whether the sentence means nothing for a queue without a guarantee."""
         return self.kind in (Kind.REACHES_GUARANTEED, Kind.NEVER_BELOW_GUARANTEED)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How one expectation turned out, with the numbers behind it."""
+    """The judgement of one expectation, with the numbers behind it."""
 
     expectation: Expectation
     met: bool
@@ -84,7 +84,7 @@ _PATTERNS: Final = {
 
 
 def parse_expectation(text: str) -> Expectation:
-    """The expectation that *text* states. Raises ValueError with the sentences that exist."""
+    """Returns the expectation that *text* states. Raises ValueError with the sentences that exist."""
     words = " ".join(text.split())
     for kind, pattern in _PATTERNS.items():
         if (match := pattern.fullmatch(words)) is None:
@@ -93,9 +93,9 @@ def parse_expectation(text: str) -> Expectation:
         return Expectation(
             kind,
             queue=(found.get("queue") or "").lower(),
-            count=quantities.integer(found["count"], 0, quantities.INT32_MAX) if found.get("count") else 0,
+            count=quantities.parse_integer(found["count"], 0, quantities.INT32_MAX) if found.get("count") else 0,
             application=found.get("application") or "",
-            within_s=quantities.duration(found["within"]) if found.get("within") else None,
+            within_s=quantities.parse_duration(found["within"]) if found.get("within") else None,
         )
     known = "; ".join(kind.value for kind in Kind)
     raise ValueError(f"{text!r} is no expectation; known: {known}")

@@ -1,4 +1,4 @@
-"""Holds what happened against what the scenario expects."""
+"""A judge that compares a run with what the scenario expects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = 3
 
 
 class Judge:
-    """Keeps the verdicts of one run.
+    """The verdicts of one run.
 
     Call :meth:`look` whenever something changed, :meth:`close` at the end.
     """
@@ -30,7 +30,7 @@ class Judge:
 
     @property
     def undecided(self) -> list[Expectation]:
-        """Those with a time that neither came true nor ran out."""
+        """The expectations with a time that neither came true nor ran out."""
         return [e for e in self._expectations if e.within_s is not None and e not in self._verdicts]
 
     def look(self, now_s: float, *, quiet: bool = False) -> None:
@@ -45,13 +45,13 @@ class Judge:
             if began_s is None:
                 continue
             took_s = now_s - began_s
-            if took_s <= expectation.within_s and self._holds(expectation, quiet=quiet):
-                self._decide(expectation, True, f"after {took_s:.2f} s; {self._numbers(expectation)}")
+            if took_s <= expectation.within_s and self._is_met(expectation, quiet=quiet):
+                self._add_verdict(expectation, True, f"after {took_s:.2f} s; {self._describe_numbers(expectation)}")
             elif took_s > expectation.within_s:
-                self._decide(expectation, False, f"not in time; {self._numbers(expectation)}")
+                self._add_verdict(expectation, False, f"not in time; {self._describe_numbers(expectation)}")
 
     def next_deadline_s(self) -> float | None:
-        """When, in real seconds since the start, the next expectation runs out of time."""
+        """Returns when, in real seconds since the start, the next expectation runs out of time."""
         deadlines = [
             began_s + expectation.within_s
             for expectation in self.undecided
@@ -60,13 +60,14 @@ class Judge:
         return min(deadlines, default=None)
 
     def close(self, status: status_pb2.GetStatusResponse | None) -> list[Verdict]:
-        """The verdicts on everything, in the scenario's order. *status* None: the core does not tell."""
+        """Returns the verdicts on all expectations, in the scenario's order. *status* None: the core does not report
+        any."""
         for expectation in self._expectations:
             if expectation not in self._verdicts:
-                self._judge(expectation, status)
+                self._judge_at_end(expectation, status)
         return [self._verdicts[expectation] for expectation in self._expectations]
 
-    def _decide(self, expectation: Expectation, met: bool, detail: str) -> None:
+    def _add_verdict(self, expectation: Expectation, met: bool, detail: str) -> None:
         self._verdicts[expectation] = Verdict(expectation, met, detail)
 
     def _began_s(self, expectation: Expectation) -> float | None:
@@ -74,14 +75,14 @@ class Judge:
         queue = "root" if expectation.kind is Kind.ALL_PLACED else expectation.queue
         return accounts[queue].first_ask_s if queue in accounts else None
 
-    def _holds(self, expectation: Expectation, *, quiet: bool) -> bool:
+    def _is_met(self, expectation: Expectation, *, quiet: bool) -> bool:
         accounts = self._cluster.accounts.queues
         match expectation.kind:
             case Kind.REACHES_GUARANTEED:
                 account = accounts[expectation.queue]
                 # The second look is worth its cost only while nothing else happens.
-                return account.served or (
-                    quiet and not account.unsubmitted and self._cluster.stranded(expectation.queue)
+                return account.is_served or (
+                    quiet and not account.unsubmitted and self._cluster.is_stranded(expectation.queue)
                 )
             case Kind.ALL_PLACED:
                 return not accounts["root"].waiting and not accounts["root"].unsubmitted
@@ -90,16 +91,18 @@ class Judge:
             case _:
                 raise AssertionError(f"{expectation.kind} has no time limit")
 
-    def _numbers(self, expectation: Expectation) -> str:
+    def _describe_numbers(self, expectation: Expectation) -> str:
         account = self._cluster.accounts.queues[expectation.queue or "root"]
         match expectation.kind:
             case Kind.REACHES_GUARANTEED:
                 guaranteed = account.limits.guaranteed.items()
-                amounts = ", ".join(f"{kind} {account.net(kind)} of {most}" for kind, most in guaranteed)
+                amounts = ", ".join(
+                    f"{kind} {account.usage_net_of_victims(kind)} of {most}" for kind, most in guaranteed
+                )
                 hopeless = f", {account.hopeless} fit no node" if account.hopeless else ""
                 waiting = account.waiting - account.hopeless
                 stranded = ""
-                if waiting and not account.served and self._cluster.stranded(expectation.queue):
+                if waiting and not account.is_served and self._cluster.is_stranded(expectation.queue):
                     stranded = " for nodes that the queue's own or protected tasks block"
                 return f"{amounts}; {waiting} waiting{stranded}{hopeless}"
             case Kind.ALL_PLACED:
@@ -107,8 +110,8 @@ class Judge:
             case _:
                 return f"{account.preempted} preempted"
 
-    def _judge(self, expectation: Expectation, status: status_pb2.GetStatusResponse | None) -> None:
-        """Decide what is only known at the end."""
+    def _judge_at_end(self, expectation: Expectation, status: status_pb2.GetStatusResponse | None) -> None:
+        """Decide an expectation that can only be decided at the end."""
         account = self._cluster.accounts.queues.get(expectation.queue)
         preempted = account.preempted if account is not None else 0
         match expectation.kind:
@@ -119,40 +122,42 @@ class Judge:
                     first = below[0]
                     amounts = f"{first.resource_type} {first.left} of {first.guaranteed}"
                     detail = f"{amounts} by preempting {first.key}; {len(below)} times in all"
-                self._decide(expectation, not below, detail)
+                self._add_verdict(expectation, not below, detail)
             case Kind.PREEMPTED_AT_MOST:
-                self._decide(expectation, preempted <= expectation.count, f"{preempted} preempted")
+                self._add_verdict(expectation, preempted <= expectation.count, f"{preempted} preempted")
             case Kind.PREEMPTED_AT_LEAST:
-                self._decide(expectation, preempted >= expectation.count, f"{preempted} preempted")
+                self._add_verdict(expectation, preempted >= expectation.count, f"{preempted} preempted")
             case Kind.ENDS_WITHIN_MAX:
-                self._decide(expectation, *self._within_max(expectation.queue))
+                self._add_verdict(expectation, *self._within_max(expectation.queue))
             case Kind.NOTICED_AT_LEAST:
                 noticed = account.noticed if account is not None else 0
-                self._decide(expectation, noticed >= expectation.count, f"{noticed} noticed")
+                self._add_verdict(expectation, noticed >= expectation.count, f"{noticed} noticed")
             case Kind.SURVIVES:
                 fate = self._cluster.fates[expectation.application]
                 detail = f"{fate.preempted} preempted{' before it failed' if fate.failed else ', still running'}"
-                self._decide(expectation, fate.preempted >= expectation.count, detail)
+                self._add_verdict(expectation, fate.preempted >= expectation.count, detail)
             case Kind.FAILS:
                 fate = self._cluster.fates[expectation.application]
-                self._decide(expectation, fate.failed, f"{fate.failures} failures, {fate.preempted} preempted")
+                self._add_verdict(expectation, fate.failed, f"{fate.failures} failures, {fate.preempted} preempted")
             case Kind.NO_LAW_VIOLATIONS:
-                self._decide(expectation, *self._laws(status))
+                self._add_verdict(expectation, *self._check_laws(status))
             case Kind.NOTHING_LOST:
-                differences = list(self._differences(status))
-                self._decide(expectation, not differences, _shown(differences) or self._totals())
+                differences = list(self._find_differences(status))
+                self._add_verdict(
+                    expectation, not differences, _describe_differences(differences) or self._describe_totals()
+                )
             case _:
-                self._decide(expectation, False, "the run ended before")
+                self._add_verdict(expectation, False, "the run ended before")
 
     def _within_max(self, queue: str) -> tuple[bool, str]:
         account = self._cluster.accounts.queues.get(queue)
         if account is None or not account.limits.maximum:
             return False, "no max in force"
         most = account.limits.maximum
-        held = ", ".join(f"{kind} {account.net(kind)} of {amount}" for kind, amount in most.items())
-        return all(account.net(kind) <= amount for kind, amount in most.items()), held
+        held = ", ".join(f"{kind} {account.usage_net_of_victims(kind)} of {amount}" for kind, amount in most.items())
+        return all(account.usage_net_of_victims(kind) <= amount for kind, amount in most.items()), held
 
-    def _laws(self, status: status_pb2.GetStatusResponse | None) -> tuple[bool, str]:
+    def _check_laws(self, status: status_pb2.GetStatusResponse | None) -> tuple[bool, str]:
         if status is None:
             return False, _UNTOLD
         checks = sum(partition.law_checks for partition in status.partitions)
@@ -163,12 +168,13 @@ class Judge:
         looked = checks > 0 or not self._cluster.accounts.preemptions
         return looked and not violations and not broken, detail
 
-    def _totals(self) -> str:
-        count = self._cluster.count()
+    def _describe_totals(self) -> str:
+        count = self._cluster.count_tasks()
         return ", ".join(f"{count[state]} {state}" for state in TaskState if count[state])
 
-    def _differences(self, status: status_pb2.GetStatusResponse | None) -> Iterator[str]:
-        """Where the core's books and the cluster's differ: each ask is placed, pending or ended, in both."""
+    def _find_differences(self, status: status_pb2.GetStatusResponse | None) -> Iterator[str]:
+        """Yields the differences between the core's books and the cluster's: each ask is placed, pending or ended, in
+        both."""
         cluster = self._cluster
         yield from (f"anomaly: {anomaly}" for anomaly in cluster.anomalies)
         if status is None:
@@ -180,7 +186,7 @@ class Judge:
             return
         pairs = [
             ("nodes", partition.node_count, cluster.node_count),
-            ("pending asks", partition.pending_ask_count, cluster.count()[TaskState.WAITING]),
+            ("pending asks", partition.pending_ask_count, cluster.count_tasks()[TaskState.WAITING]),
             ("allocations", partition.allocation_count, cluster.holding()),
         ]
         yield from (f"{what}: core {core}, cluster {own}" for what, core, own in pairs if core != own)
@@ -192,17 +198,17 @@ class Judge:
                 ("pending", queue.pending, account.pending),
                 ("preempting", queue.preempting, account.preempting),
             ):
-                core_text, own_text = _nonzero(core_amounts), _nonzero(own_amounts)
+                core_text, own_text = _drop_zeros(core_amounts), _drop_zeros(own_amounts)
                 if core_text != own_text:
                     yield f"{queue.path} {what}: core {core_text}, cluster {own_text}"
             if queue.leaf and queue.preempted_allocations != account.preempted:
                 yield f"{queue.path} preempted: core {queue.preempted_allocations}, cluster {account.preempted}"
 
 
-def _nonzero(amounts: Mapping[str, int]) -> dict[str, int]:
+def _drop_zeros(amounts: Mapping[str, int]) -> dict[str, int]:
     return {kind: amount for kind, amount in sorted(amounts.items()) if amount}
 
 
-def _shown(differences: list[str]) -> str:
+def _describe_differences(differences: list[str]) -> str:
     more = f"; {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
     return "; ".join(differences[:SHOWN]) + more

@@ -1,4 +1,4 @@
-"""What can happen to a task of the simulated cluster, as a table.
+"""The life of a task of the simulated cluster, as a table.
 
     WAITING ──PLACED──▶ RUNNING ──FINISHED──▶ STOPPING ──RELEASED──▶ ENDED
        │                   │
@@ -17,7 +17,7 @@ from typing import Final
 
 
 class TaskState(StrEnum):
-    """Where a task stands, as the core must see it."""
+    """The states of a task, as the core must see them."""
 
     WAITING = "waiting"  # asked for, not placed
     RUNNING = "running"
@@ -29,7 +29,7 @@ class TaskState(StrEnum):
 
 
 class TaskEvent(StrEnum):
-    """What moves a task on."""
+    """The events that change a task's state."""
 
     PLACED = "placed"
     REFUSED = "refused"
@@ -64,11 +64,11 @@ HOLDING: Final = frozenset({TaskState.RUNNING, TaskState.STOPPING, TaskState.TER
 
 
 class IllegalTransition(Exception):
-    """The core said something about a task that the contract does not allow in its state."""
+    """The core's message about a task is one that the contract does not allow in the task's state."""
 
 
-def after(state: TaskState, event: TaskEvent) -> TaskState:
-    """Next state. Raises IllegalTransition for a pair that is not in the table."""
+def next_state(state: TaskState, event: TaskEvent) -> TaskState:
+    """Returns the next state. Raises IllegalTransition for a pair that is not in the table."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

@@ -1,4 +1,4 @@
-"""What applications of the simulated cluster do when the core announces that it will take tasks from them."""
+"""Answers of the simulated cluster's applications to notices that the core will take tasks from them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from shim_mock.lifecycle import TaskState
 from shim_mock.scenario import OnNotice
 
 TOO_LATE_S: Final = 1.0
-"""From the deadline to the answer of an application that answers too late, in real seconds."""
+"""The real seconds from the deadline to the answer of an application that answers too late."""
 
 
 class NoticeHandler(CallbackHandler):
-    """Counts notices, and answers for applications that do: they end other tasks, or say that work is saved.
+    """A handler that counts notices, and answers for applications that do: they end other tasks, or report checkpoints.
 
     It overrides nothing else, so nothing else is subscribed to.
     """
@@ -25,7 +25,7 @@ class NoticeHandler(CallbackHandler):
         self._noticed: set[str] = set()
 
     async def preemption_notice(self, notice: PreemptionNotice) -> NoticeReply | None:
-        """What the notice's application makes of it. The core hears of ended tasks by their releases."""
+        """Returns the reply of the notice's application. The core learns of ended tasks by their releases."""
         listed = {*notice.strict, *notice.at_risk}
         own = [task for task in self._cluster.tasks.values() if task.application.id == notice.application_id]
         for task in own:
@@ -34,23 +34,23 @@ class NoticeHandler(CallbackHandler):
                 self._cluster.accounts.queues[task.application.queue].noticed += 1
         match own[0].application.on_notice if own else None:
             case OnNotice.RELEASE:
-                self._release(own, notice)
+                self._end_tasks(own, notice)
             case OnNotice.LATE:
                 left_s = notice.deadline_ms / 1000 - time.time()
-                self._cluster.later(left_s + TOO_LATE_S, lambda: self._release(own, notice))
+                self._cluster.call_later(left_s + TOO_LATE_S, lambda: self._end_tasks(own, notice))
             case OnNotice.CHECKPOINT:
                 return NoticeReply(checkpoints=dict.fromkeys(sorted(listed), time.time_ns()))
             case _:
                 pass
         return None
 
-    def _release(self, own: list[Task], notice: PreemptionNotice) -> None:
-        """End as much as the core wants back, those last that it listed."""
+    def _end_tasks(self, own: list[Task], notice: PreemptionNotice) -> None:
+        """End as much as the core wants back, beginning with those that it listed last."""
         listed = {*notice.strict, *notice.at_risk}
         missing = dict(notice.need)
         running = [task for task in own if task.state is TaskState.RUNNING]
         for task in sorted(running, key=lambda task: task.key in listed):
             amounts = task.group.resources
             if any(missing.get(kind, 0) > 0 for kind in amounts):
-                self._cluster.finish(task)
+                self._cluster.end_task(task)
                 missing = {kind: amount - amounts.get(kind, 0) for kind, amount in missing.items()}

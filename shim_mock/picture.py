@@ -26,10 +26,11 @@ GRID: Final = "#e3e3e3"
 INK: Final = "#333333"
 
 
-def draw(accounts: Accounts, capacity: Mapping[str, int], *, title: str) -> str:
-    """The SVG text. Panels: one per resource type in % of *capacity*, then preemptions; time in real seconds."""
+def draw_run(accounts: Accounts, capacity: Mapping[str, int], *, title: str) -> str:
+    """Returns a picture as SVG. Panels: one per resource type in % of *capacity*, then preemptions; time in real
+    seconds."""
     kinds = [kind for kind, amount in capacity.items() if amount][:MOST_PANELS]
-    samples = _thin(accounts.samples)
+    samples = _thin_out(accounts.samples)
     end_s = max([sample.at_s for sample in samples] + [at_s for at_s, _ in accounts.preemptions] + [1.0])
     colours = {leaf: COLOURS[index % len(COLOURS)] for index, leaf in enumerate(sorted(accounts.leaves))}
     height = TOP + len(kinds) * (PANEL + GAP) + STRIP + BOTTOM
@@ -40,19 +41,19 @@ def draw(accounts: Accounts, capacity: Mapping[str, int], *, title: str) -> str:
         ),
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="{LEFT}" y="26" font-size="16" font-weight="600">{escape(write_visibly(title))}</text>',
-        *_legend(colours),
+        *_draw_legend(colours),
     ]
     top = TOP
     for kind in kinds:
-        parts += _panel(accounts, samples, kind, capacity[kind], colours, top, end_s)
+        parts += _draw_panel(accounts, samples, kind, capacity[kind], colours, top, end_s)
         top += PANEL + GAP
-    parts += _strip(accounts.preemptions, colours, top, end_s)
-    parts += _seconds(top + STRIP, end_s)
+    parts += _draw_preemptions(accounts.preemptions, colours, top, end_s)
+    parts += _draw_seconds(top + STRIP, end_s)
     parts.append("</svg>")
     return "\n".join(parts) + "\n"
 
 
-def _legend(colours: Mapping[str, str]) -> list[str]:
+def _draw_legend(colours: Mapping[str, str]) -> list[str]:
     parts, x = [], LEFT
     for leaf, colour in colours.items():
         parts.append(f'<line x1="{x}" y1="46" x2="{x + 22}" y2="46" stroke="{colour}" stroke-width="3"/>')
@@ -65,7 +66,7 @@ def _legend(colours: Mapping[str, str]) -> list[str]:
     return parts
 
 
-def _panel(
+def _draw_panel(
     accounts: Accounts,
     samples: Sequence[Sample],
     kind: str,
@@ -74,7 +75,7 @@ def _panel(
     top: float,
     end_s: float,
 ) -> list[str]:
-    """One resource type: a line per queue, dashed lines for guarantees."""
+    """Returns the panel of one resource type: a line per queue, dashed lines for guarantees."""
     parts = [f'<text x="{LEFT}" y="{top - 8}" font-weight="600">{escape(write_visibly(kind))}, % of the cluster</text>']
     for percent in (0, 25, 50, 75, 100):
         y = top + PANEL * (1 - percent / 100)
@@ -90,15 +91,17 @@ def _panel(
             )
     for leaf, colour in colours.items():
         points = " ".join(
-            f"{_x(sample.at_s, end_s):.1f},{top + PANEL * (1 - sample.used[leaf].get(kind, 0) / capacity):.1f}"
+            f"{_x_of(sample.at_s, end_s):.1f},{top + PANEL * (1 - sample.used[leaf].get(kind, 0) / capacity):.1f}"
             for sample in samples
         )
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
     return parts
 
 
-def _strip(preemptions: Sequence[tuple[float, str]], colours: Mapping[str, str], top: float, end_s: float) -> list[str]:
-    """How many tasks each queue lost to preemption, per slice of time."""
+def _draw_preemptions(
+    preemptions: Sequence[tuple[float, str]], colours: Mapping[str, str], top: float, end_s: float
+) -> list[str]:
+    """Returns the panel of the tasks that each queue lost to preemption, per slice of time."""
     slice_s = end_s / BINS
     bins: list[dict[str, int]] = [{} for _ in range(BINS)]
     for at_s, leaf in preemptions:
@@ -128,23 +131,23 @@ def _strip(preemptions: Sequence[tuple[float, str]], colours: Mapping[str, str],
     return parts
 
 
-def _seconds(y: float, end_s: float) -> list[str]:
+def _draw_seconds(y: float, end_s: float) -> list[str]:
     step = next(step for step in (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 86400) if end_s / step <= 12)
     parts = []
     for index in range(int(end_s / step) + 1):
-        x = _x(index * step, end_s)
+        x = _x_of(index * step, end_s)
         parts.append(f'<line x1="{x:.1f}" y1="{y}" x2="{x:.1f}" y2="{y + 5}" stroke="{INK}"/>')
         parts.append(f'<text x="{x:.1f}" y="{y + 18}" text-anchor="middle">{index * step:g}</text>')
     parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{y + 36}" text-anchor="middle">real seconds</text>')
     return parts
 
 
-def _x(at_s: float, end_s: float) -> float:
+def _x_of(at_s: float, end_s: float) -> float:
     return LEFT + (WIDTH - LEFT - RIGHT) * at_s / end_s
 
 
-def _thin(samples: Sequence[Sample]) -> list[Sample]:
-    """At most about MOST_POINTS of *samples*, first and last included."""
+def _thin_out(samples: Sequence[Sample]) -> list[Sample]:
+    """Returns at most about MOST_POINTS of *samples*, first and last included."""
     step = max(1, len(samples) // MOST_POINTS)
     thinned = list(samples[::step])
     if samples and thinned[-1] is not samples[-1]:

@@ -46,10 +46,9 @@ _DECIMAL: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)/(s|m|h)", re.ASCII)
 
 
-def quantity(text: str, resource_type: str) -> int:
-    """*text* in base units of *resource_type*: thousandths for vcore (``2``, ``500m``), else as written
-    (``32Gi``).
-    """
+def parse_quantity(text: str, resource_type: str) -> int:
+    """Returns *text* in base units of *resource_type*: thousandths for vcore (``2``, ``500m``), else as written
+    (``32Gi``)."""
     stripped = text.strip()
     if stripped.startswith("-"):
         raise ValueError(f"{text!r} is negative")
@@ -58,23 +57,23 @@ def quantity(text: str, resource_type: str) -> int:
         raise ValueError(f"{text!r} is no quantity: digits and a suffix such as Ki, Mi, Gi or G")
     digits, suffix = match.groups()
     if resource_type == "vcore":
-        factor = 1 if suffix == "m" else 1000 * _factor(text, suffix)
+        factor = 1 if suffix == "m" else 1000 * _factor_of(text, suffix)
     else:
-        factor = _factor(text, suffix)
+        factor = _factor_of(text, suffix)
     # Python refuses to convert numbers of thousands of digits, and no such number fits anyway.
     if len(digits) > 40 or (value := int(digits) * factor) > INT64_MAX:
         raise ValueError(f"{text!r} is too large: at most {INT64_MAX} base units")
     return value
 
 
-def _factor(text: str, suffix: str) -> int:
+def _factor_of(text: str, suffix: str) -> int:
     if suffix not in _SUFFIXES:
         raise ValueError(f"{text!r} has the unknown suffix {suffix!r}")
     return _SUFFIXES[suffix]
 
 
-def duration(text: str) -> float:
-    """*text* in seconds: ``250ms``, ``1h30m``, ``0``. Never negative."""
+def parse_duration(text: str) -> float:
+    """Returns *text*, such as ``250ms``, ``1h30m`` or ``0``, in seconds. Never negative."""
     if text == "0":
         return 0.0
     if text.startswith("-"):
@@ -92,8 +91,8 @@ def duration(text: str) -> float:
     return float(seconds)
 
 
-def integer(text: str, least: int, most: int) -> int:
-    """*text* as whole number between *least* and *most*."""
+def parse_integer(text: str, least: int, most: int) -> int:
+    """Returns *text* as whole number between *least* and *most*."""
     if _INTEGER.fullmatch(text) is None:
         raise ValueError(f"{text!r} is no whole number")
     # Longer than any bound in use, and Python refuses to convert thousands of digits.
@@ -103,8 +102,8 @@ def integer(text: str, least: int, most: int) -> int:
     return value
 
 
-def decimal(text: str, least: float, most: float) -> float:
-    """*text* as plain decimal between *least* and *most*."""
+def parse_decimal(text: str, least: float, most: float) -> float:
+    """Returns *text* as plain decimal between *least* and *most*."""
     if _DECIMAL.fullmatch(text) is None or len(text) > 40:
         raise ValueError(f"{text!r} is no plain decimal number")
     if not least <= (value := float(text)) <= most:
@@ -112,8 +111,8 @@ def decimal(text: str, least: float, most: float) -> float:
     return value
 
 
-def rate(text: str) -> float:
-    """*text* as number per second: ``10/s``, ``90/m``."""
+def parse_rate(text: str) -> float:
+    """Returns *text*, such as ``10/s`` or ``90/m``, as number per second."""
     match = _RATE.fullmatch(text)
     if match is None or len(text) > 40:
         raise ValueError(f"{text!r} is no rate: a number per unit, such as 10/s or 90/m")
@@ -123,8 +122,8 @@ def rate(text: str) -> float:
     return per_second
 
 
-def flag(text: str) -> bool:
-    """*text* as ``true`` or ``false``."""
+def parse_flag(text: str) -> bool:
+    """Returns *text*, ``true`` or ``false``, as a truth value."""
     if text not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false")
     return text == "true"

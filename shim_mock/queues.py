@@ -1,4 +1,4 @@
-"""What a queue configuration promises, read a second time and on its own, to hold the core to it.
+"""A second reader of queue configurations, independent of the core's, whose guarantees and limits the core is held to.
 
 The core judges the configuration; a text it would refuse yields nothing here and is refused at registration.
 """
@@ -25,67 +25,69 @@ class QueueLimits:
 
 
 def read_queues(config: str) -> dict[str, QueueLimits]:
-    """Limits by full path for every queue of the default partition in *config*, parents first."""
+    """Returns limits by full path for every queue of the default partition in *config*, parents first."""
     try:
         root = yaml.compose(config, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError):
         return {}
     found: dict[str, QueueLimits] = {}
-    for partition in _entries(_get(root, "partitions")):
-        if (_text(_get(partition, "name")) or "default").lower() != "default":
+    for partition in _list_entries(_find_entry(root, "partitions")):
+        if (_text_of(_find_entry(partition, "name")) or "default").lower() != "default":
             continue
-        top = list(_entries(_get(partition, "queues")))
-        if len(top) == 1 and _text(_get(top[0], "name")).lower() == "root":
-            _walk(top[0], "", found, 0)
+        top = list(_list_entries(_find_entry(partition, "queues")))
+        if len(top) == 1 and _text_of(_find_entry(top[0], "name")).lower() == "root":
+            _read_queue(top[0], "", found, 0)
         else:
             # A configuration may leave root out: then its queues hang below it.
             found["root"] = QueueLimits()
             for queue in top:
-                _walk(queue, "root", found, 1)
+                _read_queue(queue, "root", found, 1)
         break
     return found
 
 
 def ancestors(path: str) -> list[str]:
-    """*path* and every queue above it, lowest first."""
+    """Returns *path* and every queue above it, lowest first."""
     parts = path.split(".")
     return [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
 
 
-def _walk(queue: yaml.Node, parent: str, found: dict[str, QueueLimits], depth: int) -> None:
-    name = _text(_get(queue, "name")).lower()
+def _read_queue(queue: yaml.Node, parent: str, found: dict[str, QueueLimits], depth: int) -> None:
+    name = _text_of(_find_entry(queue, "name")).lower()
     if not name or depth > _DEEPEST:
         return
     path = f"{parent}.{name}" if parent else name
-    resources = _get(queue, "resources")
-    found[path] = QueueLimits(_amounts(_get(resources, "guaranteed")), _amounts(_get(resources, "max")))
-    for child in _entries(_get(queue, "queues")):
-        _walk(child, path, found, depth + 1)
+    resources = _find_entry(queue, "resources")
+    found[path] = QueueLimits(
+        _read_amounts(_find_entry(resources, "guaranteed")), _read_amounts(_find_entry(resources, "max"))
+    )
+    for child in _list_entries(_find_entry(queue, "queues")):
+        _read_queue(child, path, found, depth + 1)
 
 
-def _amounts(node: yaml.Node | None) -> dict[str, int]:
+def _read_amounts(node: yaml.Node | None) -> dict[str, int]:
     found = {}
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             try:
-                found[_text(key)] = quantities.quantity(_text(value), _text(key))
+                found[_text_of(key)] = quantities.parse_quantity(_text_of(value), _text_of(key))
             except ValueError:
                 return {}
     return found
 
 
-def _get(node: yaml.Node | None, key: str) -> yaml.Node | None:
+def _find_entry(node: yaml.Node | None, key: str) -> yaml.Node | None:
     if isinstance(node, yaml.MappingNode):
         for key_node, value in node.value:
-            if _text(key_node) == key and isinstance(value, yaml.Node):
+            if _text_of(key_node) == key and isinstance(value, yaml.Node):
                 return value
     return None
 
 
-def _entries(node: yaml.Node | None) -> Iterator[yaml.Node]:
+def _list_entries(node: yaml.Node | None) -> Iterator[yaml.Node]:
     if isinstance(node, yaml.SequenceNode):
         yield from node.value
 
 
-def _text(node: yaml.Node | None) -> str:
+def _text_of(node: yaml.Node | None) -> str:
     return str(node.value) if isinstance(node, yaml.ScalarNode) else ""

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a line while it lasts, tables when it is over."""
+"""Reports for people: a progress line during a run, tables when it is over."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shim_mock.run import RunResult
 
 REFRESH_S: Final = 0.2
 LOG_EVERY_S: Final = 10.0
-"""How often a line says how far the run is where no bar can be drawn."""
+"""The seconds between two lines about progress where no bar can be drawn."""
 SHOWN: Final = 10
 GIB: Final = 2**30
 DIVISORS: Final = {"vcore": 1_000, "memory": GIB, "gpu_milli": 1_000}
@@ -74,7 +74,7 @@ class LiveLine:
 
 
 def print_report(console: Console, result: RunResult, *, picture: Path | None) -> None:
-    """Everything worth knowing about *result*."""
+    """Print everything worth knowing about *result*."""
     console.print(_queue_table(result))
     console.print(_latency_table(result.cluster))
     console.print(_expectation_table(result))
@@ -88,7 +88,7 @@ def print_report(console: Console, result: RunResult, *, picture: Path | None) -
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest of *values* that *percent* of them do not exceed; 0 if there are none."""
+    """Returns the smallest of *values* that *percent* of them do not exceed; 0 if there are none."""
     if not values:
         return 0.0
     ordered = sorted(values)
@@ -96,7 +96,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def amount_text(kind: str, amount: int) -> str:
-    """*amount* for people: vcore in cores, memory in GiB, gpu_milli in GPUs, other types as they are.
+    """Returns *amount* for people: vcore in cores, memory in GiB, gpu_milli in GPUs, other types as they are.
 
     A decimal is shown only where it can matter, so that a table of a large cluster fits a terminal.
     """
@@ -106,7 +106,7 @@ def amount_text(kind: str, amount: int) -> str:
 
 
 def _queue_table(result: RunResult) -> Table:
-    """One line per queue and resource type. From the core's status; from the cluster's own books if there is none."""
+    """Returns a table of queues and resource types, from the core's status or else from the cluster's own books."""
     partitions = result.status.partitions if result.status is not None else ()
     told = {queue.path: queue for partition in partitions for queue in partition.queues}
     table = Table(title="queues, as the core sees them" if told else "queues, as the cluster sees them")

@@ -1,4 +1,4 @@
-"""One run: connect, register, play the scenario, judge what happened."""
+"""A run: connects, registers, plays the scenario and judges what happened."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Progress: TypeAlias = Callable[[SimulatedCluster, SimulatedClock], None]
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What came out.
+    """The result of a run.
 
     *status* None: the core serves no StatusService. *timed_out*: the run did not come to rest.
     """
@@ -42,7 +42,7 @@ class RunResult:
 
     @property
     def passed(self) -> bool:
-        """Every expectation met, nothing said that the contract forbids, and the run came to rest."""
+        """Tells whether every expectation was met, the core kept the contract, and the run came to rest."""
         met = all(verdict.met for verdict in self.verdicts)
         return met and not self.cluster.anomalies and not self.timed_out
 
@@ -57,7 +57,7 @@ async def run_scenario(
 ) -> RunResult:
     """Play *scenario* against the core at *address*.
 
-    *credentials* absent: what the environment says. Raises the errors of :mod:`shim_client`: CoreUnreachable,
+    *credentials* absent: those of the environment. Raises the errors of :mod:`shim_client`: CoreUnreachable,
     RegistrationRefused, CredentialsUnusable, and what ends a stream.
     """
     client = ShimClient(
@@ -76,11 +76,11 @@ async def run_scenario(
         except ExceptionGroup as failed:
             # What ended the streams is the reason; the rest is what it took down.
             if (reasons := failed.subgroup(ShimClientError)) is not None:
-                raise _first(reasons) from failed
+                raise _first_error(reasons) from failed
             raise
 
 
-def _first(group: ExceptionGroup[ShimClientError]) -> ShimClientError:
+def _first_error(group: ExceptionGroup[ShimClientError]) -> ShimClientError:
     error: ShimClientError | ExceptionGroup[ShimClientError] = group
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
@@ -103,32 +103,32 @@ class _Run:
         if any(application.on_notice is not None for application in self._scenario.applications):
             await self._client.attach_callbacks(NoticeHandler(self._cluster))
         async with asyncio.TaskGroup() as group:
-            background = [group.create_task(self._hear()), group.create_task(self._cluster.send())]
-            story = group.create_task(self._tell(group))
+            background = [group.create_task(self._receive_updates()), group.create_task(self._cluster.send())]
+            story = group.create_task(self._submit_group(group))
             try:
                 async with asyncio.timeout(self._scenario.timeout_s):
-                    await self._until_rest()
+                    await self._wait_until_rest()
             except TimeoutError:
                 timed_out = True
             took_s = self._clock.real_s
-            status = await self._books()
+            status = await self._read_status()
             for task in (story, *background):
                 task.cancel()
         self._judge.look(self._clock.real_s)
         self._cluster.accounts.finish(took_s)
         return RunResult(self._cluster, self._judge.close(status), status, took_s, timed_out)
 
-    async def _hear(self) -> None:
+    async def _receive_updates(self) -> None:
         async for batch in self._client.update_batches():
             for update in batch:
-                self._cluster.hear(update)
+                self._cluster.handle_update(update)
             self._judge.look(self._clock.real_s)
             self._heard.set()
             if self._progress is not None:
                 self._progress(self._cluster, self._clock)
 
-    async def _tell(self, group: asyncio.TaskGroup) -> None:
-        """Bring nodes and applications in their order of time."""
+    async def _submit_group(self, group: asyncio.TaskGroup) -> None:
+        """Send nodes and applications in their order of time."""
         nodes = sorted(self._scenario.nodes, key=lambda entry: entry.at_s)
         first = [entry for entry in nodes if entry.at_s == 0]
         await self._cluster.create_nodes(first)
@@ -144,7 +144,7 @@ class _Run:
         for at_s, together in groupby(timed, key=lambda entry: entry.at_s):
             self._play_at(group, at_s, partial(self._cluster.add_applications, list(together)))
         if changes or last:
-            await self._until_quiet()
+            await self._wait_until_quiet()
         for change in changes:
             await self._cluster.reconfigure(change)
         if last:
@@ -166,15 +166,15 @@ class _Run:
 
         self._clock.call_at(at_s, start)
 
-    async def _until_quiet(self) -> None:
-        """Wait until the core has said nothing for the settling time, and nothing more is about to be asked."""
+    async def _wait_until_quiet(self) -> None:
+        """Wait until the core has sent nothing for the settling time, and no more asks are about to be sent."""
         while True:
             rest_s = self._cluster.last_activity_s + self._scenario.settle_s - self._clock.real_s
             if self._unplayed <= 1 and not self._cluster.arriving and rest_s <= 0:
                 return
-            await self._change(max(rest_s, 0.05))
+            await self._wait_for_change(max(rest_s, 0.05))
 
-    async def _until_rest(self) -> None:
+    async def _wait_until_rest(self) -> None:
         """Wait until nothing can happen any more, or the scenario's duration is over."""
         while True:
             if self._scenario.duration_s is not None and self._clock.now_s >= self._scenario.duration_s:
@@ -183,12 +183,12 @@ class _Run:
             idle = not self._unplayed and not self._clock.timers and rest_s <= 0
             if idle and not self._judge.undecided:
                 return
-            await self._change(self._pause_s(rest_s))
+            await self._wait_for_change(self._pause_s(rest_s))
             quiet = self._clock.real_s - self._cluster.last_activity_s >= self._scenario.settle_s
             self._judge.look(self._clock.real_s, quiet=quiet)
 
     def _pause_s(self, rest_s: float) -> float:
-        """How long at most until something has to be looked at although nothing was heard."""
+        """Returns the longest wait until something has to be looked at although no message came."""
         moments = [rest_s if rest_s > 0 else self._scenario.settle_s]
         if (deadline_s := self._judge.next_deadline_s()) is not None:
             moments.append(deadline_s - self._clock.real_s)
@@ -196,8 +196,8 @@ class _Run:
             moments.append((self._scenario.duration_s - self._clock.now_s) / self._scenario.speed)
         return max(min(moments), 0.01)
 
-    async def _change(self, seconds: float) -> None:
-        """Wait until something was heard, at most *seconds*."""
+    async def _wait_for_change(self, seconds: float) -> None:
+        """Wait until a message came, at most *seconds*."""
         self._heard.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -205,8 +205,8 @@ class _Run:
         except TimeoutError:
             return
 
-    async def _books(self) -> status_pb2.GetStatusResponse | None:
-        """The core's view at the end. None: it does not tell."""
+    async def _read_status(self) -> status_pb2.GetStatusResponse | None:
+        """Returns the core's view at the end. None: it serves none."""
         try:
             await self._client.flush()
             return await self._client.status(audit=True)

@@ -1,9 +1,8 @@
-"""A scenario: what the simulated cluster has, what is submitted to it when, and what is expected of the core.
+"""Scenarios: the nodes of the simulated cluster, what is submitted to it when, and what is expected of the core.
 
-Read strictly: an unknown field, a negative amount or a name that leads nowhere refuses the file, with line
-and field. ``docs/shim-mock.md`` describes every field. Times are simulated seconds (they pass *speed* times
-as fast as real ones), except in expectations, ``settle`` and ``timeout``: those measure the core, which lives
-in real time.
+Read strictly: an unknown field, a negative amount or a name that leads nowhere refuses the file, with line and field.
+``docs/shim-mock.md`` describes every field. Times are simulated seconds (they pass *speed* times as fast as real ones),
+except in expectations, ``settle`` and ``timeout``: those measure the core, which lives in real time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import yaml
 
 from shim_client import Generation
 from shim_mock import quantities
-from shim_mock.documents import Cursor, Findings, compose, read_text
+from shim_mock.documents import Cursor, Findings, compose_document, read_text
 from shim_mock.expectations import Expectation, parse_expectation
 from shim_mock.queues import QueueLimits, read_queues
 
@@ -34,7 +33,7 @@ _QUEUE: Final = re.compile(r"root(?:\.[^.\s]+)+")
 
 
 class OnNotice(StrEnum):
-    """What an application does when it hears that it will lose tasks."""
+    """The reactions of an application to the notice that it will lose tasks."""
 
     RELEASE = "release"  # ends others of its own instead
     CHECKPOINT = "checkpoint"  # says that the listed ones saved their work just now, and loses them
@@ -44,7 +43,7 @@ class OnNotice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """How important tasks are, and how they take part in preemption."""
+    """A class of tasks with their priority, and their part in preemption."""
 
     name: str
     value: int = 0
@@ -58,7 +57,7 @@ NO_CLASS: Final = PriorityClass("")
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """*count* equal nodes. Times are simulated seconds from the start; None: never."""
+    """A group of *count* equal nodes. Times are simulated seconds from the start; None: never."""
 
     name: str
     resources: Mapping[str, int]
@@ -70,17 +69,17 @@ class NodeGroup:
     remove_s: float | None = None
 
     def node_ids(self) -> list[str]:
-        """The IDs of the group's nodes, in order."""
+        """Returns the IDs of the group's nodes, in order."""
         return [f"{self.name}-{index}" for index in range(self.count)]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """*count* equal tasks of an application.
+    """A group of *count* equal tasks of an application.
 
-    *runtime_s* None: they run until they are stopped. *arrival_per_s* None: all at once. *originator* marks
-    the first task only. *restart*: as a ReplicaSet, what is lost comes back under a new key. *node*: the only
-    one they may run on, as pods of a DaemonSet; empty: any. *keys* overrides the made-up ones.
+    *runtime_s* None: they run until they are stopped. *arrival_per_s* None: all at once. *originator* marks the first
+    task only. *restart*: as a ReplicaSet, what is lost comes back under a new key. *node*: the only one they may run
+    on, as pods of a DaemonSet; empty: any. *keys* overrides the made-up ones.
     """
 
     name: str
@@ -96,17 +95,17 @@ class TaskGroup:
     keys: tuple[str, ...] = ()
 
     def key(self, application_id: str, index: int) -> str:
-        """The allocation key of the *index*-th task."""
+        """Returns the allocation key of the *index*-th task."""
         return self.keys[index] if self.keys else f"{application_id}-{self.name}-{index}"
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What one user submits to one queue.
+    """The tasks that one user submits to one queue.
 
-    *after_quiet*: not at a time, but once the core has placed what it can. *on_notice* None: nobody listens.
-    *retries*: failures of tasks after which it gives up; None: never. Preemption is no failure. *fail_s*: when one of
-    its tasks fails; None: never.
+    *after_quiet*: not at a time, but once the core has placed what it can. *on_notice* None: nobody listens. *retries*:
+    failures of tasks after which it gives up; None: never. Preemption is no failure. *fail_s*: when one of its tasks
+    fails; None: never.
     """
 
     id: str
@@ -133,7 +132,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePolicy:
-    """How the cluster answers when the core wants a task gone.
+    """The delays and losses with which the cluster confirms releases.
 
     *retry_s* None: a lost confirmation stays lost.
     """
@@ -147,7 +146,7 @@ class ReleasePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Everything one run needs. *queues*: limits by queue path, as the configuration declares them."""
+    """The input of one run. *queues*: limits by queue path, as the configuration declares them."""
 
     name: str
     config: str
@@ -166,7 +165,7 @@ class Scenario:
 
     @property
     def capacity(self) -> dict[str, int]:
-        """Sum of all nodes by resource type, removed ones included."""
+        """Returns the sum of all nodes by resource type, removed ones included."""
         total: dict[str, int] = {}
         for group in self.nodes:
             for resource_type, amount in group.resources.items():
@@ -175,14 +174,14 @@ class Scenario:
 
 
 def load_scenario(path: Path) -> Scenario:
-    """The scenario in the file *path*. Raises InputError with every problem found."""
+    """Returns the scenario in the file *path*. Raises InputError with every problem found."""
     return parse_scenario(read_text(path), file=str(path), folder=path.parent)
 
 
 def parse_scenario(text: str, *, file: str = "scenario.yaml", folder: Path = Path()) -> Scenario:
-    """The scenario in *text*. *file* is named in problems; ``config: FILE`` is looked up in *folder*."""
+    """Returns the scenario in *text*. *file* is named in problems; ``config: FILE`` is looked up in *folder*."""
     findings = Findings(file)
-    root = Cursor(compose(text, file), "", findings)
+    root = Cursor(compose_document(text, file), "", findings)
     reader = _Reader(findings, folder)
     try:
         scenario = reader.scenario(root)
@@ -193,7 +192,7 @@ def parse_scenario(text: str, *, file: str = "scenario.yaml", folder: Path = Pat
 
 
 class _Reader:
-    """Reads one scenario; what is missing or wrong is reported and replaced, so that reading can go on."""
+    """A reader of one scenario. What is missing or wrong is reported and replaced, so that reading can go on."""
 
     def __init__(self, findings: Findings, folder: Path) -> None:
         self._findings = findings
@@ -207,36 +206,36 @@ class _Reader:
             *("queues", "config", "nodes", "priorityClasses", "applications", "changes", "releases", "expectations"),
             required=("name", "nodes", "applications"),
         )
-        seed = self._int(fields, "seed", 0, 0, quantities.INT32_MAX)
-        config = self._config(root, fields)
+        seed = self._read_int(fields, "seed", 0, 0, quantities.INT32_MAX)
+        config = self._read_config(root, fields)
         queues = read_queues(config)
-        self._priority_classes(fields.get("priorityClasses"))
-        self._nodes = nodes = tuple(self._node(item) for item in _items(fields.get("nodes")))
-        self._unique(fields.get("nodes"), [group.name for group in nodes], "nodes")
-        applications = tuple(self._application(item) for item in _items(fields.get("applications")))
-        self._unique(fields.get("applications"), [entry.id for entry in applications], "applications")
-        self._unique_keys(fields.get("applications"), applications)
+        self._read_priority_classes(fields.get("priorityClasses"))
+        self._nodes = nodes = tuple(self._read_node(item) for item in _items_of(fields.get("nodes")))
+        self._check_unique(fields.get("nodes"), [group.name for group in nodes], "nodes")
+        applications = tuple(self._read_application(item) for item in _items_of(fields.get("applications")))
+        self._check_unique(fields.get("applications"), [entry.id for entry in applications], "applications")
+        self._check_keys(fields.get("applications"), applications)
         if "nodes" in fields and not nodes:
             fields["nodes"].reject("at least one node is needed")
-        self._total(fields, nodes)
+        self._check_total(fields, nodes)
         return Scenario(
-            name=_parse(fields, "name", _name, ""),
+            name=_parse_field(fields, "name", _parse_name, ""),
             description=fields["description"].text() if "description" in fields else "",
             config=config,
             queues=queues,
             nodes=nodes,
             applications=applications,
-            changes=tuple(self._change(item) for item in _items(fields.get("changes"))),
-            releases=self._releases(fields.get("releases"), seed),
-            expectations=self._expectations(fields.get("expectations"), queues, applications),
-            speed=self._decimal(fields, "speed", 1.0, 0.001, 1e6),
-            generation=_parse(fields, "generation", _generation, Generation.G3),
-            settle_s=self._duration(fields, "settle", 2.0),
-            timeout_s=self._duration(fields, "timeout", 300.0),
+            changes=tuple(self._read_change(item) for item in _items_of(fields.get("changes"))),
+            releases=self._read_releases(fields.get("releases"), seed),
+            expectations=self._read_expectations(fields.get("expectations"), queues, applications),
+            speed=self._read_decimal(fields, "speed", 1.0, 0.001, 1e6),
+            generation=_parse_field(fields, "generation", _parse_generation, Generation.G3),
+            settle_s=self._read_duration(fields, "settle", 2.0),
+            timeout_s=self._read_duration(fields, "timeout", 300.0),
             duration_s=self._optional_duration(fields, "duration"),
         )
 
-    def _config(self, root: Cursor, fields: Fields) -> str:
+    def _read_config(self, root: Cursor, fields: Fields) -> str:
         queues, file = fields.get("queues"), fields.get("config")
         if queues is not None and file is not None:
             file.reject("give either queues or config, not both")
@@ -255,27 +254,27 @@ class _Reader:
         root.reject("give the queue configuration: queues (inline) or config (a file)")
         return ""
 
-    def _priority_classes(self, section: Cursor | None) -> None:
-        for item in _items(section):
+    def _read_priority_classes(self, section: Cursor | None) -> None:
+        for item in _items_of(section):
             fields = item.fields("name", "value", "allowPreemption", "preemptionPolicy", required=("name",))
             entry = PriorityClass(
-                name=_parse(fields, "name", _name, ""),
-                value=self._int(fields, "value", 0, quantities.INT32_MIN, quantities.INT32_MAX),
-                allow_preemption=self._flag(fields, "allowPreemption", default=True),
-                may_preempt=_parse(fields, "preemptionPolicy", _may_preempt, True),
+                name=_parse_field(fields, "name", _parse_name, ""),
+                value=self._read_int(fields, "value", 0, quantities.INT32_MIN, quantities.INT32_MAX),
+                allow_preemption=self._read_flag(fields, "allowPreemption", default=True),
+                may_preempt=_parse_field(fields, "preemptionPolicy", _may_preempt, True),
             )
             if entry.name in self._classes:
                 fields["name"].reject(f"{entry.name!r} is defined twice")
             self._classes[entry.name] = entry
 
-    def _node(self, item: Cursor) -> NodeGroup:
+    def _read_node(self, item: Cursor) -> NodeGroup:
         fields = item.fields(
             "name", "count", "resources", "attributes", "at", "drain", "restore", "remove",
             required=("name", "resources"),
         )  # fmt: skip
-        count = self._int(fields, "count", 1, 1, MOST_OF_A_GROUP)
+        count = self._read_int(fields, "count", 1, 1, MOST_OF_A_GROUP)
         group = NodeGroup(
-            name=_parse(fields, "name", _name, ""),
+            name=_parse_field(fields, "name", _parse_name, ""),
             count=count,
             resources=self._resources(fields.get("resources"), count),
             attributes=(
@@ -283,7 +282,7 @@ class _Reader:
                 if "attributes" in fields
                 else {}
             ),
-            at_s=self._duration(fields, "at", 0.0),
+            at_s=self._read_duration(fields, "at", 0.0),
             drain_s=self._optional_duration(fields, "drain"),
             restore_s=self._optional_duration(fields, "restore"),
             remove_s=self._optional_duration(fields, "remove"),
@@ -295,47 +294,47 @@ class _Reader:
             fields["restore"].reject("needs an earlier drain")
         return group
 
-    def _application(self, item: Cursor) -> Application:
+    def _read_application(self, item: Cursor) -> Application:
         fields = item.fields(
             "id", "queue", "user", "groups", "at", "after", "onNotice", "retries", "failAt", "tasks",
             required=("id", "queue", "tasks"),
         )  # fmt: skip
-        self._after(fields)
-        user = _parse(fields, "user", _name, "shim-mock")
-        tasks = tuple(self._task(entry) for entry in _items(fields.get("tasks")))
-        self._unique(fields.get("tasks"), [group.name for group in tasks], "tasks of the application")
+        self._read_after(fields)
+        user = _parse_field(fields, "user", _parse_name, "shim-mock")
+        tasks = tuple(self._read_task(entry) for entry in _items_of(fields.get("tasks")))
+        self._check_unique(fields.get("tasks"), [group.name for group in tasks], "tasks of the application")
         return Application(
-            id=_parse(fields, "id", _name, ""),
-            queue=_parse(fields, "queue", _queue, ""),
+            id=_parse_field(fields, "id", _parse_name, ""),
+            queue=_parse_field(fields, "queue", _parse_queue, ""),
             user=user,
-            groups=tuple(entry.parse(_name, "") for entry in _items(fields.get("groups"))) or (user,),
-            at_s=self._duration(fields, "at", 0.0),
+            groups=tuple(entry.parse(_parse_name, "") for entry in _items_of(fields.get("groups"))) or (user,),
+            at_s=self._read_duration(fields, "at", 0.0),
             after_quiet="after" in fields,
-            on_notice=_parse(fields, "onNotice", _on_notice, None),
-            retries=self._int(fields, "retries", 0, 1, quantities.INT32_MAX) if "retries" in fields else None,
+            on_notice=_parse_field(fields, "onNotice", _parse_on_notice, None),
+            retries=self._read_int(fields, "retries", 0, 1, quantities.INT32_MAX) if "retries" in fields else None,
             fail_s=self._optional_duration(fields, "failAt"),
             tasks=tasks,
         )
 
-    def _change(self, item: Cursor) -> Change:
+    def _read_change(self, item: Cursor) -> Change:
         fields = item.fields("queues", "config", "at", "after")
-        self._after(fields)
-        config = self._config(item, fields)
-        return Change(config, read_queues(config), self._duration(fields, "at", 0.0), "after" in fields)
+        self._read_after(fields)
+        config = self._read_config(item, fields)
+        return Change(config, read_queues(config), self._read_duration(fields, "at", 0.0), "after" in fields)
 
-    def _after(self, fields: Fields) -> None:
+    def _read_after(self, fields: Fields) -> None:
         if "after" in fields:
             if fields["after"].text() != "quiet":
                 fields["after"].reject("the only value is quiet")
             if "at" in fields:
                 fields["at"].reject("give either at or after, not both")
 
-    def _task(self, item: Cursor) -> TaskGroup:
+    def _read_task(self, item: Cursor) -> TaskGroup:
         fields = item.fields(
             "name", "count", "resources", "priorityClass", "runtime", "arrival", "at", "originator", "restart", "node",
             required=("name", "resources"),
         )  # fmt: skip
-        count = self._int(fields, "count", 1, 1, MOST_OF_A_GROUP)
+        count = self._read_int(fields, "count", 1, 1, MOST_OF_A_GROUP)
         priority_class = NO_CLASS
         if (named := fields.get("priorityClass")) is not None:
             if (found := self._classes.get(named.text())) is None:
@@ -346,28 +345,28 @@ class _Reader:
         if "resources" in fields and not any(resources.values()):
             fields["resources"].reject("a task needs some of at least one type")
         return TaskGroup(
-            name=_parse(fields, "name", _name, ""),
+            name=_parse_field(fields, "name", _parse_name, ""),
             count=count,
             resources=resources,
             priority_class=priority_class,
             runtime_s=self._optional_duration(fields, "runtime"),
-            arrival_per_s=fields["arrival"].parse(quantities.rate, 1.0) if "arrival" in fields else None,
-            at_s=self._duration(fields, "at", 0.0),
-            originator=self._flag(fields, "originator", default=False),
-            restart=self._flag(fields, "restart", default=False),
+            arrival_per_s=fields["arrival"].parse(quantities.parse_rate, 1.0) if "arrival" in fields else None,
+            at_s=self._read_duration(fields, "at", 0.0),
+            originator=self._read_flag(fields, "originator", default=False),
+            restart=self._read_flag(fields, "restart", default=False),
             node=self._required_node(fields["node"]) if "node" in fields else "",
         )
 
-    def _releases(self, section: Cursor | None, seed: int) -> ReleasePolicy:
+    def _read_releases(self, section: Cursor | None, seed: int) -> ReleasePolicy:
         if section is None:
             return ReleasePolicy(seed=seed)
         fields = section.fields("delay", "loss", "duplication", "retry", "seed")
         policy = ReleasePolicy(
-            delay_s=self._duration(fields, "delay", 0.0),
-            loss=self._decimal(fields, "loss", 0.0, 0.0, 1.0),
-            duplication=self._decimal(fields, "duplication", 0.0, 0.0, 1.0),
+            delay_s=self._read_duration(fields, "delay", 0.0),
+            loss=self._read_decimal(fields, "loss", 0.0, 0.0, 1.0),
+            duplication=self._read_decimal(fields, "duplication", 0.0, 0.0, 1.0),
             retry_s=self._optional_duration(fields, "retry"),
-            seed=self._int(fields, "seed", seed, 0, quantities.INT32_MAX),
+            seed=self._read_int(fields, "seed", seed, 0, quantities.INT32_MAX),
         )
         if policy.retry_s == 0:
             fields["retry"].reject("must be above zero")
@@ -375,12 +374,12 @@ class _Reader:
             fields["retry"].reject("never ends when every confirmation is lost")
         return policy
 
-    def _expectations(
+    def _read_expectations(
         self, section: Cursor | None, queues: Mapping[str, QueueLimits], applications: tuple[Application, ...]
     ) -> tuple[Expectation, ...]:
         named = {application.id for application in applications}
         found = []
-        for item in _items(section):
+        for item in _items_of(section):
             try:
                 expectation = parse_expectation(item.text())
             except ValueError as error:
@@ -400,7 +399,7 @@ class _Reader:
             if _TYPE.fullmatch(resource_type) is None:
                 value.reject(f"{resource_type!r} is no name of a resource type")
                 continue
-            amount = value.parse(partial(quantities.quantity, resource_type=resource_type), 0)
+            amount = value.parse(partial(quantities.parse_quantity, resource_type=resource_type), 0)
             if amount * count > quantities.INT64_MAX:
                 value.reject(f"too large: {count} times this overflows 64 bits")
             amounts[resource_type] = amount
@@ -412,7 +411,7 @@ class _Reader:
             field.reject(f"{node_id!r} is no node: a group's nodes are called NAME-0, NAME-1 and so on")
         return node_id
 
-    def _total(self, fields: Fields, nodes: tuple[NodeGroup, ...]) -> None:
+    def _check_total(self, fields: Fields, nodes: tuple[NodeGroup, ...]) -> None:
         capacity: dict[str, int] = {}
         for group in nodes:
             for resource_type, amount in group.resources.items():
@@ -421,16 +420,14 @@ class _Reader:
             if amount > quantities.INT64_MAX:
                 fields["nodes"].reject(f"all nodes together overflow 64 bits of {resource_type}")
 
-    def _unique(self, section: Cursor | None, names: list[str], what: str) -> None:
-        section_items = _items(section)
+    def _check_unique(self, section: Cursor | None, names: list[str], what: str) -> None:
+        section_items = _items_of(section)
         for index, name in enumerate(names):
             if name and name in names[:index]:
                 section_items[index].reject(f"{name!r} appears twice among the {what}")
 
-    def _unique_keys(self, section: Cursor | None, applications: tuple[Application, ...]) -> None:
-        """Keys are unique per partition: application a-b with task c must not meet application a with task
-        b-c.
-        """
+    def _check_keys(self, section: Cursor | None, applications: tuple[Application, ...]) -> None:
+        """Reject keys that are not unique: application a-b with task c must not meet application a with task b-c."""
         seen: dict[str, str] = {}
         for index, application in enumerate(applications):
             for group in application.tasks:
@@ -440,51 +437,51 @@ class _Reader:
                         f"its tasks {prefix}-* have the same keys as those of {seen[prefix]!r}"
                     )
 
-    def _int(self, fields: Fields, key: str, default: int, least: int, most: int) -> int:
-        return _parse(fields, key, lambda text: quantities.integer(text, least, most), default)
+    def _read_int(self, fields: Fields, key: str, default: int, least: int, most: int) -> int:
+        return _parse_field(fields, key, lambda text: quantities.parse_integer(text, least, most), default)
 
-    def _decimal(self, fields: Fields, key: str, default: float, least: float, most: float) -> float:
-        return _parse(fields, key, lambda text: quantities.decimal(text, least, most), default)
+    def _read_decimal(self, fields: Fields, key: str, default: float, least: float, most: float) -> float:
+        return _parse_field(fields, key, lambda text: quantities.parse_decimal(text, least, most), default)
 
-    def _duration(self, fields: Fields, key: str, default: float) -> float:
-        return _parse(fields, key, quantities.duration, default)
+    def _read_duration(self, fields: Fields, key: str, default: float) -> float:
+        return _parse_field(fields, key, quantities.parse_duration, default)
 
     def _optional_duration(self, fields: Fields, key: str) -> float | None:
-        return fields[key].parse(quantities.duration, 0.0) if key in fields else None
+        return fields[key].parse(quantities.parse_duration, 0.0) if key in fields else None
 
-    def _flag(self, fields: Fields, key: str, *, default: bool) -> bool:
-        return _parse(fields, key, quantities.flag, default)
+    def _read_flag(self, fields: Fields, key: str, *, default: bool) -> bool:
+        return _parse_field(fields, key, quantities.parse_flag, default)
 
 
-def _parse(fields: Fields, key: str, parser: Callable[[str], Value], default: Value) -> Value:
-    """The field *key* through *parser*; *default* where it is missing or wrong."""
+def _parse_field(fields: Fields, key: str, parser: Callable[[str], Value], default: Value) -> Value:
+    """Returns the field *key* as *parser* reads it; *default* where it is missing or wrong."""
     return fields[key].parse(parser, default) if key in fields else default
 
 
-def _items(section: Cursor | None) -> list[Cursor]:
+def _items_of(section: Cursor | None) -> list[Cursor]:
     return [] if section is None else list(section.items())
 
 
-def _name(text: str) -> str:
+def _parse_name(text: str) -> str:
     if _NAME.fullmatch(text) is None:
         raise ValueError(f"{text!r} is no name: 1 to 63 letters, digits, dots, dashes or underscores")
     return text
 
 
-def _queue(text: str) -> str:
+def _parse_queue(text: str) -> str:
     if _QUEUE.fullmatch(text) is None:
         raise ValueError(f"{text!r} is no full queue path such as root.prod")
     return text.lower()
 
 
-def _generation(text: str) -> Generation:
+def _parse_generation(text: str) -> Generation:
     try:
         return Generation(text)
     except ValueError:
         raise ValueError(f"{text!r} is no generation: g2 or g3") from None
 
 
-def _on_notice(text: str) -> OnNotice:
+def _parse_on_notice(text: str) -> OnNotice:
     try:
         return OnNotice(text)
     except ValueError:

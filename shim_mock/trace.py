@@ -79,13 +79,12 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Inflation:
-    """How the trace becomes a competition.
+    """The settings by which the trace becomes a competition.
 
     Shares are percent of everything that the cluster has. The latency share is a little less than what the latency work
     of the real trace asks for (47 % of the vcores), so that the guarantee and not the demand ends the preempting.
-    *factor* None: as often as it takes to fill the cluster.
-    *arrival_s*: seconds over which the latency work arrives; None: thirty
-    pods per second, but 2 s at least and 45 s at most.
+    *factor* None: as often as it takes to fill the cluster. *arrival_s*: seconds over which the latency work arrives;
+    None: thirty pods per second, but 2 s at least and 45 s at most.
     """
 
     latency_percent: int = 40
@@ -96,19 +95,19 @@ class Inflation:
 
 
 def load_trace(folder: Path) -> Trace:
-    """The trace in *folder*. Raises InputError naming file, line and field of what is wrong."""
-    nodes = _read(_find(folder, "node_list"), NODE_COLUMNS, _node)
-    pods = _read(_find(folder, "pod_list"), POD_COLUMNS, _pod)
+    """Returns the trace in *folder*. Raises InputError naming file, line and field of what is wrong."""
+    nodes = _read_rows(_find_file(folder, "node_list"), NODE_COLUMNS, _read_node)
+    pods = _read_rows(_find_file(folder, "pod_list"), POD_COLUMNS, _read_pod)
     return Trace(tuple(nodes), tuple(sorted(pods, key=lambda pod: pod.created)))
 
 
 def trace_scenario(trace: Trace, inflation: Inflation = Inflation(), *, name: str = "trace") -> Scenario:
-    """The competition that *inflation* makes of *trace*. (A frozen default is as good as a fresh one.)"""
-    capacity = _total(node.resources for node in trace.nodes)
-    config = _configuration(capacity, inflation)
+    """Returns the competition that *inflation* makes of *trace*. (A frozen default is as good as a fresh one.)"""
+    capacity = _total_of(node.resources for node in trace.nodes)
+    config = _make_configuration(capacity, inflation)
     latency = [pod for pod in trace.pods if pod.queue == LATENCY]
     filler = [pod for pod in trace.pods if pod.queue != LATENCY]
-    repeated = list(_repeat(filler, inflation.factor or filling_factor(trace)))
+    repeated = list(_repeat_pods(filler, inflation.factor or filling_factor(trace)))
     arrival_s = inflation.arrival_s if inflation.arrival_s is not None else min(45.0, max(2.0, len(latency) / 30))
     patience_s = 30 + arrival_s + len(trace.pods) // 20
     sentences = [f"queue {LATENCY} reaches guaranteed within {patience_s:.0f}s"] if latency else []
@@ -125,10 +124,10 @@ def trace_scenario(trace: Trace, inflation: Inflation = Inflation(), *, name: st
         description="over-quota work fills the cluster, latency work takes its guarantee back",
         config=config,
         queues=read_queues(config),
-        nodes=tuple(_node_groups(trace.nodes)),
+        nodes=tuple(_make_node_groups(trace.nodes)),
         applications=(
-            *_applications(repeated, after_quiet=False, arrival_s=0.0),
-            *_applications([(pod.name, pod) for pod in latency], after_quiet=True, arrival_s=arrival_s),
+            *_make_applications(repeated, after_quiet=False, arrival_s=0.0),
+            *_make_applications([(pod.name, pod) for pod in latency], after_quiet=True, arrival_s=arrival_s),
         ),
         releases=ReleasePolicy(delay_s=0.2),
         expectations=tuple(parse_expectation(sentence) for sentence in sentences),
@@ -138,25 +137,25 @@ def trace_scenario(trace: Trace, inflation: Inflation = Inflation(), *, name: st
 
 
 def filling_factor(trace: Trace) -> float:
-    """How often the over-quota work has to be repeated to ask for more than the cluster has of some type."""
-    capacity = _total(node.resources for node in trace.nodes)
-    demand = _total(pod.resources for pod in trace.pods if pod.queue != LATENCY)
+    """Returns how often the over-quota work has to be repeated to ask for more than the cluster has of some type."""
+    capacity = _total_of(node.resources for node in trace.nodes)
+    demand = _total_of(pod.resources for pod in trace.pods if pod.queue != LATENCY)
     factors = [OVERFILL * capacity[kind] / asked for kind, asked in demand.items() if asked and capacity.get(kind)]
     return max(1.0, min(factors, default=1.0))
 
 
-def _repeat(pods: Sequence[TracePod], factor: float) -> Iterator[tuple[str, TracePod]]:
-    """(key, pod) for *pods* in order, *factor* times: the last time only as far as the fraction goes."""
+def _repeat_pods(pods: Sequence[TracePod], factor: float) -> Iterator[tuple[str, TracePod]]:
+    """Yields (key, pod) for *pods* in order, *factor* times: the last time only as far as the fraction goes."""
     for index in range(round(len(pods) * factor)):
         repetition, position = divmod(index, len(pods))
         pod = pods[position]
         yield (f"{pod.name}-{repetition}" if repetition else pod.name), pod
 
 
-def _applications(
+def _make_applications(
     pods: Sequence[tuple[str, TracePod]], *, after_quiet: bool, arrival_s: float
 ) -> Iterator[Application]:
-    """Applications of equal size; neighbours of one shape that arrive together share a task group."""
+    """Yields applications of equal size; neighbours of one shape that arrive together share a task group."""
     by_queue: dict[str, list[tuple[int, str, TracePod]]] = {}
     for index, (key, pod) in enumerate(pods):
         by_queue.setdefault(pod.queue, []).append((index, key, pod))
@@ -187,13 +186,13 @@ def _applications(
             )
 
 
-def _node_groups(nodes: Iterable[TraceNode]) -> Iterator[NodeGroup]:
+def _make_node_groups(nodes: Iterable[TraceNode]) -> Iterator[NodeGroup]:
     for node in nodes:
         yield NodeGroup(name=node.name, resources=node.resources, attributes={"si/instance-type": node.model or "cpu"})
 
 
-def _configuration(capacity: Mapping[str, int], inflation: Inflation) -> str:
-    """queues.yaml with guarantees as shares of *capacity*."""
+def _make_configuration(capacity: Mapping[str, int], inflation: Inflation) -> str:
+    """Returns queues.yaml with guarantees as shares of *capacity*."""
     lines = [
         "partitions:",
         "  - name: default",
@@ -224,7 +223,7 @@ def _configuration(capacity: Mapping[str, int], inflation: Inflation) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _total(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def _total_of(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: dict[str, int] = {}
     for entry in amounts:
         for kind, amount in entry.items():
@@ -232,8 +231,8 @@ def _total(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return total
 
 
-def _find(folder: Path, what: str) -> Path:
-    """The one *what* CSV file of *folder*; of several pod lists the default one."""
+def _find_file(folder: Path, what: str) -> Path:
+    """Returns the one *what* CSV file of *folder*; of several pod lists the default one."""
     if not folder.is_dir():
         raise InputError((Problem(str(folder), 0, "", "no such folder"),))
     found = sorted(folder.glob(f"*{what}*.csv"))
@@ -261,18 +260,18 @@ class _Row:
             return default
 
     def amount(self, column: str, most: int = quantities.INT64_MAX // MIB) -> int:
-        return self.parse(column, lambda text: quantities.integer(text, 0, most), 0)
+        return self.parse(column, lambda text: quantities.parse_integer(text, 0, most), 0)
 
 
-def _read(
+def _read_rows(
     path: Path, columns: tuple[str, ...], convert: Callable[[_Row, dict[tuple[int, ...], dict[str, int]]], Value]
 ) -> list[Value]:
-    """Every line of *path* through *convert*. The first column names the line and must not repeat."""
+    """Returns every line of *path* as *convert* makes it. The first column names the line and must not repeat."""
     findings = Findings(str(path))
     shapes: dict[tuple[int, ...], dict[str, int]] = {}
     values: list[Value] = []
     names: set[str] = set()
-    for line, texts in _lines(path, columns, findings):
+    for line, texts in _read_lines(path, columns, findings):
         row = _Row(line, dict(zip(columns, texts, strict=True)), findings)
         name = row.texts[columns[0]]
         if not name or name in names:
@@ -288,8 +287,8 @@ def _read(
     return values
 
 
-def _lines(path: Path, columns: tuple[str, ...], findings: Findings) -> Iterator[tuple[int, list[str]]]:
-    """(line, fields) of each line below the header that has the right number of fields."""
+def _read_lines(path: Path, columns: tuple[str, ...], findings: Findings) -> Iterator[tuple[int, list[str]]]:
+    """Yields (line, fields) of each line below the header that has the right number of fields."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -311,24 +310,26 @@ def _lines(path: Path, columns: tuple[str, ...], findings: Findings) -> Iterator
         findings.add(reader.line_num, "", f"not CSV: {error}")
 
 
-def _shape(shapes: dict[tuple[int, ...], dict[str, int]], vcore: int, memory_mib: int, gpu: int) -> dict[str, int]:
-    """The amounts as one shared object per shape. A type of which there is none is left out."""
+def _share_shape(
+    shapes: dict[tuple[int, ...], dict[str, int]], vcore: int, memory_mib: int, gpu: int
+) -> dict[str, int]:
+    """Returns the amounts as one shared object per shape. A type of which there is none is left out."""
     amounts = {"vcore": vcore, "memory": memory_mib * MIB, "gpu_milli": gpu}
     return shapes.setdefault((vcore, memory_mib, gpu), {kind: amount for kind, amount in amounts.items() if amount})
 
 
-def _node(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> TraceNode:
+def _read_node(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> TraceNode:
     gpu = row.amount("gpu", 10**6) * 1000
-    resources = _shape(shapes, row.amount("cpu_milli"), row.amount("memory_mib"), gpu)
+    resources = _share_shape(shapes, row.amount("cpu_milli"), row.amount("memory_mib"), gpu)
     return TraceNode(row.texts["sn"], resources, row.texts["model"])
 
 
-def _pod(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> TracePod:
+def _read_pod(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> TracePod:
     gpu = row.amount("num_gpu", 10**6) * row.amount("gpu_milli", 1000)
-    resources = _shape(shapes, row.amount("cpu_milli"), row.amount("memory_mib"), gpu)
+    resources = _share_shape(shapes, row.amount("cpu_milli"), row.amount("memory_mib"), gpu)
     before = len(row.findings.problems)
     queue = row.parse("qos", _queue_of, LATENCY)
-    created = row.parse("creation_time", partial(quantities.integer, least=0, most=quantities.INT64_MAX), 0)
+    created = row.parse("creation_time", partial(quantities.parse_integer, least=0, most=quantities.INT64_MAX), 0)
     for column in ("deletion_time", "scheduled_time"):
         if row.texts[column]:
             row.amount(column, quantities.INT64_MAX)

@@ -1,4 +1,4 @@
-"""Applications: who is taken in, which queue they get, and how they are removed."""
+"""Cases about applications: which are accepted, which queue they get, and how they are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks and allocations: what is taken, what is refused, what a second message about the same key changes."""
+"""Cases about asks and allocations: which are accepted or refused, and how a second message changes a known key."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from conformance.messages import ASK_VCORE, NODE_VCORE, allocation
 from conformance.outcome import check
 
 BIG = NODE_VCORE + 1
-"""An ask that no n1 has room for."""
+"""An ask for which no n1 has room."""
 
 ONE_VCORE_MAX = queues(leaf("a", maximum="{vcore: 1}"))
 
 
 def placed(entry: Entry) -> si.Allocation:
-    """The allocation of a ``new`` entry."""
+    """Returns the allocation of a ``new`` entry."""
     return cast("si.Allocation", entry.message)
 
 
 async def one_pending(bench: Bench, key: str = "k", vcore: int = ASK_VCORE, priority: int = 0) -> None:
-    """A registered core without nodes, app, and one ask of it that waits."""
+    """Registers with a core without nodes, adds app, and one ask of it that waits."""
     await bench.reg()
     await bench.app()
     await bench.send(allocation(key, vcore, priority=priority))

@@ -1,4 +1,4 @@
-"""Callbacks: what the core asks its shim, what it tells it, and that it works without one."""
+"""Cases about callbacks: questions to the shim, notices, and a core without a callback stream."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ STATE_S = 2.0
 
 
 def refuse_n1(question: callback_pb2.PredicatesQuestion) -> Mapping[str, str]:
-    """n1 is good for nobody."""
+    """Refuses n1 for every ask."""
     return {node: NO_IMAGE for node in question.node_ids if node == "n1"}
 
 
 def refuse_all(question: callback_pb2.PredicatesQuestion) -> Mapping[str, str]:
-    """No node is good for anybody."""
+    """Refuses every node for every ask."""
     return dict.fromkeys(question.node_ids, NO_IMAGE)
 
 
@@ -40,7 +40,7 @@ async def refused_node(bench: Bench) -> None:
     peer = await bench.attach(Answers(predicates=refuse_n1))
     await bench.send(allocation("k"))
     await bench.expect(updated("app", "Accepted"))
-    await peer.until(lambda: peer.questions, "to be asked whether k may run on n1")
+    await peer.wait_until(lambda: peer.questions, "to be asked whether k may run on n1")
     question = peer.questions[0]
     asked = (question.application_id, question.allocation_key, list(question.node_ids), question.allocate)
     check(asked == ("app", "k", ["n1"], True), f"expected to be asked whether app may place k on n1, got {asked}")
@@ -79,9 +79,9 @@ async def nobody_listens(bench: Bench) -> None:
     await bench.ask_and_place("k2")
 
 
-async def told(peer: CallbackPeer, *keys: str) -> None:
-    """Expect the shim to have heard FAILED for each of *keys* once, and nothing else."""
-    await peer.until(lambda: len(peer.states) >= len(keys), f"FAILED for {' and '.join(keys)}")
+async def expect_failures(peer: CallbackPeer, *keys: str) -> None:
+    """Expect the shim to have received FAILED for each of *keys* once, and nothing else."""
+    await peer.wait_until(lambda: len(peer.states) >= len(keys), f"FAILED for {' and '.join(keys)}")
     got = sorted((state.applicationID, state.allocationKey, state.state) for state in peer.states)
     wanted = sorted(("app", key, si.UpdateContainerSchedulingStateRequest.FAILED) for key in keys)
     check(got == wanted, f"expected FAILED for {keys}, got {got}")
@@ -100,12 +100,12 @@ async def outstanding(bench: Bench) -> None:
     await bench.expect(updated("app", "Accepted"))
     await bench.silence()
     await bench.clock.advance(STATE_S)
-    await told(peer, "k")
+    await expect_failures(peer, "k")
     await bench.node("n2")
     for _ in range(3):
         await bench.clock.advance(STATE_S)
         await bench.silence()
-    await told(peer, "k")
+    await expect_failures(peer, "k")
 
 
 @case(145, "an ask above the max of its queue is not reported", rule="protocol.md 13", waits_s=2 * STATE_S)
@@ -122,7 +122,7 @@ async def above_max(bench: Bench) -> None:
         await bench.clock.advance(STATE_S)
         await bench.silence()
     # The one that only lacks room shows that reports do come.
-    await told(peer, "control")
+    await expect_failures(peer, "control")
 
 
 @case(146, "an ask for one node is not reported", rule="protocol.md 13", waits_s=2 * STATE_S)
@@ -136,7 +136,7 @@ async def one_node_only(bench: Bench) -> None:
     for _ in range(2):
         await bench.clock.advance(STATE_S)
         await bench.silence()
-    await told(peer, "control")
+    await expect_failures(peer, "control")
 
 
 @case(147, "of more events than fit into an interval the rest is lost", rule="protocol.md 13", waits_s=3 * EVENT_PUSH_S)
@@ -149,7 +149,7 @@ async def event_capacity(bench: Bench) -> None:
     await bench.send_applications(messages.application("app"))
     await bench.expect(app_accepted("app"))
     await bench.clock.advance(EVENT_PUSH_S)
-    await peer.until(lambda: peer.events, "events of the application")
+    await peer.wait_until(lambda: peer.events, "events of the application")
     before = len(peer.events)
     asks = [allocation(f"k{number}", BIG) for number in range(5 * CAPACITY)]
     await bench.send(*asks)
@@ -163,7 +163,7 @@ async def event_capacity(bench: Bench) -> None:
 
 
 def needs_two(question: callback_pb2.PreemptionPredicatesQuestion) -> int:
-    """Of three victims the first two have to go; nothing else helps."""
+    """Answers that of three victims the first two have to go, and that nothing else helps."""
     arguments = question.arguments
     helps = len(arguments.preemptAllocationKeys) == 3 and arguments.startIndex in (0, 1)
     return 1 if helps else -1

@@ -1,4 +1,4 @@
-"""Foreign allocations: load of another scheduler that only takes room."""
+"""Cases about foreign allocations: load of another scheduler that only takes room."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conformance.messages import NODE_VCORE, foreign
 
 
 async def with_foreign(bench: Bench) -> None:
-    """n1 with foreign f of 2000."""
+    """Registers, and creates n1 with foreign f of 2000."""
     await bench.reg()
     await bench.node("n1")
     await bench.send(foreign("f", 2000, "n1"))

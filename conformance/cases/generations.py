@@ -1,4 +1,4 @@
-"""The older generation of the interface (releases 1.1 to 1.5) on the same service."""
+"""Cases about the older generation of the interface (releases 1.1 to 1.5) on the same service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNKNOWN_FIELD = b"\xd2\xfc\x0f\x05hello"
 
 
 def ask(key: str, vcore: int = ASK_VCORE, *, app: str = "app", count: int = 1) -> si.AllocationAsk:
-    """An ask in the older form."""
+    """Returns an ask in the older form."""
     return si.AllocationAsk(
         allocationKey=key,
         applicationID=app,

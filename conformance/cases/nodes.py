@@ -1,4 +1,4 @@
-"""Nodes: seven actions, of which only the creation is answered."""
+"""Cases about nodes: seven actions, of which only the creation is answered."""
 
 from __future__ import annotations
 
@@ -202,9 +202,9 @@ async def reserved_node_goes(bench: Bench) -> None:
 
 
 async def replacing_elsewhere(bench: Bench) -> None:
-    """Placeholder p on n1 is being replaced by r on n2, because the RM does not want r on n1."""
+    """Has placeholder p on n1 replaced by r on n2, because the RM does not want r on n1."""
     await bench.reg()
-    peer = await bench.attach(Answers(predicates=lambda question: _refuse(question, "r", "n1")))
+    peer = await bench.attach(Answers(predicates=lambda question: _refuse_key(question, "r", "n1")))
     await bench.node("n1", 1000)
     await bench.app()
     await bench.send(messages.allocation("p", group="g", placeholder=True))
@@ -221,8 +221,8 @@ async def replacing_elsewhere(bench: Bench) -> None:
     await bench.expect_free({"n1": 0, "n2": 0})
 
 
-def _refuse(question: callback_pb2.PredicatesQuestion, key: str, node: str) -> dict[str, str]:
-    """Refuse only *key* on *node*."""
+def _refuse_key(question: callback_pb2.PredicatesQuestion, key: str, node: str) -> dict[str, str]:
+    """Refuses only *key* on *node*."""
     return {node: "not there"} if question.allocation_key == key and node in question.node_ids else {}
 
 

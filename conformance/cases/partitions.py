@@ -1,4 +1,4 @@
-"""Partition names: empty, bare and full ones mean the same, unknown ones nothing."""
+"""Cases about partition names: empty, bare and full ones mean the same, unknown ones nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from conformance.outcome import check
 
 
 def partition_of(entry: Entry) -> str:
-    """The partition that a ``released`` entry names."""
+    """Returns the partition that a ``released`` entry names."""
     return cast("si.AllocationRelease", entry.message).partitionName
 
 

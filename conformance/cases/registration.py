@@ -1,4 +1,4 @@
-"""Registration and configuration: who may talk to the core, and with which queues."""
+"""Cases about registration and configuration: who may talk to the core, and with which queues."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ async def same_configuration(bench: Bench) -> None:
 
 
 async def expect_events_at_most(bench: Bench, capacity: int) -> None:
-    """Expect *capacity* events of an interval in which more things happen, where the core tells of events."""
+    """Expect *capacity* events of an interval in which more things happen, where the core reports events."""
     if bench.clock.patience_s < EVENT_PUSH_S:
         bench.notes.append(f"not looked at: the events of {EVENT_PUSH_S:g} s")
         return
@@ -198,7 +198,7 @@ async def expect_events_at_most(bench: Bench, capacity: int) -> None:
         return
     await bench.ask_and_place("k3")
     await bench.clock.advance(EVENT_PUSH_S)
-    await peer.until(lambda: peer.events, "an event of what happened to k3")
+    await peer.wait_until(lambda: peer.events, "an event of what happened to k3")
     check(len(peer.events) == capacity, f"expected {capacity} events in an interval, got {len(peer.events)}")
 
 

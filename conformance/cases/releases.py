@@ -1,4 +1,4 @@
-"""Releases and handshakes: who starts them, who confirms, what is answered."""
+"""Cases about releases and handshakes: who starts them, who confirms, how they are answered."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from conformance.messages import ASK_VCORE, NODE_VCORE, allocation
 from conformance.outcome import check
 
 COMPLETING_S = 31
-"""A little more than an idle application stays Completing."""
+"""A little more than the time that an idle application stays Completing."""
 
 
 async def one_allocated(bench: Bench) -> None:
-    """app with its only allocation k on n1."""
+    """Registers app with its only allocation k on n1."""
     await bench.world()
     await bench.start("k")
 
 
 async def one_replaced(bench: Bench, real_vcore: int = ASK_VCORE) -> str:
-    """A gang of which one placeholder is replaced by r. Returns the key of the placeholder that is left."""
+    """Replaces one placeholder of a gang by r, and returns the key of the placeholder that is left."""
     gone = await replacing(bench, real_vcore=real_vcore)
     await bench.release(gone, si.PLACEHOLDER_REPLACED)
     await bench.expect(new("r", "n1"))
@@ -263,7 +263,7 @@ async def left_over_completes(bench: Bench) -> None:
 
 
 async def victim_leaves(bench: Bench, termination: int, *echo: Want) -> None:
-    """The RM ends victim v with *termination*; the preemptor gets its place."""
+    """Ends victim v with *termination*, and expects the preemptor to get its place."""
     await victim_and_preemptor(bench)
     await bench.silence()
     await bench.release("v", termination, app="b1")

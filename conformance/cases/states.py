@@ -1,4 +1,4 @@
-"""Application states as the RM sees them."""
+"""Cases about application states as the RM sees them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ THREE_DAYS_S = 3 * 24 * 3600 + 1
 
 
 def update_of(entry: Entry) -> si.UpdatedApplication:
-    """The message of an ``updated`` entry."""
+    """Returns the message of an ``updated`` entry."""
     return cast("si.UpdatedApplication", entry.message)
 
 
 async def completed(bench: Bench) -> None:
-    """app has run once and is Completed."""
+    """Has app run once and be Completed."""
     await bench.world()
     await bench.start("k")
     await bench.release("k")

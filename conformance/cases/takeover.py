@@ -1,4 +1,4 @@
-"""Another program takes over a running core: for the same RM, and for another one."""
+"""Cases in which another program takes over a running core: for the same RM, and for another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shim has reported to the scripted core since it registered, and what the core has placed for it."""
+"""The books of the scripted core: what the shim has reported since it registered, and what was placed for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.messages import read_amounts
 
 @dataclass(slots=True)
 class Node:
-    """*accepted* once the shim has been told so."""
+    """A node; *accepted* once the shim has the acceptance."""
 
     capacity: dict[str, int]
     draining: bool
@@ -37,7 +37,7 @@ class Running:
 
 @dataclass(slots=True)
 class Books:
-    """All of it. ``apps`` tells of each application whether the shim has been told that it is accepted."""
+    """All nodes, applications, asks and allocations. ``apps``: whether each application's acceptance was sent."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     apps: dict[str, bool] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Books:
     foreign: dict[str, Running] = field(default_factory=dict)
 
     def room_for(self, ask: si.Allocation) -> str | None:
-        """The first open node that *ask* fits on."""
+        """Returns the first open node that *ask* fits on."""
         wanted = read_amounts(ask.resourcePerAlloc)
         for name, node in self.nodes.items():
             if node.accepted and not node.draining:
@@ -56,19 +56,19 @@ class Books:
         return None
 
     def placeholders(self) -> Iterator[Running]:
-        """Those that run."""
+        """Yields the placeholders that run."""
         return (each for each in self.running.values() if each.allocation.placeholder)
 
     def reals(self) -> Iterator[Running]:
-        """Allocations that run and are no placeholders."""
+        """Yields the allocations that run and are no placeholders."""
         return (each for each in self.running.values() if not each.allocation.placeholder)
 
-    def on(self, node: str) -> list[Running]:
-        """What runs on *node*."""
+    def running_on(self, node: str) -> list[Running]:
+        """Returns the allocations that run on *node*."""
         return [run for run in self.running.values() if run.node == node]
 
     def remove_application(self, app: str) -> list[Running]:
-        """Forget *app*; what ran of it."""
+        """Remove *app*, and return what ran of it."""
         self.apps.pop(app, None)
         self.asks = {key: ask for key, ask in self.asks.items() if ask.applicationID != app}
         gone = [run for run in self.running.values() if run.app == app]
@@ -77,7 +77,7 @@ class Books:
         return gone
 
     def schedulable(self) -> bool:
-        """Whether an ask could be placed anywhere."""
+        """Tells whether an ask could be placed anywhere."""
         return any(node.accepted and not node.draining for node in self.nodes.values())
 
     def _free(self, name: str, node: Node) -> dict[str, int]:

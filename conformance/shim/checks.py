@@ -1,4 +1,4 @@
-"""What is checked of a shim, and what was found."""
+"""Checks of a shim, and their findings."""
 
 from __future__ import annotations
 
@@ -68,33 +68,33 @@ ALL_CHECKS: Final = (
 
 
 class Findings:
-    """What a run of the shim showed, by check ID. The first violation of a check is the one that is told."""
+    """The findings of a run of the shim, by check ID. Only the first violation of a check is reported."""
 
     def __init__(self) -> None:
         self._kept: dict[str, str] = {}
         self._broken: dict[str, str] = {}
 
-    def kept(self, *checks: str, seen: str = "") -> None:
-        """The shim had the chance to break these and did not. *seen*: what that rests on, where it is not plain."""
+    def mark_kept(self, *checks: str, seen: str = "") -> None:
+        """Note that the shim had the chance to break these checks and did not."""
         for check in checks:
             self._kept[check] = seen or self._kept.get(check, "")
 
-    def broken(self, check: str, how: str) -> None:
-        """The shim broke *check*."""
+    def mark_broken(self, check: str, how: str) -> None:
+        """Note that the shim broke *check*."""
         self._broken.setdefault(check, how)
 
     def add(self, other: Findings) -> None:
-        """Take over what *other* has."""
+        """Add the findings of *other*."""
         self._kept |= other._kept
         for check, how in other._broken.items():
-            self.broken(check, how)
+            self.mark_broken(check, how)
 
-    def failed(self, check: str) -> bool:
-        """Whether *check* was broken."""
+    def is_broken(self, check: str) -> bool:
+        """Tells whether *check* was broken."""
         return check in self._broken
 
-    def result(self, check: Check, took_s: float = 0.0) -> Result:
-        """What they say about *check*."""
+    def make_result(self, check: Check, took_s: float = 0.0) -> Result:
+        """Returns the result of *check* as found."""
         if (how := self._broken.get(check.id)) is not None:
             return Result(check, Verdict.FAIL, how, took_s)
         if check.id in self._kept:
@@ -103,7 +103,7 @@ class Findings:
 
 
 def select_checks(ids: Iterable[str] = ()) -> tuple[Check, ...]:
-    """The checks with these IDs, all if none is given. Raises ValueError for an unknown one."""
+    """Returns the checks with these IDs, all if none is given. Raises ValueError for an unknown one."""
     wanted = {each.upper() for each in ids}
     if unknown := wanted - {check.id for check in ALL_CHECKS}:
         raise ValueError(f"there is no check {', '.join(sorted(unknown))}")

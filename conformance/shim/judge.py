@@ -1,4 +1,4 @@
-"""Judges what a shim sends, as it arrives."""
+"""A judge of everything that a shim sends, as it arrives."""
 
 from __future__ import annotations
 
@@ -14,73 +14,75 @@ MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
 
 class Judge:
-    """One RM's record."""
+    """The record of one RM's messages."""
 
     def __init__(self, findings: Findings) -> None:
         self.rm = ""
         self.registrations = 0
         self.wants_registration = False
-        """Set: the RM was told to register again."""
+        """Set when the RM was asked to register again."""
         self.to_recover: dict[str, Running] = {}
-        """What ran when the RM was told so, and has not been reported or released since."""
+        """The allocations that ran when the RM was asked to register again, and were not reported or released since."""
         self._findings = findings
 
-    def registers(self, rm: str) -> None:
-        """A registration."""
-        self._findings.kept("S1")
+    def judge_registration(self, rm: str) -> None:
+        """Judge a registration."""
+        self._findings.mark_kept("S1")
         if not rm:
-            self._findings.broken("S2", "registered without rmID")
+            self._findings.mark_broken("S2", "registered without rmID")
         elif self.rm not in ("", rm):
-            self._findings.broken("S2", f"registered as {rm!r} after {self.rm!r}")
+            self._findings.mark_broken("S2", f"registered as {rm!r} after {self.rm!r}")
         if self.registrations and not self.wants_registration:
-            self._findings.broken("S17", "registered again although nobody had told it to")
+            self._findings.mark_broken("S17", "registered again although nobody had told it to")
         self.rm = rm
         self.registrations += 1
         self.wants_registration = False
 
     def admits(self, kind: Kind, request: Request) -> bool:
-        """A request on a stream: whether the RM may send one."""
-        self._findings.kept("S6")
+        """Tells whether the RM may send a request on a stream."""
+        self._findings.mark_kept("S6")
         if (size := request.ByteSize()) > MAX_MESSAGE_BYTES:
-            self._findings.broken("S6", f"a message of {size:,} bytes on {kind}")
+            self._findings.mark_broken("S6", f"a message of {size:,} bytes on {kind}")
         if not self.registrations:
-            self._findings.broken("S1", f"{kind} was opened before the registration")
+            self._findings.mark_broken("S1", f"{kind} was opened before the registration")
             return False
         if self.wants_registration:
             return False
-        self._findings.kept("S2")
+        self._findings.mark_kept("S2")
         if request.rmID != self.rm:
-            self._findings.broken("S2", f"a request on {kind} names {request.rmID!r}, registered is {self.rm!r}")
+            self._findings.mark_broken("S2", f"a request on {kind} names {request.rmID!r}, registered is {self.rm!r}")
         return True
 
-    def reports(self, allocation: si.Allocation, books: Books) -> None:
-        """An allocation with a node."""
-        self._findings.kept("S4")
+    def judge_report(self, allocation: si.Allocation, books: Books) -> None:
+        """Judge an allocation with a node."""
+        self._findings.mark_kept("S4")
         key, name = allocation.allocationKey, allocation.nodeID
         node = books.nodes.get(name)
         if node is None or not node.accepted:
-            self._findings.broken(self._or_recovery("S4"), f"{key} is reported on {name}, which is not accepted yet")
+            self._findings.mark_broken(
+                self._or_recovery("S4"), f"{key} is reported on {name}, which is not accepted yet"
+            )
         ran = self.to_recover.pop(key, None)
         if ran is not None and ran.node != name:
-            self._findings.broken("S21", f"{key} ran on {ran.node} and is reported on {name}")
+            self._findings.mark_broken("S21", f"{key} ran on {ran.node} and is reported on {name}")
 
-    def belongs(self, allocation: si.Allocation, books: Books) -> None:
-        """An ask or allocation of an application."""
-        self._findings.kept("S5")
+    def judge_application(self, allocation: si.Allocation, books: Books) -> None:
+        """Judge which application an ask or allocation belongs to."""
+        self._findings.mark_kept("S5")
         key, app = allocation.allocationKey, allocation.applicationID
         if not books.apps.get(app):
-            self._findings.broken(
+            self._findings.mark_broken(
                 self._or_recovery("S5"), f"{key} was sent for application {app}, which is not accepted"
             )
 
-    def asks(self, allocation: si.Allocation, books: Books) -> None:
-        """An allocation without a node."""
+    def judge_ask(self, allocation: si.Allocation, books: Books) -> None:
+        """Judge an allocation without a node."""
         key = allocation.allocationKey
         if (ran := self.to_recover.get(key)) is not None:
-            self._findings.broken("S21", f"{key} runs on {ran.node} and is asked for again")
+            self._findings.mark_broken("S21", f"{key} runs on {ran.node} and is asked for again")
         elif self.to_recover and books.schedulable():
             waiting = ", ".join(sorted(self.to_recover))
-            self._findings.broken("S20", f"{key} is asked for while nodes are open and {waiting} is not reported")
+            self._findings.mark_broken("S20", f"{key} is asked for while nodes are open and {waiting} is not reported")
 
     def _or_recovery(self, check: str) -> str:
         return check if self.registrations == 1 else "S20"

@@ -1,4 +1,4 @@
-"""The scripted core's end of the wire: a server whose streams can be broken and whose words wait for a stream."""
+"""The scripted core's end of the wire: a server whose streams can be broken, and messages that wait for a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 
-from conformance.shim.door import OPEN_DOOR, Door
+from conformance.shim.listener import OPEN_DOOR, Listener
 
 CUT_OFF_S: Final = 0.25
 
@@ -23,7 +23,7 @@ Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 class Kind(StrEnum):
-    """The three streams."""
+    """The kinds of streams."""
 
     NODE = "UpdateNode"
     APPLICATION = "UpdateApplication"
@@ -31,18 +31,20 @@ class Kind(StrEnum):
 
 
 class Core(Protocol):
-    """What decides."""
+    """The interface of the core behind the server."""
 
-    def registers(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse: ...
+    def register_manager(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse:
+        """Answer a registration."""
 
     def admits(self, kind: Kind, request: Request) -> bool:
-        """Whether this RM may talk."""
+        """Tells whether this RM may send *request*."""
 
-    def hears(self, request: Request) -> None: ...
+    def handle_request(self, request: Request) -> None:
+        """Handle a request."""
 
 
 class Line:
-    """One open stream. Bound by its first request."""
+    """One open stream, bound by its first request."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind: Final = kind
@@ -53,7 +55,7 @@ class Line:
 
 
 class Lines(si_pb2_grpc.SchedulerServicer):
-    """All streams. What is said on a kind without an open stream waits for the next one."""
+    """All streams. A message for a kind without an open stream waits for the next one."""
 
     def __init__(self, core: Core) -> None:
         self.bound: Final[dict[Kind, Line]] = {}
@@ -61,7 +63,7 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         self._core = core
         self._backlog: Final[dict[Kind, deque[Message]]] = {kind: deque() for kind in Kind}
 
-    def say(self, kind: Kind, message: Message) -> None:
+    def send_message(self, kind: Kind, message: Message) -> None:
         """Send *message* on the stream of that kind, now or when there is one."""
         line = self.bound.get(kind)
         if line is None:
@@ -70,12 +72,12 @@ class Lines(si_pb2_grpc.SchedulerServicer):
             line.words.append(message)
             line.news.set()
 
-    def forget(self) -> None:
-        """Nothing said so far is to reach anybody."""
+    def drop_messages(self) -> None:
+        """Drop every message that was not sent yet."""
         for backlog in self._backlog.values():
             backlog.clear()
 
-    def end(self, kind: Kind, code: grpc.StatusCode, text: str) -> None:
+    def end_stream(self, kind: Kind, code: grpc.StatusCode, text: str) -> None:
         """End the stream of that kind, if there is one."""
         line = self.bound.pop(kind, None)
         if line is not None:
@@ -85,29 +87,33 @@ class Lines(si_pb2_grpc.SchedulerServicer):
     async def RegisterResourceManager(
         self, request: si.RegisterResourceManagerRequest, context: Context
     ) -> si.RegisterResourceManagerResponse:
-        return self._core.registers(request)
+        """Serve a registration."""
+        return self._core.register_manager(request)
 
     async def UpdateNode(
         self, request_iterator: AsyncIterator[si.NodeRequest], context: Context
     ) -> AsyncIterator[si.NodeResponse]:
-        async for message in self._serve(Kind.NODE, request_iterator, context):
+        """Serve a node stream."""
+        async for message in self._serve_stream(Kind.NODE, request_iterator, context):
             yield message
 
     async def UpdateApplication(
         self, request_iterator: AsyncIterator[si.ApplicationRequest], context: Context
     ) -> AsyncIterator[si.ApplicationResponse]:
-        async for message in self._serve(Kind.APPLICATION, request_iterator, context):
+        """Serve an application stream."""
+        async for message in self._serve_stream(Kind.APPLICATION, request_iterator, context):
             yield message
 
     async def UpdateAllocation(
         self, request_iterator: AsyncIterator[si.AllocationRequest], context: Context
     ) -> AsyncIterator[si.AllocationResponse]:
-        async for message in self._serve(Kind.ALLOCATION, request_iterator, context):
+        """Serve an allocation stream."""
+        async for message in self._serve_stream(Kind.ALLOCATION, request_iterator, context):
             yield message
 
-    async def _serve(self, kind: Kind, requests: AsyncIterator[Request], context: Context) -> AsyncIterator[Any]:
+    async def _serve_stream(self, kind: Kind, requests: AsyncIterator[Request], context: Context) -> AsyncIterator[Any]:
         line = Line(kind)
-        reader = asyncio.create_task(self._read(line, requests), name=f"scripted core reads {kind}")
+        reader = asyncio.create_task(self._read_requests(line, requests), name=f"scripted core reads {kind}")
         try:
             while True:
                 while line.words:
@@ -128,7 +134,7 @@ class Lines(si_pb2_grpc.SchedulerServicer):
             if not reader.cancelled() and (bug := reader.exception()) is not None:
                 raise bug
 
-    async def _read(self, line: Line, requests: AsyncIterator[Request]) -> None:
+    async def _read_requests(self, line: Line, requests: AsyncIterator[Request]) -> None:
         async for request in requests:
             if line.end is not None:
                 return
@@ -141,7 +147,7 @@ class Lines(si_pb2_grpc.SchedulerServicer):
                 line.words.extend(self._backlog[line.kind])
                 self._backlog[line.kind].clear()
                 line.news.set()
-            self._core.hears(request)
+            self._core.handle_request(request)
         # The requests of a call that was cut off end too; that call is cancelled, and with it this task.
         await asyncio.sleep(CUT_OFF_S)
         line.half_closed = True
@@ -149,8 +155,8 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         line.news.set()
 
 
-async def serve(lines: Lines, address: str, door: Door = OPEN_DOOR) -> tuple[grpc.aio.Server, str]:
-    """A server for *lines* behind *door*, and the address it got."""
+async def serve(lines: Lines, address: str, door: Listener = OPEN_DOOR) -> tuple[grpc.aio.Server, str]:
+    """Returns a server for *lines* behind *door*, and the address it got."""
     server = grpc.aio.server(
         interceptors=door.interceptors(),
         options=[

@@ -14,7 +14,7 @@ from typing import Final
 ADDRESS_VARIABLE: Final = "KORNEL_ADDRESS"
 ADDRESS_PLACEHOLDER: Final = "{address}"
 LAST_WORDS: Final = 300
-"""Most characters of its output that go into a finding."""
+"""The most characters of its output that go into a finding."""
 
 
 class CommandFailed(Exception):
@@ -55,7 +55,7 @@ class ShimProcess:
 
     @property
     def end(self) -> str:
-        """How it ended, with its last words."""
+        """Returns how the process ended, with the end of its output."""
         status = self.status
         how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -63,12 +63,12 @@ class ShimProcess:
         return f"the shim ended with {how}" + (f": {words[:LAST_WORDS]}" if words else "")
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM."""
         if self.status is None:
             self._process.terminate()
 
-    async def ended(self, within_s: float) -> bool:
-        """Whether it ends in that time."""
+    async def ends_within(self, within_s: float) -> bool:
+        """Tells whether the process ends within *within_s*."""
         try:
             await asyncio.wait_for(self._process.wait(), within_s)
         except TimeoutError:
@@ -76,7 +76,7 @@ class ShimProcess:
         return True
 
     async def kill(self) -> None:
-        """End it and what it started, at once."""
+        """Kill the process and its children at once."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()

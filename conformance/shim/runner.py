@@ -1,4 +1,4 @@
-"""Runs the sessions and says what they showed."""
+"""Runs the sessions and returns what they showed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from conformance.outcome import Result
 from conformance.shim.checks import Check, Findings
-from conformance.shim.door import OPEN_DOOR, Door
+from conformance.shim.listener import OPEN_DOOR, Listener
 from conformance.shim.sessions import FIRST, SESSIONS, Session
 from conformance.shim.stage import Known, Over, Patience, Stage
 
@@ -25,21 +25,21 @@ async def judge_shim(
     checks: Sequence[Check],
     patience: Patience = DEFAULT_PATIENCE,
     log: Path | None = None,
-    door: Door = OPEN_DOOR,
+    door: Listener = OPEN_DOOR,
 ) -> list[Result]:
-    """What *checks* say about the shim that *command* starts.
+    """Returns the results of *checks* for the shim that *command* starts.
 
     *log*: folder, which exists, for what the shim prints, one file per session. *door*: what the shim has to pass.
     Raises CommandFailed when the command cannot be started, CredentialsUnusable for a door that cannot be served.
     """
     if log is not None:
-        return await _judge(command, checks, patience, log, door)
+        return await _run_sessions(command, checks, patience, log, door)
     with tempfile.TemporaryDirectory(prefix="kornel-conformance-") as scratch:
-        return await _judge(command, checks, patience, Path(scratch), door)
+        return await _run_sessions(command, checks, patience, Path(scratch), door)
 
 
-async def _judge(
-    command: Sequence[str], checks: Sequence[Check], patience: Patience, log: Path, door: Door
+async def _run_sessions(
+    command: Sequence[str], checks: Sequence[Check], patience: Patience, log: Path, door: Listener
 ) -> list[Result]:
     known = Known()
     findings = Findings()
@@ -47,11 +47,11 @@ async def _judge(
 
     async def play(session: Session) -> None:
         begin = time.monotonic()
-        findings.add(await _play(session, command, log, known, patience, door))
+        findings.add(await _play_session(session, command, log, known, patience, door))
         took_s.update(dict.fromkeys(session.checks, time.monotonic() - begin))
 
     await play(FIRST)
-    if not findings.failed("S1"):
+    if not findings.is_broken("S1"):
         chosen = {check.id for check in checks}
         wanted = [each for each in SESSIONS if chosen.intersection(each.checks) and each.wanted(known)]
         turn = asyncio.Semaphore(SESSIONS_AT_ONCE)
@@ -63,11 +63,11 @@ async def _judge(
         async with asyncio.TaskGroup() as group:
             for session in wanted:
                 group.create_task(take_turn(session), name=f"session {session.name}")
-    return [findings.result(check, took_s.get(check.id, 0.0)) for check in checks]
+    return [findings.make_result(check, took_s.get(check.id, 0.0)) for check in checks]
 
 
-async def _play(
-    session: Session, command: Sequence[str], log: Path, known: Known, patience: Patience, door: Door
+async def _play_session(
+    session: Session, command: Sequence[str], log: Path, known: Known, patience: Patience, door: Listener
 ) -> Findings:
     file = log / f"{session.name.replace(' ', '-')}.log"
     async with Stage.open(command, file, session.manners, known, patience, door) as stage:

@@ -1,4 +1,4 @@
-"""The sessions: in each of them the core does one thing that a shim has to cope with."""
+"""Sessions, in each of which the core does one thing that a shim has to cope with."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from si.v1 import si_pb2 as si
 
 from conformance.shim.lines import Kind
 from conformance.shim.recovery import resync
+from conformance.shim.sender import Behaviour
 from conformance.shim.stage import Known, Over, Stage
-from conformance.shim.voice import Manners
 
 Script: TypeAlias = Callable[[Stage], Awaitable[None]]
 
@@ -29,180 +29,180 @@ OMISSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One start of the shim. *checks*: what it is there for; the first one is broken if the shim does not come far."""
+    """One start of the shim. *checks*: its purpose; the first one is broken if the shim does not come far."""
 
     name: str
     checks: tuple[str, ...]
     script: Script
-    manners: Manners = Manners()  # noqa: RUF009 (frozen)
+    manners: Behaviour = Behaviour()  # noqa: RUF009 (frozen)
     wanted: Callable[[Known], bool] = lambda _: True
 
 
-async def first(stage: Stage) -> None:
-    """A core that only does its work, and takes one allocation back."""
-    await stage.ready("S1" if not stage.core.judge.registrations else "S3", running=False)
-    stage.findings.kept("S3", "S17")
-    if await stage.until(lambda: stage.core.heard_of.issuperset(Kind)):
-        stage.findings.kept("S26")
+async def play_first(stage: Stage) -> None:
+    """Play a core that only does its work, and takes one allocation back."""
+    await stage.wait_until_ready("S1" if not stage.core.judge.registrations else "S3", running=False)
+    stage.findings.mark_kept("S3", "S17")
+    if await stage.wait_until(lambda: stage.core.heard_of.issuperset(Kind)):
+        stage.findings.mark_kept("S26")
     else:
         missing = [did for kind, did in OMISSIONS.items() if kind not in stage.core.heard_of]
-        stage.findings.broken("S26", f"the shim {', '.join(missing)}: most checks say nothing of it")
-    stage.known.runs = await stage.until(lambda: any(stage.core.books.reals()))
+        stage.findings.mark_broken("S26", f"the shim {', '.join(missing)}: most checks say nothing of it")
+    stage.known.runs = await stage.wait_until(lambda: any(stage.core.books.reals()))
     stage.known.placeholders = stage.core.saw_placeholders
     if stage.ended and stage.process.status != 0:
-        stage.findings.broken("S3", stage.process.end)
+        stage.findings.mark_broken("S3", stage.process.end)
     await _take_back(stage)
-    if stage.core.replacing and not await stage.until(lambda: not stage.core.replacing):
-        stage.findings.broken("S9", f"the end of {', '.join(stage.core.replacing)} was not confirmed")
+    if stage.core.replacing and not await stage.wait_until(lambda: not stage.core.replacing):
+        stage.findings.mark_broken("S9", f"the end of {', '.join(stage.core.replacing)} was not confirmed")
 
 
 async def _take_back(stage: Stage) -> None:
     said = ""
     for _ in range(ATTEMPTS):
-        await stage.until(stage.some_running)
+        await stage.wait_until(stage.some_running)
         if (run := stage.some_running()) is None:
             return
-        stage.demand(run, si.PREEMPTED_BY_SCHEDULER)
-        answer = await stage.released(run)
+        stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
+        answer = await stage.wait_for_release(run)
         if answer is None:
-            stage.findings.broken("S7", f"the end of {run.key} was not confirmed")
+            stage.findings.mark_broken("S7", f"the end of {run.key} was not confirmed")
             return
         stage.known.confirms = True
         if answer == si.PREEMPTED_BY_SCHEDULER:
-            stage.findings.kept("S7")
+            stage.findings.mark_kept("S7")
             return
-        said = f"{run.key} was released as {_name(answer)}, not PREEMPTED_BY_SCHEDULER"
+        said = f"{run.key} was released as {_name_termination(answer)}, not PREEMPTED_BY_SCHEDULER"
         if answer not in (si.STOPPED_BY_RM, si.UNKNOWN_TERMINATION_TYPE):
             break
         # It may have ended by itself just before: another one tells.
-    stage.findings.broken("S7", said)
+    stage.findings.mark_broken("S7", said)
 
 
 async def placeholder_timeout(stage: Stage) -> None:
-    """A placeholder has waited too long."""
-    if not await stage.until(lambda: any(stage.core.books.placeholders())):
+    """Time a placeholder out."""
+    if not await stage.wait_until(lambda: any(stage.core.books.placeholders())):
         return
     run = next(stage.core.books.placeholders())
-    stage.demand(run, si.TIMEOUT)
-    answer = await stage.released(run)
+    stage.demand_release(run, si.TIMEOUT)
+    answer = await stage.wait_for_release(run)
     if answer == si.TIMEOUT:
-        stage.findings.kept("S8")
+        stage.findings.mark_kept("S8")
     else:
-        how = "was not confirmed" if answer is None else f"was confirmed with {_name(answer)}"
-        stage.findings.broken("S8", f"the end of {run.key} {how}")
+        how = "was not confirmed" if answer is None else f"was confirmed with {_name_termination(answer)}"
+        stage.findings.mark_broken("S8", f"the end of {run.key} {how}")
 
 
 async def new_twice(stage: Stage) -> None:
-    """The same ``new`` once more."""
-    await stage.ready("S10")
+    """Send the same ``new`` twice."""
+    await stage.wait_until_ready("S10")
     if (run := stage.some_running()) is not None:
-        stage.core.voice.announce(run)
-        await stage.probe("S10")
+        stage.core.voice.announce_allocation(run)
+        await stage.probe_shim("S10")
 
 
 async def released_twice(stage: Stage) -> None:
-    """The same ``released`` twice, and once more when it is confirmed."""
-    await stage.ready("S11")
+    """Send the same ``released`` twice, and once more when it is confirmed."""
+    await stage.wait_until_ready("S11")
     if (run := stage.some_running()) is None:
         return
-    stage.demand(run, si.PREEMPTED_BY_SCHEDULER)
-    stage.demand(run, si.PREEMPTED_BY_SCHEDULER)
-    if stage.known.confirms and await stage.released(run) is None:
-        stage.findings.broken("S11", f"the end of {run.key}, asked for twice, was not confirmed")
-    stage.demand(run, si.PREEMPTED_BY_SCHEDULER)
-    await stage.probe("S11")
+    stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
+    stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
+    if stage.known.confirms and await stage.wait_for_release(run) is None:
+        stage.findings.mark_broken("S11", f"the end of {run.key}, asked for twice, was not confirmed")
+    stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
+    await stage.probe_shim("S11")
 
 
 async def unknown_fields(stage: Stage) -> None:
-    """Every message has a field that nobody knows."""
-    await stage.ready("S12", running=stage.known.runs)
-    await stage.probe("S12")
+    """Send every message with a field that nobody knows."""
+    await stage.wait_until_ready("S12", running=stage.known.runs)
+    await stage.probe_shim("S12")
 
 
 async def unknown_termination(stage: Stage) -> None:
-    """A release of a type that nobody knows."""
-    await stage.ready("S13")
+    """Send a release of a type that nobody knows."""
+    await stage.wait_until_ready("S13")
     if (run := stage.some_running()) is not None:
-        stage.demand(run, UNKNOWN_TERMINATION)
-        await stage.probe("S13")
+        stage.demand_release(run, UNKNOWN_TERMINATION)
+        await stage.probe_shim("S13")
 
 
 async def unknown_state(stage: Stage) -> None:
-    """An application enters a state that nobody knows."""
-    await stage.ready("S14", running=stage.known.runs)
+    """Send a state of an application that nobody knows."""
+    await stage.wait_until_ready("S14", running=stage.known.runs)
     if app := next(iter(stage.core.books.apps), ""):
-        stage.core.voice.update(app, "Hibernating")
-        await stage.probe("S14")
+        stage.core.voice.send_state(app, "Hibernating")
+        await stage.probe_shim("S14")
 
 
 async def broken_streams(stage: Stage) -> None:
-    """One stream after the other breaks."""
-    await stage.ready("S15", running=stage.known.runs)
+    """Break one stream after the other."""
+    await stage.wait_until_ready("S15", running=stage.known.runs)
     for kind in Kind:
-        stage.core.lines.end(kind, grpc.StatusCode.UNAVAILABLE, "broken by the conformance kit")
-        if not await stage.until(stage.connected):
-            stage.findings.broken("S15", stage.process.end if stage.ended else f"{kind} was not opened again")
+        stage.core.lines.end_stream(kind, grpc.StatusCode.UNAVAILABLE, "broken by the conformance kit")
+        if not await stage.wait_until(stage.is_connected):
+            stage.findings.mark_broken("S15", stage.process.end if stage.ended else f"{kind} was not opened again")
             raise Over
-    await stage.probe("S15")
+    await stage.probe_shim("S15")
 
 
 async def broken_connection(stage: Stage) -> None:
-    """The core is gone for a moment, and forgets nothing."""
-    await stage.ready("S16", running=stage.known.runs)
-    await stage.vanish()
+    """Stop serving for a moment, without losing any state."""
+    await stage.wait_until_ready("S16", running=stage.known.runs)
+    await stage.stop_serving()
     await stage.pause()
     await stage.serve()
-    if not await stage.until(stage.connected, stage.patience.start_s):
-        stage.findings.broken("S16", stage.process.end if stage.ended else "the streams were not opened again")
+    if not await stage.wait_until(stage.is_connected, stage.patience.start_s):
+        stage.findings.mark_broken("S16", stage.process.end if stage.ended else "the streams were not opened again")
         raise Over
-    await stage.probe("S16")
+    await stage.probe_shim("S16")
 
 
-def refusal(check: str, kind: Kind) -> Session:
-    """A session in which the first entry of one kind is refused."""
+def make_refusal(check: str, kind: Kind) -> Session:
+    """Returns a session in which the first entry of one kind is refused."""
 
     async def script(stage: Stage) -> None:
-        await stage.ready(check, running=False)
-        if await stage.until(lambda: kind in stage.core.refused):
-            await stage.probe(check, to_the_end=True)
+        await stage.wait_until_ready(check, running=False)
+        if await stage.wait_until(lambda: kind in stage.core.refused):
+            await stage.probe_shim(check, to_the_end=True)
 
-    return Session(f"refused {kind}", (check,), script, Manners(refuse=frozenset({kind})))
+    return Session(f"refused {kind}", (check,), script, Behaviour(refuse=frozenset({kind})))
 
 
-async def end(stage: Stage) -> None:
-    """The shim is asked to end."""
-    await stage.ready("S25", running=stage.known.runs)
+async def end_shim(stage: Stage) -> None:
+    """Send the shim SIGTERM."""
+    await stage.wait_until_ready("S25", running=stage.known.runs)
     stage.process.terminate()
-    if not await stage.process.ended(stage.patience.deadline_s):
-        stage.findings.broken("S25", f"the shim still runs {stage.patience.deadline_s:g} s after SIGTERM")
+    if not await stage.process.ends_within(stage.patience.deadline_s):
+        stage.findings.mark_broken("S25", f"the shim still runs {stage.patience.deadline_s:g} s after SIGTERM")
         return
     await stage.pause()
     open_ended = [kind for kind in Kind if kind not in stage.core.lines.half_closed]
     if stage.process.status != 0 and open_ended:
-        stage.findings.broken("S25", f"{stage.process.end}, without half-closing {', '.join(open_ended)}")
-    stage.findings.kept("S25")
+        stage.findings.mark_broken("S25", f"{stage.process.end}, without half-closing {', '.join(open_ended)}")
+    stage.findings.mark_kept("S25")
 
 
-FIRST: Final = Session("first", ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S9", "S26"), first)
+FIRST: Final = Session("first", ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S9", "S26"), play_first)
 
 SESSIONS: Final = (
-    Session("gang", ("S8",), placeholder_timeout, Manners(hold_gang=True), lambda known: known.placeholders),
+    Session("gang", ("S8",), placeholder_timeout, Behaviour(hold_gang=True), lambda known: known.placeholders),
     Session("new twice", ("S10",), new_twice),
     Session("released twice", ("S11",), released_twice),
-    Session("unknown fields", ("S12",), unknown_fields, Manners(extra=UNKNOWN_FIELD)),
+    Session("unknown fields", ("S12",), unknown_fields, Behaviour(extra=UNKNOWN_FIELD)),
     Session("unknown termination", ("S13",), unknown_termination),
     Session("unknown state", ("S14",), unknown_state),
     Session("broken streams", ("S15", "S17"), broken_streams),
     Session("broken connection", ("S16", "S17"), broken_connection),
     Session("resync", ("S18", "S19", "S20", "S21"), resync),
-    refusal("S22", Kind.NODE),
-    refusal("S23", Kind.APPLICATION),
-    refusal("S24", Kind.ALLOCATION),
-    Session("end", ("S25",), end),
+    make_refusal("S22", Kind.NODE),
+    make_refusal("S23", Kind.APPLICATION),
+    make_refusal("S24", Kind.ALLOCATION),
+    Session("end", ("S25",), end_shim),
 )
-"""All but the first, in any order."""
+"""All sessions but the first, in any order."""
 
 
-def _name(termination: int) -> str:
+def _name_termination(termination: int) -> str:
     known: dict[int, str] = {number: name for name, number in si.TerminationType.items()}
     return known.get(termination, str(termination))

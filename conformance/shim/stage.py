@@ -16,10 +16,10 @@ from si.v1 import si_pb2 as si
 from conformance.shim.books import Running
 from conformance.shim.checks import Findings
 from conformance.shim.core import ScriptedCore
-from conformance.shim.door import Door
 from conformance.shim.lines import Kind, serve
+from conformance.shim.listener import Listener
 from conformance.shim.process import ShimProcess
-from conformance.shim.voice import Manners
+from conformance.shim.sender import Behaviour
 
 ANY_PORT: Final = "127.0.0.1:0"
 END_S: Final = 5.0
@@ -27,8 +27,8 @@ END_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """In seconds: from start to registration, for a reaction, for silence to count as none, and how long a shim is
-    watched that was refused something, or that shows by nothing but its streams that it lives.
+    """The seconds to wait: from start to registration, for a reaction, for silence to count as none, and to watch a
+    shim.
 
     One that gives up may clean up before it ends. By default Kubernetes gives a pod 30 seconds for that.
     """
@@ -41,7 +41,7 @@ class Patience:
 
 @dataclass(slots=True)
 class Known:
-    """What the first session showed of the shim, so that others do not wait for what it never does."""
+    """The abilities that the first session showed of the shim, so that others do not wait for what it never does."""
 
     runs: bool = False
     confirms: bool = False
@@ -49,14 +49,14 @@ class Known:
 
 
 class Over(Exception):
-    """The session cannot go on; what is to be said of that is among the findings."""
+    """The session cannot go on; the reason is among the findings."""
 
 
 class Stage:
-    """Where a session is played."""
+    """The place of one session: the core, the shim's process, and the findings."""
 
     def __init__(
-        self, command: Sequence[str], log: Path, manners: Manners, known: Known, patience: Patience, door: Door
+        self, command: Sequence[str], log: Path, manners: Behaviour, known: Known, patience: Patience, door: Listener
     ) -> None:
         self.findings: Final = Findings()
         self.core: Final = ScriptedCore(manners, self.findings)
@@ -75,16 +75,16 @@ class Stage:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, command: Sequence[str], log: Path, manners: Manners, known: Known, patience: Patience, door: Door
+        cls, command: Sequence[str], log: Path, manners: Behaviour, known: Known, patience: Patience, door: Listener
     ) -> AsyncIterator[Stage]:
-        """A stage with the core serving and the shim started."""
+        """Yields a stage with the core serving and the shim started."""
         stage = cls(command, log, manners, known, patience, door)
         try:
             await stage.serve()
             await stage.start()
             yield stage
         finally:
-            await stage._close()
+            await stage._close_process()
 
     @property
     def process(self) -> ShimProcess:
@@ -94,15 +94,15 @@ class Stage:
 
     @property
     def ended(self) -> bool:
-        """Whether the shim's program has ended."""
+        """Tells whether the shim's program has ended."""
         return self.process.status is not None
 
     async def serve(self) -> None:
         """Serve, again at the same address if it is not the first time."""
         self._server, self._address = await serve(self.core.lines, self._address, self._door)
 
-    async def vanish(self) -> None:
-        """Stop serving without a word. The core keeps what it knows."""
+    async def stop_serving(self) -> None:
+        """Stop serving without a message. The core keeps its state."""
         assert self._server is not None, "the core serves"
         await self._server.stop(None)
 
@@ -112,91 +112,87 @@ class Stage:
         self._process = await ShimProcess.start(self._command, self._address, self._log, variables)
         self._watch = asyncio.create_task(self._tell_end(self._process), name="shim watch")
 
-    async def until(self, condition: Callable[[], object], within_s: float | None = None) -> bool:
-        """Whether *condition* comes to hold in time. Gives up as soon as the shim has ended."""
+    async def wait_until(self, condition: Callable[[], object], within_s: float | None = None) -> bool:
+        """Tells whether *condition* comes to hold in time. Gives up as soon as the shim has ended."""
         limit_s = self.patience.deadline_s if within_s is None else within_s
-        await self.core.until(lambda: condition() or self.ended, limit_s)
+        await self.core.wait_until(lambda: condition() or self.ended, limit_s)
         return bool(condition())
 
-    async def ready(self, blame: str, *, running: bool = True) -> None:
+    async def wait_until_ready(self, blame: str, *, running: bool = True) -> None:
         """Wait until the shim has registered, opened its streams and has something running.
 
         When it does not come that far although it did in the first session, *blame* is broken. Raises Over.
         """
         steps: list[tuple[Callable[[], bool], float, str]] = [
             (lambda: self.core.judge.registrations > 0, self.patience.start_s, "did not register"),
-            (self.connected, self.patience.deadline_s, "did not open its three streams"),
+            (self.is_connected, self.patience.deadline_s, "did not open its three streams"),
         ]
         if running and self.known.runs:
             steps.append((lambda: any(self.core.books.reals()), self.patience.deadline_s, "had nothing running"))
         for condition, within_s, complaint in steps:
-            if not await self.until(condition, within_s):
-                self.findings.broken(blame, self.process.end if self.ended else f"the shim {complaint}")
+            if not await self.wait_until(condition, within_s):
+                self.findings.mark_broken(blame, self.process.end if self.ended else f"the shim {complaint}")
                 raise Over
         if running and not any(self.core.books.reals()):
             raise Over
 
-    def connected(self) -> bool:
-        """Whether the three streams are open."""
+    def is_connected(self) -> bool:
+        """Tells whether the three streams are open."""
         return len(self.core.lines.bound) == len(Kind)
 
     def some_running(self) -> Running | None:
-        """An allocation that no end was asked for; no placeholder."""
+        """Returns an allocation whose release was not asked for, and which is no placeholder."""
         return next((run for run in self.core.books.reals() if run.key not in self._demanded), None)
 
-    def demand(self, run: Running, termination: int) -> None:
-        """Ask for the end of *run*."""
+    def demand_release(self, run: Running, termination: int) -> None:
+        """Ask for the release of *run*."""
         self._demanded.add(run.key)
-        self.core.voice.demand(run, termination)
+        self.core.voice.demand_release(run, termination)
 
-    async def released(self, run: Running) -> int | None:
-        """The type with which the shim releases *run*, or ``None`` if it does not in time."""
-        await self.until(lambda: run.key in self.core.releases)
+    async def wait_for_release(self, run: Running) -> int | None:
+        """Returns the type with which the shim releases *run*, or ``None`` if it does not in time."""
+        await self.wait_until(lambda: run.key in self.core.releases)
         return self.core.releases.get(run.key)
 
     async def pause(self) -> None:
-        """Give the shim time to fall over."""
-        await self.core.until(lambda: self.ended, self.patience.settle_s)
+        """Wait for as long as a shim might take to fail."""
+        await self.core.wait_until(lambda: self.ended, self.patience.settle_s)
 
-    async def probe(self, check: str, *, to_the_end: bool = False) -> None:
-        """See whether the shim still does its work: otherwise *check* is broken, and kept if it does.
-
-        *to_the_end*: watch it for the whole time, because what it does meanwhile proves nothing: a part of it may
-        confirm releases while another one gives up.
-        """
+    async def probe_shim(self, check: str, *, to_the_end: bool = False) -> None:
+        """Ask for a release to see whether the shim still works: *check* is broken if it does not, else kept."""
         began = time.monotonic()
         await self.pause()
         run = self.some_running()
         confirmed = False
         if not self.ended and self.known.confirms and run is not None:
-            self.demand(run, si.PREEMPTED_BY_SCHEDULER)
-            confirmed = await self.released(run) is not None
+            self.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
+            confirmed = await self.wait_for_release(run) is not None
             if not confirmed and not self.ended:
-                self.findings.broken(check, f"the shim runs on, but does not confirm the release of {run.key} any more")
+                self.findings.mark_broken(check, f"the shim runs on, but no longer confirms the release of {run.key}")
         watched = run is None or not self.known.confirms or to_the_end
         if watched:
             await self._watch_until(began + self.patience.watch_s)
         finished = self.ended and self.process.status == 0 and not self.core.books.running
         if self.ended and not finished:
-            self.findings.broken(check, self.process.end)
-        elif not self.ended and not self.connected():
-            self.findings.broken(check, "the shim runs on, but closed a stream")
+            self.findings.mark_broken(check, self.process.end)
+        elif not self.ended and not self.is_connected():
+            self.findings.mark_broken(check, "the shim runs on, but closed a stream")
         seen = f"seen to run on for {time.monotonic() - began:.0f} s" if watched and not self.ended else ""
-        self.findings.kept(check, seen=seen + ", and to confirm a release" if seen and confirmed else seen)
+        self.findings.mark_kept(check, seen=seen + ", and to confirm a release" if seen and confirmed else seen)
 
     async def _watch_until(self, moment: float) -> None:
-        """Watch the shim until *moment*, unless it ends before or leaves a stream closed for too long."""
+        """Watch the shim wait_until *moment*, unless it ends before or leaves a stream closed for too long."""
         connected = True
         while connected and not self.ended and (left_s := moment - time.monotonic()) > 0:
-            await self.core.until(lambda: self.ended or not self.connected(), left_s)
-            connected = await self.core.until(lambda: self.ended or self.connected(), self.patience.deadline_s)
+            await self.core.wait_until(lambda: self.ended or not self.is_connected(), left_s)
+            connected = await self.core.wait_until(lambda: self.ended or self.is_connected(), self.patience.deadline_s)
 
     async def _tell_end(self, process: ShimProcess) -> None:
-        while not await process.ended(END_S):
+        while not await process.ends_within(END_S):
             pass
         self.core.news.set()
 
-    async def _close(self) -> None:
+    async def _close_process(self) -> None:
         if self._process is not None:
             await self._process.kill()
         if self._watch is not None:

@@ -1,4 +1,4 @@
-"""The history's way from the engine to the disk, without anybody waiting.
+"""The history's way from the engine to the disk, on which the engine never waits.
 
 The event loop puts what is worth keeping into a bounded queue. A thread takes it from there in large batches and
 appends it to the spool; from then on it counts as *stored*. A process of its own takes what the spool has to the
@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from core.archive.link import Assignment, Report
-from core.archive.records import Kept, encoded, mended, worth_keeping
+from core.archive.records import Kept, encode_batch, mend_text, worth_keeping
 from core.archive.set_aside import Refused, SetAside
 from core.archive.settings import HistorySettings
 from core.archive.spool import Place, SpoolWriter
@@ -32,24 +32,24 @@ from core.domain.effects import Effect
 from core.service.configuration_history import Version
 
 BATCH_RECORDS: Final = 5_000
-"""About so many go to the disk as one: a millisecond or two in which the engine cannot run."""
+"""The records that go to the disk as one: a millisecond or two in which the engine cannot run."""
 
 GATHER_S: Final = 0.1
-"""How long records gather before they go to the disk together."""
+"""The time for which records gather before they go to the disk together."""
 
 MOST_FRAME_BYTES: Final = 16 * 2**20
-"""A frame has more only if a single record has."""
+"""The most bytes of a frame, unless a single record has more."""
 
 SPOOL_PAUSE_S: Final = 0.5
 WATCH_S: Final = 1.0
-"""So often it is looked whether the database takes anything, while something waits for it."""
+"""The interval of the check whether the database takes anything, while something waits for it."""
 
 _SAID: Final = MappingProxyType({"set aside": "history: records or files were set aside, somebody has to look at them"})
-"""What the log says when a problem begins, by who found out, where it is not that records wait."""
+"""The log's texts for the beginning of a problem, by its finder, unless records wait."""
 
 
 class ArchiveStatus(NamedTuple):
-    """How the history is doing.
+    """The state of the history.
 
     run              number of this life of the core
     stored           records of this run that will survive it: 1 to this one
@@ -92,10 +92,10 @@ class Archive:
         on_problem: Callable[[str], None] = lambda problem: None,
         keeps_events: Callable[[], bool] = lambda: True,
     ) -> None:
-        """*keeps_events*: whether events are kept now. *on_problem* is told, by threads of the archive, what is wrong,
-        and with empty text that nothing is any more.
+        """Opens the spool. Raises :class:`core.archive.spool.SpoolUnusable`.
 
-        Raises :class:`core.archive.spool.SpoolUnusable`.
+        *keeps_events*: whether events are kept now. *on_problem* is called by threads of the archive with the problem
+        when one begins, and with an empty text when it is over.
         """
         self._settings = settings
         self._now_ns = now_ns
@@ -110,7 +110,8 @@ class Archive:
         self._run = secrets.randbits(62) + 1
         self._queue: deque[tuple[int, Sequence[Kept]]] = deque()
         self._put_in = 0
-        """Entries that came into the queue, counted by the event loop; ``_taken_out`` by the thread that empties it."""
+        """The entries that came into the queue, counted by the event loop; ``_taken_out`` by the thread that empties
+        it."""
         self._taken_out = 0
         self._something = threading.Event()
         self._closing = threading.Event()
@@ -122,25 +123,25 @@ class Archive:
         self._damaged = 0
         self._last_commit_ns = 0
         self._moved_s = time.monotonic()
-        """When the committing process said something last, or had nothing to do."""
+        """The time of the committing process's last message, or of its last idle moment."""
         self._problems: dict[str, tuple[str, int]] = {}
-        """What is wrong, and since when, by who found out."""
+        """The problems by their finder, with the time of their beginning."""
         self._reporting = threading.Lock()
         self._spooling = threading.Thread(target=self._spool_what_comes, name="history-spool", daemon=True)
         self.committer: Final = Supervisor(
             lambda: Assignment(settings, self._spool.first_segment, now_ns()).line(),
-            on_report=self._reported,
-            on_death=lambda reason: self._report("database", f"the database cannot be written: {reason}"),
+            on_report=self._handle_report,
+            on_death=lambda reason: self._report_problem("database", f"the database cannot be written: {reason}"),
             longest_pause_s=settings.longest_pause_s,
         )
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the threads and the committing process."""
         self._spooling.start()
         self.committer.start()
 
     def observe(self, effects: Sequence[Effect]) -> None:
-        """Keep those of *effects* that are worth it, if there is room. Never waits."""
+        """Keep those of *effects* that belong to the history, if there is room. Never waits."""
         kept = worth_keeping(effects, events=self._keeps_events())
         if kept:
             self._put(kept)
@@ -150,7 +151,7 @@ class Archive:
         self._put([version])
 
     def status(self) -> ArchiveStatus:
-        """As of now. From any thread."""
+        """Returns the state as of now. From any thread."""
         with self._reporting:
             problem = "; ".join(text for text, _ in self._problems.values())
             since_ns = min((since_ns for _, since_ns in self._problems.values()), default=0)
@@ -213,7 +214,7 @@ class Archive:
             self._keep_spooling()
         except Exception as error:
             self._logger.error("history: nothing is stored any more", exc_info=error)
-            self._report("spool", f"nothing is stored any more: {type(error).__name__}: {error}")
+            self._report_problem("spool", f"nothing is stored any more: {type(error).__name__}: {error}")
 
     def _keep_spooling(self) -> None:
         while True:
@@ -225,7 +226,7 @@ class Archive:
             self._something.clear()
             while self._queue:
                 self._watch()
-                entries, batch = self._take()
+                entries, batch = self._take_batch()
                 there_is_time = self._append_all(batch)
                 self._taken_out += entries
                 if not there_is_time:
@@ -234,7 +235,7 @@ class Archive:
                 return
 
     def _watch(self) -> None:
-        """A database may hang without a word, or take less than comes."""
+        """Report a database that has hung without an error, or that takes less than comes."""
         waiting = self._spool.waiting_bytes
         now_s = time.monotonic()
         if not waiting:
@@ -244,10 +245,10 @@ class Archive:
             problem = f"the database has taken nothing for {self._settings.silence_s:g} s"
         elif 2 * waiting > self._settings.spool_bytes:
             problem = "the database takes less than comes, half of the spool is in use"
-        self._report("progress", problem)
+        self._report_problem("progress", problem)
 
-    def _take(self) -> tuple[int, list[tuple[int, Sequence[Kept]]]]:
-        """The next batch out of the queue, and how many entries it has."""
+    def _take_batch(self) -> tuple[int, list[tuple[int, Sequence[Kept]]]]:
+        """Returns the next batch out of the queue, and how many entries it has."""
         batch: list[tuple[int, Sequence[Kept]]] = []
         room = BATCH_RECORDS
         while self._queue and room > 0:
@@ -269,26 +270,27 @@ class Archive:
         return True
 
     def _encoded(self, batch: list[tuple[int, Sequence[Kept]]]) -> Iterator[tuple[int, bytes]]:
-        """Tell *batch* in frames, numbered from what is stored when each is asked for."""
+        """Yields *batch* in frames, numbered from what is stored when each is asked for."""
         try:
-            records, payload = encoded(batch, self._stored + 1)
+            records, payload = encode_batch(batch, self._stored + 1)
         except Exception:  # noqa: BLE001 - which record it is comes out below
-            batch = self._sound(batch)
-            records, payload = encoded(batch, self._stored + 1)
+            batch = self._drop_unwritable(batch)
+            records, payload = encode_batch(batch, self._stored + 1)
         if len(payload) <= MOST_FRAME_BYTES or records < 2:
             yield records, payload
             return
-        for half in _halves(batch):
+        for half in _split_batch(batch):
             yield from self._encoded(half)
 
-    def _sound(self, batch: list[tuple[int, Sequence[Kept]]]) -> list[tuple[int, Sequence[Kept]]]:
-        """*batch* without the records that cannot be written down; text that is no Unicode is made into some."""
+    def _drop_unwritable(self, batch: list[tuple[int, Sequence[Kept]]]) -> list[tuple[int, Sequence[Kept]]]:
+        """Returns *batch* without the records that cannot be written down; text that is no Unicode is made into
+        some."""
         sound: list[tuple[int, Sequence[Kept]]] = []
         for at_ns, kept in batch:
             for each in kept:
                 try:
-                    whole = mended(each)
-                    encoded([(at_ns, [whole])], 1)
+                    whole = mend_text(each)
+                    encode_batch([(at_ns, [whole])], 1)
                 except Exception as error:  # noqa: BLE001 - it is in nobody else's way
                     self._leave_out(each, error)
                 else:
@@ -303,13 +305,13 @@ class Archive:
             self._set_aside.put_records([Refused(kind, self._run, 0, f"{type(error).__name__}: {error}", [each])])
 
     def _look_aside(self) -> None:
-        """Whoever has looked at what was set aside removes it, and then nothing is wrong any more."""
+        """Report records that were set aside, until an operator has removed them."""
         try:
             self._set_aside_count = count = self._set_aside.count()
         except OSError:
             return
         lie = "record or file lies" if count == 1 else "records or files lie"
-        self._report("set aside", f"{count} {lie} in {self._set_aside.directory}" if count else "")
+        self._report_problem("set aside", f"{count} {lie} in {self._set_aside.directory}" if count else "")
 
     def _append(self, records: int, payload: bytes) -> bool:
         """Put *records* on the disk, however long it takes. False: time is up."""
@@ -323,17 +325,17 @@ class Archive:
                     problem = f"the spool cannot be written: {error.strerror or error}"
                 else:
                     break
-            self._report("spool", problem)
+            self._report_problem("spool", problem)
             if self._giving_up.wait(SPOOL_PAUSE_S):
                 self._dropped += records
                 return False
         self._stored += records
         self.committer.tell(self._now_ns())
-        self._report("spool", "")
+        self._report_problem("spool", "")
         return True
 
-    def _reported(self, report: Report) -> None:
-        """The committing process says something."""
+    def _handle_report(self, report: Report) -> None:
+        """Handle a report of the committing process."""
         self._moved_s = time.monotonic()
         self._spool.done(Place(report.segment, report.offset))
         if report.committed:
@@ -348,10 +350,10 @@ class Archive:
             self._logger.error("history: a part of the spool cannot be read, it was left out", segments=report.damaged)
         if report.bug:
             self._logger.error("history: bug in the committing process", traceback=report.bug)
-        self._report("database", f"the database cannot be written: {report.problem}" if report.problem else "")
+        self._report_problem("database", f"the database cannot be written: {report.problem}" if report.problem else "")
         self._watch()
 
-    def _report(self, who: str, problem: str) -> None:
+    def _report_problem(self, who: str, problem: str) -> None:
         with self._reporting:
             before = self._problems.get(who)
             if problem:
@@ -369,7 +371,7 @@ class Archive:
             self.on_problem(now)
 
 
-def _halves(batch: list[tuple[int, Sequence[Kept]]]) -> tuple[list[tuple[int, Sequence[Kept]]], ...]:
+def _split_batch(batch: list[tuple[int, Sequence[Kept]]]) -> tuple[list[tuple[int, Sequence[Kept]]], ...]:
     if len(batch) > 1:
         half = len(batch) // 2
         return batch[:half], batch[half:]

@@ -30,49 +30,49 @@ from core.service.clock import wall_ns
 
 BATCH_RECORDS: Final = 5_000
 BATCH_BYTES: Final = 32 * 2**20
-"""So much goes to the database at once, whatever the records are: it has to take that within its patience."""
+"""The bytes that go to the database at once, few enough for it to take them within its patience."""
 
 NICE: Final = 15
 FIRST_PAUSE_S: Final = 0.2
 
 MOST_REST: Final = 9.0
-"""So many times as long as it has computed it rests while the core is busy, which may need every processor there is.
+"""The longest rest while the core is busy, as a multiple of the time just computed, since it may need every processor.
 
-Less and less as the spool fills, and not at all once it is half full.
+The rest becomes shorter as the spool fills, and ends once it is half full.
 """
 
 QUIET_S: Final = 0.3
-"""A core that has stored nothing for that long is not busy."""
+"""The time without a new record after which the core no longer counts as busy."""
 
 
 class Core:
-    """What the core says. Ends the process as soon as the core is gone."""
+    """The messages of the core. Ends the process as soon as the core is gone."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
         self._rest = b""
-        self.assignment = Assignment.of(self._line())
+        self.assignment = Assignment.of(self._next_line())
         self.something: Final = threading.Event()
-        """The spool got something, or the core goes down."""
+        """Set when the spool got something, or the core goes down."""
         self.closing: Final = threading.Event()
         self._told = (self.assignment.now_ns, time.monotonic_ns())
-        threading.Thread(target=self._listen, name="core", daemon=True).start()
+        threading.Thread(target=self._read_lines, name="core", daemon=True).start()
 
     def now_ns(self) -> int:
-        """By the core's clock, as far as it has told."""
+        """Returns the time by the core's clock, as of its last message."""
         told_ns, then_ns = self._told
         return told_ns + time.monotonic_ns() - then_ns
 
-    def _listen(self) -> None:
+    def _read_lines(self) -> None:
         while True:
-            line = self._line()
+            line = self._next_line()
             if line == CLOSE:
                 self.closing.set()
             else:
                 self._told = (int(line), time.monotonic_ns())
             self.something.set()
 
-    def _line(self) -> bytes:
+    def _next_line(self) -> bytes:
         while b"\n" not in self._rest:
             data = os.read(self._pipe, 65_536)
             if not data:
@@ -84,7 +84,8 @@ class Core:
 
 
 class Committer:
-    """Use: ``run()``, which returns once the core has closed the spool and it is empty, or the database is away."""
+    """The writer of the database; ``run()`` returns once the core has closed the spool and it is empty, or the database
+    fails."""
 
     def __init__(self, core: Core, report: Callable[[Report], None]) -> None:
         self._core = core
@@ -97,7 +98,7 @@ class Committer:
         self._told: Report | None = None
 
     def run(self) -> None:
-        """Commit until it is enough, and leave a database that is whole."""
+        """Commit until the core closes the spool, and leave a database that is whole."""
         try:
             self._commit_for_long()
         finally:
@@ -123,7 +124,7 @@ class Committer:
                     pruning, prune_at = None, time.monotonic() + self._settings.prune_every_s
             except Exception as error:  # noqa: BLE001 - whatever it is, records wait and it is tried again
                 expected = isinstance(error, SQLAlchemyError | OSError | DatabaseTooNew)
-                self._tell(problem=reason_of(error), bug="" if expected else traceback.format_exc())
+                self._send_report(problem=reason_of(error), bug="" if expected else traceback.format_exc())
                 self._database.forget_connections()
                 pruning = None
                 if self._core.closing.wait(pause_s):
@@ -132,15 +133,15 @@ class Committer:
                 continue
             pause_s = FIRST_PAUSE_S
             if moved or pruning is not None:
-                self._rest(time.process_time() - began_s)
+                self._rest_after(time.process_time() - began_s)
                 continue
-            self._tell()
+            self._send_report()
             if closing:
                 return
             if self._core.something.wait(max(0.0, prune_at - time.monotonic())):
                 self._core.closing.wait(self._settings.commit_wait_s)
 
-    def _rest(self, computed_s: float) -> None:
+    def _rest_after(self, computed_s: float) -> None:
         """Leave the processors to a core that is busy."""
         fill = self._spool.waiting_bytes / self._settings.spool_bytes
         until = time.monotonic() + max(0.0, 1 - 2 * fill) * MOST_REST * computed_s
@@ -162,10 +163,10 @@ class Committer:
                 self._set_aside.put_records(refused)
         self._spool.done(frames[-1])
         count = sum(each.records for each in refused)
-        self._tell(committed=committed, refused=count, reason=refused[0].reason if refused else "")
+        self._send_report(committed=committed, refused=count, reason=refused[0].reason if refused else "")
         return True
 
-    def _tell(
+    def _send_report(
         self, *, committed: int = 0, refused: int = 0, reason: str = "", problem: str = "", bug: str = ""
     ) -> None:
         segment, offset = self._spool.place
@@ -182,7 +183,7 @@ def _send(pipe: int, report: Report) -> None:
 
 
 def main() -> None:
-    """Commit until the core says that it is enough, or is gone."""
+    """Commit until the core closes the spool, or is gone."""
     # Signals that reach the whole group are for the core; this process ends when it does.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

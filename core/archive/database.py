@@ -1,4 +1,4 @@
-"""The history database as its one writer sees it: opened, brought up to date, written to, and kept from growing."""
+"""The history database for its one writer, which opens it, migrates it, writes to it, and keeps it from growing."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from core.archive.records import decoded
+from core.archive.records import decode_batch
 from core.archive.set_aside import Refused
 from core.archive.settings import SECOND_NS, Retention
 from core.archive.spool import Frame
 from core.archive.tables import TABLES
 
 PRUNED_AT_ONCE: Final = 1_000
-"""Rows of a table that go in one transaction, so that nobody waits long for it."""
+"""The rows of a table that are removed in one transaction, so that nobody waits long for it."""
 
 AGE_STEP_NS: Final = 3_600 * SECOND_NS
-"""A pass removes for their age only rows that are at most so much younger than the oldest one.
+"""The most by which rows removed for their age in one pass may be younger than the oldest one.
 
-Whatever the clock says, what is kept goes in hours and not at once: somebody can notice.
+Whatever the clock says, rows are removed over hours and not at once, so that an operator can notice.
 """
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
@@ -34,21 +34,21 @@ _MIGRATION_LOCK: Final = 0x6B6F726E656C  # any number that is nobody else's
 
 _ASKED_AGAIN_S: Final = 0.01
 _CHECKPOINT_MS: Final = 2_000
-"""Patience with those who read the file when it is closed: less than the core has with its committing process."""
+"""The patience with readers of the file when it is closed: less than the core has with its committing process."""
 
 _STATES_OF_RECORDS: Final = ("21", "22", "23", "54")
-"""Classes of SQLSTATE that are about values: cardinality, data, constraints, and limits of the program.
+"""The classes of SQLSTATE that are about values: cardinality, data, constraints, and limits of the program.
 
 54 has the entries of indexes that are too long, which the driver calls an operational error.
 """
 
 
 class DatabaseTooNew(Exception):
-    """A later version of this program has changed the tables."""
+    """The tables were changed by a later version of this program."""
 
 
 def concerns_records(error: Exception) -> bool:
-    """Return whether *error* is about what a record says: no try will ever make the database take it.
+    """Tells whether *error* is about a record's values, so that no try will ever make the database take it.
 
     Anything else may be over at the next try: a lock, a disk, a server that is away.
     """
@@ -65,16 +65,16 @@ def concerns_records(error: Exception) -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    """In one line; drivers add hints, SQLAlchemy the statement with its values."""
+    """Returns *error* in one line, without the hints of drivers and the statement that SQLAlchemy adds."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     text = " ".join(str(cause).split())[:300] or type(cause).__name__
     return text.encode(errors="replace").decode()
 
 
 def connect(url: URL, patience_s: float, *, read_only: bool = False) -> Engine:
-    """An engine for *url*; nothing is opened yet. Raises ``ImportError`` without the driver."""
+    """Returns an engine for *url*; nothing is opened yet. Raises ``ImportError`` without the driver."""
     if url.drivername.startswith("sqlite"):
-        return _sqlite(url, patience_s, read_only=read_only)
+        return _configure_sqlite(url, patience_s, read_only=read_only)
     milliseconds = int(patience_s * 1_000)
     # The spool lets go of what is committed, so it has to be on the server's disk, whatever the role's default is.
     settings = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds} -c synchronous_commit=on"
@@ -100,7 +100,7 @@ def connect(url: URL, patience_s: float, *, read_only: bool = False) -> Engine:
     )
 
 
-def _sqlite(url: URL, patience_s: float, *, read_only: bool) -> Engine:
+def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool) -> Engine:
     engine = sa.create_engine(
         url,
         poolclass=NullPool if read_only else QueuePool,
@@ -141,7 +141,7 @@ def _write_ahead(cursor: sqlite3.Cursor, patience_s: float) -> None:
 
 
 class Database:
-    """Everything may raise ``SQLAlchemyError`` or ``OSError`` when the database does not answer."""
+    """The database. Every method may raise ``SQLAlchemyError`` or ``OSError`` when it does not answer."""
 
     def __init__(self, url: URL, patience_s: float) -> None:
         self._url = url
@@ -152,7 +152,7 @@ class Database:
         self._inserts = tuple(insert(table) for table in TABLES.values())
 
     def prepare(self) -> None:
-        """Make the tables, or change them to what this version knows. Raises :class:`DatabaseTooNew`."""
+        """Make the tables, or migrate them to this version. Raises :class:`DatabaseTooNew`."""
         if self._ready:
             return
         if self._is_sqlite:
@@ -162,7 +162,7 @@ class Database:
                 # A new index on millions of rows takes longer than any answer may.
                 connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
-            _upgrade(connection)
+            _upgrade_tables(connection)
         self._ready = True
 
     def store(self, frames: Sequence[Frame]) -> tuple[int, list[Refused]]:
@@ -174,7 +174,7 @@ class Database:
             try:
                 rows = [
                     (table, (run, seq, *values))
-                    for seq, (table, values) in enumerate(decoded(frame.payload), frame.first)
+                    for seq, (table, values) in enumerate(decode_batch(frame.payload), frame.first)
                 ]
                 if len(rows) != frame.records:
                     raise ValueError(f"it has {len(rows)} records, and should have {frame.records}")
@@ -198,7 +198,8 @@ class Database:
         return records, unread
 
     def _store_apart(self, batches: list[list[tuple[Any, ...]]]) -> list[Refused]:
-        """Commit what the database takes: one record that it will never take must not keep the others out."""
+        """Commit what the database takes of *batches*, so that a record it will never take does not keep the others
+        out."""
         refused: list[Refused] = []
         with self._engine.begin() as connection:
             for name, insert, rows in zip(TABLES, self._inserts, batches, strict=True):
@@ -222,7 +223,7 @@ class Database:
         return refused
 
     def close(self) -> None:
-        """Leave a file that is whole: SQLite copies what it wrote ahead only when the last who has it open closes it.
+        """Leave a file that is whole: SQLite copies its write-ahead log only when the last connection is closed.
 
         A reader in the middle of a query can keep it from that for as long as it reads, or until time is up.
         """
@@ -238,14 +239,15 @@ class Database:
         self.forget_connections()
 
     def prune(self, retention: Mapping[str, Retention], now_ns: int | None) -> Callable[[], bool]:
-        """What is too old as of *now_ns*, or too much. Calling it takes a step; false: nothing is left to do.
+        """Returns a function that removes some of what is too old as of *now_ns*, or too much; false: nothing is left
+        to do.
 
-        *now_ns* ``None``: nobody knows what time it is, and nothing is too old.
+        *now_ns* ``None``: the time is not known, and nothing is too old.
         """
         bounds: dict[str, tuple[int, int, int]] = {}
         with self._engine.begin() as connection:
             for name, keep in retention.items():
-                bound = _bound(connection, TABLES[name], keep, now_ns)
+                bound = _find_bound(connection, TABLES[name], keep, now_ns)
                 if bound is not None:
                     bounds[name] = bound
         return lambda: self._prune_step(bounds)
@@ -267,7 +269,10 @@ class Database:
         return bool(bounds)
 
     def forget_connections(self) -> None:
-        """After a failure: the next use opens new ones, and looks at the tables: it may be another database by then."""
+        """Drop all connections after a failure, so that the next use opens new ones and checks the tables again.
+
+        The address may lead to another database by then.
+        """
         self._engine.dispose()
         self._ready = False
 
@@ -294,7 +299,7 @@ def _insert_tuples(table: sa.Table) -> _Insert:
 
 
 def _insert_arrays(table: sa.Table) -> _Insert:
-    """An array for each column: one statement and one answer, however many rows."""
+    """Returns an insert with an array for each column: one statement and one answer, however many rows."""
     names = ", ".join(f'"{name}"' for name in table.c.keys())  # noqa: SIM118 - a collection of columns
     arrays = ", ".join(f"%b::{_ARRAYS[type(column.type)]}" for column in table.c)
     # The names are those of this package's tables.
@@ -306,8 +311,10 @@ def _insert_arrays(table: sa.Table) -> _Insert:
     return insert
 
 
-def _bound(connection: Connection, table: sa.Table, keep: Retention, now_ns: int | None) -> tuple[int, int, int] | None:
-    """Place of the oldest row that stays, as time, run and sequence number; ``None``: all may stay."""
+def _find_bound(
+    connection: Connection, table: sa.Table, keep: Retention, now_ns: int | None
+) -> tuple[int, int, int] | None:
+    """Returns the place of the oldest row that stays, as time, run and sequence number; ``None``: all may stay."""
     bounds: list[tuple[int, int, int]] = []
     if keep.age_s and now_ns is not None:
         oldest_ns = connection.execute(sa.select(sa.func.min(table.c.at_ns))).scalar()
@@ -322,7 +329,7 @@ def _bound(connection: Connection, table: sa.Table, keep: Retention, now_ns: int
     return max(bounds, default=None)
 
 
-def _upgrade(connection: Connection) -> None:
+def _upgrade_tables(connection: Connection) -> None:
     # Takes a while to import, and only who serves needs it.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415

@@ -15,7 +15,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from structlog.typing import FilteringBoundLogger
 
 from core.archive.archive import Archive
-from core.archive.reader import HistoryReader, Page, any_of, below, same, token_of
+from core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue, token_of
 from core.config.problems import Problem, Severity
 from core.domain.secrets import text_without_secrets
 from core.service.configuration_history import Origin, Version
@@ -32,7 +32,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 class HistoryService:
-    """*archive* and *reader* ``None``: no history is kept."""
+    """The service of the stored history. *archive* and *reader* ``None``: no history is kept."""
 
     def __init__(self, archive: Archive | None, reader: HistoryReader | None, *, logger: FilteringBoundLogger) -> None:
         self._archive = archive
@@ -42,12 +42,12 @@ class HistoryService:
         self._waiting = 0
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
+        """Returns the calls by method name."""
         return {
             "ListPastApplications": unary(pb.ListPastApplicationsRequest, self._applications, self._logger),
             "ListPreemptions": unary(pb.ListPreemptionsRequest, self._preemptions, self._logger),
             "ListEvents": unary(pb.ListEventsRequest, self._events, self._logger),
-            "ListConfigurations": unary(pb.ListConfigurationsRequest, self._configurations, self._logger),
+            "ListConfigurations": unary(pb.ListConfigurationsRequest, self._list_configurations, self._logger),
             "GetHistoryStatus": unary(pb.GetHistoryStatusRequest, self._status, self._logger),
         }
 
@@ -60,33 +60,37 @@ class HistoryService:
     async def _applications(self, request: pb.ListPastApplicationsRequest) -> pb.ListPastApplicationsResponse:
         table = "applications"
         conditions = [
-            *same(table, partition=request.partition, application_id=request.application_id, state=request.state),
-            *same(table, user_name=request.user),
-            *below(table, request.queue, "queue"),
+            *match_column(
+                table, partition=request.partition, application_id=request.application_id, state=request.state
+            ),
+            *match_column(table, user_name=request.user),
+            *match_queue(table, request.queue, "queue"),
         ]
-        found, token = await self._page(table, request.page, conditions, _application)
+        found, token = await self._read_page(table, request.page, conditions, _application_record)
         return pb.ListPastApplicationsResponse(applications=found, next_page_token=token)
 
     async def _preemptions(self, request: pb.ListPreemptionsRequest) -> pb.ListPreemptionsResponse:
         table = "preemptions"
         conditions = [
-            *same(table, partition=request.partition, kind=request.kind, outcome=request.outcome),
-            *any_of(table, request.application_id, "for_application", "victim_application"),
-            *any_of(table, request.node_id, "node_id", "victim_node"),
-            *below(table, request.queue, "for_queue", "victim_queue"),
+            *match_column(table, partition=request.partition, kind=request.kind, outcome=request.outcome),
+            *match_any(table, request.application_id, "for_application", "victim_application"),
+            *match_any(table, request.node_id, "node_id", "victim_node"),
+            *match_queue(table, request.queue, "for_queue", "victim_queue"),
         ]
-        found, token = await self._page(table, request.page, conditions, _preemption)
+        found, token = await self._read_page(table, request.page, conditions, _preemption_record)
         return pb.ListPreemptionsResponse(preemptions=found, next_page_token=token)
 
     async def _events(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
-        conditions = same("events", type=request.type, object_id=request.object_id, reference_id=request.reference_id)
-        found, token = await self._page("events", request.page, conditions, _event)
+        conditions = match_column(
+            "events", type=request.type, object_id=request.object_id, reference_id=request.reference_id
+        )
+        found, token = await self._read_page("events", request.page, conditions, _history_event)
         return pb.ListEventsResponse(events=found, next_page_token=token)
 
-    async def _configurations(self, request: pb.ListConfigurationsRequest) -> pb.ListConfigurationsResponse:
-        conditions = same("configurations", applied=request.applied_only, checksum=request.checksum)
-        build = partial(_configuration, with_config=request.with_config)
-        found, token = await self._page("configurations", request.page, conditions, build)
+    async def _list_configurations(self, request: pb.ListConfigurationsRequest) -> pb.ListConfigurationsResponse:
+        conditions = match_column("configurations", applied=request.applied_only, checksum=request.checksum)
+        build = partial(_configuration_record, with_config=request.with_config)
+        found, token = await self._read_page("configurations", request.page, conditions, build)
         return pb.ListConfigurationsResponse(configurations=found, next_page_token=token)
 
     async def _status(self, _request: pb.GetHistoryStatusRequest) -> pb.GetHistoryStatusResponse:
@@ -111,14 +115,14 @@ class HistoryService:
             set_aside_in=status.set_aside_in,
         )
 
-    async def _page(
+    async def _read_page(
         self,
         table: str,
         wanted: pb.HistoryPage,
         conditions: Sequence[ColumnElement[bool]],
         build: Callable[[Any], MessageT],
     ) -> tuple[list[MessageT], str]:
-        """Records of one page, and the token of the next one."""
+        """Returns the records of one page, and the token of the next one."""
         if self._reader is None:
             raise HistoryOff("this core keeps no history, it was started with --history off or could not begin one")
         page = Page.of(wanted.since_ns, wanted.until_ns, wanted.page_size, wanted.page_token)
@@ -151,13 +155,13 @@ def _read(
     return messages, token_of(rows[-1]) if more else ""
 
 
-def _id(row: Any) -> pb.HistoryRecordId:
+def _read_id(row: Any) -> pb.HistoryRecordId:
     return pb.HistoryRecordId(run=row.run, sequence=row.seq)
 
 
-def _application(row: Any) -> pb.ApplicationRecord:
+def _application_record(row: Any) -> pb.ApplicationRecord:
     return pb.ApplicationRecord(
-        id=_id(row),
+        id=_read_id(row),
         at_ns=row.at_ns,
         partition=row.partition,
         application_id=row.application_id,
@@ -169,7 +173,7 @@ def _application(row: Any) -> pb.ApplicationRecord:
     )
 
 
-def _preemption(row: Any) -> pb.PreemptionRecord:
+def _preemption_record(row: Any) -> pb.PreemptionRecord:
     victim = None
     if row.victim_key:
         victim = pb.PreemptionVictim(
@@ -181,7 +185,7 @@ def _preemption(row: Any) -> pb.PreemptionRecord:
             adjusted_priority=row.victim_priority,
         )
     return pb.PreemptionRecord(
-        id=_id(row),
+        id=_read_id(row),
         at_ns=row.at_ns,
         partition=row.partition,
         decision=row.decision,
@@ -197,9 +201,9 @@ def _preemption(row: Any) -> pb.PreemptionRecord:
     )
 
 
-def _event(row: Any) -> pb.HistoryEvent:
+def _history_event(row: Any) -> pb.HistoryEvent:
     return pb.HistoryEvent(
-        id=_id(row),
+        id=_read_id(row),
         at_ns=row.at_ns,
         type=row.type,
         change=row.change,
@@ -211,7 +215,7 @@ def _event(row: Any) -> pb.HistoryEvent:
     )
 
 
-def _configuration(row: Any, *, with_config: bool) -> pb.ConfigurationRecord:
+def _configuration_record(row: Any, *, with_config: bool) -> pb.ConfigurationRecord:
     version = Version(
         number=row.number,
         at_ns=row.at_ns,
@@ -228,5 +232,5 @@ def _configuration(row: Any, *, with_config: bool) -> pb.ConfigurationRecord:
         note=row.note,
     )
     return pb.ConfigurationRecord(
-        id=_id(row), version=version_message(version, in_force=0), config=row.config if with_config else ""
+        id=_read_id(row), version=version_message(version, in_force=0), config=row.config if with_config else ""
     )

@@ -1,8 +1,8 @@
-"""What the core and its committing process tell each other, in lines of JSON over two pipes.
+"""Messages between the core and its committing process, in lines of JSON over two pipes.
 
 The core begins with an :class:`Assignment`. After that each line is the time of its clock, which means that the spool
-got something, or ``CLOSE``. The end of the pipe means that the core is gone. The process answers with a
-:class:`Report` whenever something changed.
+got something, or ``CLOSE``. The end of the pipe means that the core is gone. The process answers with a :class:`Report`
+whenever something changed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Assignment:
     now_ns: int
 
     def line(self) -> bytes:
+        """Returns the message as a line."""
         settings = self.settings
         fields = {
             **{name: getattr(settings, name) for name in HistorySettings.__slots__ if name not in _OTHERWISE},
@@ -40,6 +41,7 @@ class Assignment:
 
     @classmethod
     def of(cls, line: bytes) -> Assignment:
+        """Returns the message in *line*."""
         fields, sealed_before, now_ns = orjson.loads(line)
         fields["url"] = make_url(fields["url"])
         fields["spool"] = Path(fields["spool"])
@@ -52,7 +54,7 @@ _OTHERWISE: Final = frozenset({"url", "spool", "retention"})
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Since the last one: *committed* records, and *refused*, which the database will never take, with the *reason*.
+    """Progress since the last report: *committed* records, and *refused* ones with the *reason*.
 
     segment, offset  the place in the spool before which all is done with
     damaged          segments of the spool of which a part could not be read, since the process began
@@ -70,8 +72,10 @@ class Report:
     bug: str = ""
 
     def line(self) -> bytes:
+        """Returns the message as a line."""
         return orjson.dumps(dataclasses.asdict(self)) + b"\n"
 
     @classmethod
     def of(cls, line: bytes) -> Report:
+        """Returns the message in *line*."""
         return cls(**orjson.loads(line))

@@ -27,7 +27,8 @@ _INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """``since_ns`` to, exclusively, ``until_ns``; 0: open. ``after``: place of the last row that was seen."""
+    """A page of records from ``since_ns`` to, exclusively, ``until_ns``; 0: open. ``after``: place of the last row
+    seen."""
 
     since_ns: int = 0
     until_ns: int = 0
@@ -36,16 +37,16 @@ class Page:
 
     @classmethod
     def of(cls, since_ns: int, until_ns: int, size: int, token: str) -> Page:
-        """As a request has it. Raises :class:`InvalidRequest`."""
+        """Returns the page that a request asks for. Raises :class:`InvalidRequest`."""
         if min(since_ns, until_ns, size) < 0:
             raise InvalidRequest("neither a time nor the size of a page can be negative")
         if until_ns and until_ns < since_ns:
             raise InvalidRequest(f"the range ends at {until_ns}, before it begins at {since_ns}")
-        return cls(since_ns, until_ns, min(size or DEFAULT_PAGE, LARGEST_PAGE), _place(token) if token else None)
+        return cls(since_ns, until_ns, min(size or DEFAULT_PAGE, LARGEST_PAGE), _place_of(token) if token else None)
 
 
 def token_of(row: Any) -> str:
-    """What a page that goes on behind *row* is asked for with."""
+    """Returns the token of the page that goes on behind *row*."""
     return f"{row.at_ns}.{row.run}.{row.seq}"
 
 
@@ -60,7 +61,7 @@ class HistoryReader:
     def rows(
         self, table: str, page: Page, conditions: Sequence[ColumnElement[bool]] = ()
     ) -> tuple[Sequence[Any], bool]:
-        """A page of *table*, and whether there is more. Raises :class:`HistoryUnavailable`."""
+        """Returns a page of *table*, and whether there is more. Raises :class:`HistoryUnavailable`."""
         found = TABLES[table]
         place = (found.c.at_ns, found.c.run, found.c.seq)
         query = sa.select(found).where(*conditions)
@@ -82,22 +83,23 @@ class HistoryReader:
         return rows[: page.size], len(rows) > page.size
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._engine.dispose()
 
 
-def same(table: str, **values: str | int | bool) -> list[ColumnElement[bool]]:
-    """Conditions that columns have *values*; empty ones do not restrict."""
+def match_column(table: str, **values: str | int | bool) -> list[ColumnElement[bool]]:
+    """Returns conditions that columns have *values*; empty ones do not restrict."""
     return [_has_value(table, name, value) for name, value in values.items() if value]
 
 
-def any_of(table: str, value: str, *names: str) -> list[ColumnElement[bool]]:
-    """That one of the columns has *value*; an empty one does not restrict."""
+def match_any(table: str, value: str, *names: str) -> list[ColumnElement[bool]]:
+    """Returns the condition that one of the columns has *value*; an empty one does not restrict."""
     return [sa.or_(*(_has_value(table, name, value) for name in names))] if value else []
 
 
-def below(table: str, path: str, *names: str) -> list[ColumnElement[bool]]:
-    """That one of the columns is the queue *path* or one below; an empty one does not restrict."""
+def match_queue(table: str, path: str, *names: str) -> list[ColumnElement[bool]]:
+    """Returns the condition that one of the columns is the queue *path* or one below; an empty one does not
+    restrict."""
     if not path:
         return []
     return [sa.or_(*(sa.or_(_has_value(table, name, path), _is_below(table, name, path)) for name in names))]
@@ -121,7 +123,7 @@ def _is_below(table: str, name: str, path: str) -> ColumnElement[bool]:
     )
 
 
-def _place(token: str) -> tuple[int, int, int]:
+def _place_of(token: str) -> tuple[int, int, int]:
     parts = token.split(".")
     if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) <= 19 for part in parts):
         raise InvalidRequest("the page token is not one that this service gives")

@@ -1,4 +1,4 @@
-"""What of the engine's effects is worth keeping, as rows of the history's tables.
+"""Records of the history: effects of the engine that are worth keeping, as rows of its tables.
 
 Laws of a decision: those that its kind has to obey (preemption.md A.0). Times: Unix nanoseconds.
 """
@@ -59,25 +59,26 @@ _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.ROUND_LIMIT,
     Outcome.VICTIM_LIMIT,
 }
-"""How attempts end that nobody felt: an ask that waits makes one every few seconds, and Explain tells of them."""
+"""The outcomes of attempts that are not kept: a waiting ask makes one every few seconds, and Explain shows them."""
 
 
 def worth_keeping(effects: Iterable[Effect], *, events: bool = True) -> list[Kept]:
-    """Those of *effects* that belong to the history, in order. *events*: false leaves out the events."""
+    """Returns the records of those *effects* that belong to the history, in order. *events*: false leaves out the
+    events."""
     kinds = _KINDS if events else _KINDS_BUT_EVENTS
     return [
         effect  # type: ignore[misc]  # the kinds are exactly these types
         for effect in effects
-        if type(effect) in kinds and (type(effect) is not PreemptionDecided or _is_told(effect))
+        if type(effect) in kinds and (type(effect) is not PreemptionDecided or _is_kept(effect))
     ]
 
 
-def encoded(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[int, bytes]:
-    """How many records *batch* is, numbered from *first* on, and what the spool gets for them.
+def encode_batch(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[int, bytes]:
+    """Returns how many records *batch* is, numbered from *first* on, and their bytes for the spool.
 
-    *batch*: what was seen, with when. Raises ``orjson.JSONEncodeError`` for text that is no Unicode, and whatever a
-    record raises that is none. Nearly all are events, and the engine waits meanwhile: they are told in columns, without
-    a step of Python for each; a column with a single value has that one throughout.
+    *batch*: effects, with their times. Raises ``orjson.JSONEncodeError`` for text that is no Unicode, and whatever a
+    record raises that is none. Nearly all are events, and the engine waits meanwhile: so they are encoded in columns,
+    without a step of Python for each; a column with a single value has that one throughout.
     """
     groups: list[tuple[int, Sequence[Row]]] = []
     records = 0
@@ -87,7 +88,7 @@ def encoded(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[in
                 columns = tuple(zip(*group, strict=True))
                 records += len(columns[0])
                 at, *others, message = _EVENT_COLUMNS(columns)
-                groups.append((_EVENTS, (_once(at), *others, _once(message))))
+                groups.append((_EVENTS, (_shorten_column(at), *others, _shorten_column(message))))
                 continue
             rows: list[Row] = []
             for each in group:
@@ -97,25 +98,25 @@ def encoded(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[in
     return records, orjson.dumps(groups, default=amounts_of)
 
 
-def mended(each: Kept) -> Kept:
+def mend_text(each: Kept) -> Kept:
     """Return *each* with texts that can be written as UTF-8: halves of surrogate pairs become question marks."""
-    whole: Kept = _mended(each)
+    whole: Kept = _mend_record(each)
     return whole
 
 
-def _mended(value: Any) -> Any:
+def _mend_record(value: Any) -> Any:
     if type(value) is str:
         return value.encode(errors="replace").decode()
     if isinstance(value, tuple):
-        parts = map(_mended, value)
+        parts = map(_mend_record, value)
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, Version | Problem):
-        return replace(value, **{field.name: _mended(getattr(value, field.name)) for field in fields(value)})
+        return replace(value, **{field.name: _mend_record(getattr(value, field.name)) for field in fields(value)})
     return value
 
 
-def decoded(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
-    """Number of the table and columns from ``at_ns`` on of each record of :func:`encoded`, as databases take them."""
+def decode_batch(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
+    """Returns the table and the columns from ``at_ns`` on of each record of :func:`encode_batch`."""
     zeros = b"\\u0000" in payload
     for table, rows in orjson.loads(payload):
         if table == _EVENTS:
@@ -123,34 +124,35 @@ def decoded(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
             for column in (_EVENT_TIMES, _EVENT_MESSAGES):
                 if len(rows[column]) == 1:
                     rows[column] *= records
-            rows[_EVENT_RESOURCES] = map(_told_amounts, rows[_EVENT_RESOURCES])
+            rows[_EVENT_RESOURCES] = map(_write_amounts, rows[_EVENT_RESOURCES])
         if table == _CONFIGURATIONS:
             # An older version of this program, which spooled them, knew fewer columns.
             rows = [[*row, *[""] * (_CONFIGURATION_WIDTH - len(row))] for row in rows]  # noqa: PLW2901
         for row in zip(*rows, strict=True) if table == _EVENTS else rows:
-            yield table, [_clean(value) for value in row] if zeros else row
+            yield table, [_clean_text(value) for value in row] if zeros else row
 
 
-def _once(column: Row) -> Row:
-    """Most slices have one time and no message: a third of what would go to the disk."""
+def _shorten_column(column: Row) -> Row:
+    """Returns *column* with a single value if all are equal: most slices have one time and no message, a third of the
+    bytes."""
     return column[:1] if column.count(column[0]) == len(column) else column
 
 
-def _is_told(decision: PreemptionDecided) -> bool:
+def _is_kept(decision: PreemptionDecided) -> bool:
     return bool(decision.victims) or decision.outcome not in _UNTOLD
 
 
-def _told_amounts(amounts: dict[str, int] | None) -> str:
+def _write_amounts(amounts: dict[str, int] | None) -> str:
     if amounts is None:
         return ""
     return orjson.dumps({name: clamp(amount) for name, amount in amounts.items()}, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _clean(value: Any) -> Any:
+def _clean_text(value: Any) -> Any:
     return value.replace("\x00", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
 
 
-def _accepted(effect: ApplicationAccepted, at_ns: int, _seq: int) -> list[Row]:
+def _accepted_row(effect: ApplicationAccepted, at_ns: int, _seq: int) -> list[Row]:
     return [
         (
             at_ns, effect.partition, effect.application_id, effect.queue, effect.user, "New", at_ns, "",
@@ -158,7 +160,7 @@ def _accepted(effect: ApplicationAccepted, at_ns: int, _seq: int) -> list[Row]:
     ]  # fmt: skip
 
 
-def _rejected(effect: ApplicationRejected, at_ns: int, _seq: int) -> list[Row]:
+def _rejected_row(effect: ApplicationRejected, at_ns: int, _seq: int) -> list[Row]:
     return [
         (
             at_ns, cut_name(effect.partition), cut_name(effect.application_id), cut_name(effect.queue),
@@ -168,7 +170,7 @@ def _rejected(effect: ApplicationRejected, at_ns: int, _seq: int) -> list[Row]:
     ]  # fmt: skip
 
 
-def _updated(effect: ApplicationUpdated, _at_ns: int, _seq: int) -> list[Row]:
+def _updated_row(effect: ApplicationUpdated, _at_ns: int, _seq: int) -> list[Row]:
     return [
         (
             effect.at_ns, effect.partition, effect.application_id, effect.queue, effect.user,
@@ -177,7 +179,7 @@ def _updated(effect: ApplicationUpdated, _at_ns: int, _seq: int) -> list[Row]:
     ]  # fmt: skip
 
 
-def _removed(effect: ApplicationRemoved, _at_ns: int, _seq: int) -> list[Row]:
+def _removed_row(effect: ApplicationRemoved, _at_ns: int, _seq: int) -> list[Row]:
     return [
         (
             effect.at_ns, effect.partition, effect.application_id, effect.queue, effect.user, "Removed",
@@ -186,28 +188,28 @@ def _removed(effect: ApplicationRemoved, _at_ns: int, _seq: int) -> list[Row]:
     ]  # fmt: skip
 
 
-def _decided(effect: PreemptionDecided, _at_ns: int, seq: int) -> list[Row]:
+def _decided_row(effect: PreemptionDecided, _at_ns: int, seq: int) -> list[Row]:
     shared = (
         effect.at_ns, effect.partition, seq, effect.kind, laws_of(effect.kind), str(effect.outcome),
         effect.detail, effect.key, effect.application_id, effect.queue, effect.node_id,
     )  # fmt: skip
     if not effect.victims:
         return [(*shared, "", "", "", "", "", 0)]
-    return [(*shared, *_victim(victim)) for victim in effect.victims]
+    return [(*shared, *_victim_row(victim)) for victim in effect.victims]
 
 
-def _victim(victim: VictimRecord) -> tuple[str, str, str, str, str, int]:
+def _victim_row(victim: VictimRecord) -> tuple[str, str, str, str, str, int]:
     return (
         victim.key,
         victim.application_id,
         victim.queue,
         victim.node_id,
-        _told_amounts(victim.resources.as_dict()),
+        _write_amounts(victim.resources.as_dict()),
         clamp(victim.adjusted_priority),
     )
 
 
-def _configured(version: Version, _at_ns: int, _seq: int) -> list[Row]:
+def _configured_row(version: Version, _at_ns: int, _seq: int) -> list[Row]:
     problems = [
         {
             "severity": str(problem.severity),
@@ -229,12 +231,12 @@ def _configured(version: Version, _at_ns: int, _seq: int) -> list[Row]:
 
 
 _ROWS: Final[dict[type, Callable[[Any, int, int], list[Row]]]] = {
-    ApplicationAccepted: _accepted,
-    ApplicationRejected: _rejected,
-    ApplicationUpdated: _updated,
-    ApplicationRemoved: _removed,
-    PreemptionDecided: _decided,
-    Version: _configured,
+    ApplicationAccepted: _accepted_row,
+    ApplicationRejected: _rejected_row,
+    ApplicationUpdated: _updated_row,
+    ApplicationRemoved: _removed_row,
+    PreemptionDecided: _decided_row,
+    Version: _configured_row,
 }
 _TABLE_OF: Final[dict[type, int]] = {
     ApplicationAccepted: _APPLICATIONS,

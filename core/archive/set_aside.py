@@ -1,8 +1,9 @@
-"""What the history cannot take, kept where an operator finds it, so that it holds up nothing else.
+"""Records that the database refuses for ever, set aside where an operator finds them, so that they hold up nothing
+else.
 
-The directory ``set-aside`` of the spool has records that the database refuses for ever, a line of JSON for each in
-``records.jsonl``, and files of the spool whose names no writer gave them. Nothing reads them again: whoever has looked
-removes them. Both sides of the spool write there.
+The directory ``set-aside`` of the spool has them as lines of JSON in ``records.jsonl``, and files of the spool whose
+names no writer gave them. Nothing reads them again: an operator looks at them and removes them. Both sides of the spool
+write there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import orjson
 DIRECTORY: Final = "set-aside"
 RECORDS: Final = "records.jsonl"
 MOST_BYTES: Final = 16 * 2**20
-"""Once the file has grown so far records are counted only: a database that refuses everything fills no disk."""
+"""The size of the file beyond which records are only counted, so that a database that refuses everything fills no
+disk."""
 
 LONGEST_TEXT: Final = 65_536
 """Characters of one text of a record that are written down."""
@@ -47,7 +49,7 @@ class SetAside:
 
     def put_records(self, refused: Sequence[Refused]) -> None:
         """Write them down, as long as there is room. Raises ``OSError``."""
-        lines = b"".join(map(_line, refused))
+        lines = b"".join(map(_make_line, refused))
         self.directory.mkdir(mode=0o700, exist_ok=True)
         file = os.open(self.directory / RECORDS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -90,12 +92,12 @@ class SetAside:
         return lines
 
 
-def _line(refused: Refused) -> bytes:
-    fields = {**refused._asdict(), "told": [_short(value) for value in refused.told]}
-    return orjson.dumps(fields, default=_text) + b"\n"
+def _make_line(refused: Refused) -> bytes:
+    fields = {**refused._asdict(), "told": [_shorten_value(value) for value in refused.told]}
+    return orjson.dumps(fields, default=_text_of) + b"\n"
 
 
-def _short(value: Any) -> Any:
+def _shorten_value(value: Any) -> Any:
     """Return *value* as JSON can have it, cut where it is absurdly long."""
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
@@ -103,10 +105,10 @@ def _short(value: Any) -> Any:
         return value.encode(errors="replace").decode()[:LONGEST_TEXT]
     if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 2**63):
         return value
-    return _text(value)
+    return _text_of(value)
 
 
-def _text(value: Any) -> str:
+def _text_of(value: Any) -> str:
     try:
         return repr(value).encode(errors="replace").decode()[:LONGEST_TEXT]
     except ValueError:  # A number with more digits than are ever written out.

@@ -1,4 +1,4 @@
-"""What an administrator says of the history: where it is, how much of it is kept, how much may wait."""
+"""Settings of the history: where it is, how much of it is kept, how much may wait."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNITS: Final = MappingProxyType({"s": 1, "m": 60, "h": 3_600, "d": DAY_S})
 
 
 class HistorySettingsError(ValueError):
-    """What is said of the history cannot be meant."""
+    """The settings of the history contradict themselves or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class HistorySettings:
 
     @property
     def shown(self) -> str:
-        """Where the history is, without a password."""
+        """Returns the address of the history, without a password."""
         return self.url.render_as_string(hide_password=True)
 
 
@@ -90,16 +90,16 @@ def history_settings(
     """
     if where == OFF:
         return None
-    url = _url(where)
+    url = _parse_url(where)
     if spool_bytes < LEAST_SPOOL_BYTES:
         raise HistorySettingsError(f"a spool of {spool_bytes} bytes is too small, at least {LEAST_SPOOL_BYTES}")
     if spool is None:
         spool = Path(f"{url.database}.spool") if url.drivername.startswith("sqlite") else state_directory() / "spool"
-    return HistorySettings(url, spool, retention(keep), spool_bytes)
+    return HistorySettings(url, spool, parse_retention(keep), spool_bytes)
 
 
 def state_directory() -> Path:
-    """Where this user's services keep state: systemd's directory for the unit, else as XDG says."""
+    """Returns where this user's services keep state: systemd's directory for the unit, else as XDG says."""
     given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if given:
         return Path(given)
@@ -111,12 +111,12 @@ def state_directory() -> Path:
 
 
 def default_history() -> str:
-    """The SQLite file that is used if nothing else is said."""
+    """Returns the SQLite file that is used if nothing else is said."""
     return str(state_directory() / "history.db")
 
 
-def retention(keep: Sequence[str]) -> Mapping[str, Retention]:
-    """The defaults, changed as *keep* says. Raises :class:`HistorySettingsError`."""
+def parse_retention(keep: Sequence[str]) -> Mapping[str, Retention]:
+    """Returns the defaults, changed as *keep* says. Raises :class:`HistorySettingsError`."""
     kept = dict(DEFAULT_RETENTION)
     for entry in keep:
         table, equals, bounds = entry.partition("=")
@@ -124,7 +124,7 @@ def retention(keep: Sequence[str]) -> Mapping[str, Retention]:
             tables = ", ".join(kept)
             raise HistorySettingsError(f"{entry!r}: expected TABLE=AGE[,ROWS], with TABLE one of {tables}")
         age, _, rows = bounds.partition(",")
-        kept[table] = Retention(_age_s(entry, age), _rows(entry, rows))
+        kept[table] = Retention(_age_s(entry, age), _parse_rows(entry, rows))
     return MappingProxyType(kept)
 
 
@@ -137,7 +137,7 @@ def _age_s(entry: str, text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _rows(entry: str, text: str) -> int:
+def _parse_rows(entry: str, text: str) -> int:
     if not text:
         return 0
     if _ROWS.fullmatch(text) is None:
@@ -145,7 +145,7 @@ def _rows(entry: str, text: str) -> int:
     return int(text)
 
 
-def _url(where: str) -> URL:
+def _parse_url(where: str) -> URL:
     if "://" not in where:
         if not where or where.endswith("/"):
             raise HistorySettingsError(f"{where!r} names no file for the history")

@@ -1,4 +1,4 @@
-"""What the database has not taken yet, in files that survive the process and the machine.
+"""The spool: records that the database has not taken yet, in files that survive the process and the machine.
 
 A spool is a directory of segments, numbered, written only at their end. A segment is a row of frames: a header with
 length, checksum, run, number of the first record and number of records, then the records. What
@@ -73,14 +73,14 @@ class SpoolWriter:
         self._guard = threading.Lock()
         self._done = Place(0, 0)
         try:
-            _make(directory)
+            _make_directory(directory)
             self._lock = (directory / "lock").open("wb")
-            if not _locked(self._lock, wait=False):
+            if not _lock_file(self._lock, wait=False):
                 self._lock.close()
                 raise SpoolUnusable(f"{directory}: another core writes its history there")
             self.odd: Final = tuple(_move_odd_files(directory))
             """Names of files that look like segments and are none. They were set aside."""
-            self._sizes = _sizes(directory)
+            self._sizes = _segment_sizes(directory)
         except OSError as error:
             raise SpoolUnusable(f"{directory}: {error.strerror or error}") from error
         self.first_segment: Final = max(self._sizes, default=0) + 1
@@ -122,7 +122,7 @@ class SpoolWriter:
             self._end_segment()
 
     def done(self, place: Place) -> None:
-        """All before *place* is stored elsewhere."""
+        """Note that all before *place* is stored elsewhere."""
         with self._guard:
             if place > self._done:
                 self._done = place
@@ -143,7 +143,9 @@ class SpoolWriter:
     def _begin_segment(self) -> int:
         number = self._next
         file = os.open(
-            _path(self._directory, number), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+            _segment_path(self._directory, number),
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC,
+            0o600,
         )
         self._next += 1
         try:
@@ -151,7 +153,7 @@ class SpoolWriter:
         except OSError:
             # The next try has another segment.
             os.close(file)
-            _path(self._directory, number).unlink(missing_ok=True)
+            _segment_path(self._directory, number).unlink(missing_ok=True)
             raise
         self._file = file
         with self._guard:
@@ -170,7 +172,7 @@ class SpoolWriter:
                 del self._sizes[ended]
         if empty:
             # A disk without room must not fill with names of files.
-            _path(self._directory, ended).unlink(missing_ok=True)
+            _segment_path(self._directory, ended).unlink(missing_ok=True)
 
 
 class SpoolReader:
@@ -183,26 +185,26 @@ class SpoolReader:
         self._directory = directory
         self._sealed_before = sealed_before
         self._lock = (directory / "reader.lock").open("wb")
-        _locked(self._lock, wait=True)
-        self.place = Place(min(_sizes(directory), default=sealed_before), 0)
+        _lock_file(self._lock, wait=True)
+        self.place = Place(min(_segment_sizes(directory), default=sealed_before), 0)
         """All before it is done with."""
         self.damaged: set[int] = set()
         """Segments of which a part could not be read."""
 
     def read(self, most_records: int, *, most_bytes: int = 2**62, ended: bool = False) -> list[Frame]:
-        """The oldest frames that are not done with, of *most_records* and *most_bytes* or a single one.
+        """Returns the oldest frames that are not done with, of *most_records* and *most_bytes* or a single one.
 
         *ended*: the writer appends no more.
         """
         frames: list[Frame] = []
         records = size = 0
         # Listed before any is read: what has a later one now is whole, however little of it was there a moment ago.
-        numbers = sorted(number for number in _sizes(self._directory) if number >= self.place.segment)
+        numbers = sorted(number for number in _segment_sizes(self._directory) if number >= self.place.segment)
         for number in numbers:
             start = self.place.offset if number == self.place.segment else 0
             try:
-                with _path(self._directory, number).open("rb") as file:
-                    for frame in _frames(file, number, start):
+                with _segment_path(self._directory, number).open("rb") as file:
+                    for frame in _read_frames(file, number, start):
                         frames.append(frame)
                         records += frame.records
                         size += len(frame.payload)
@@ -211,38 +213,38 @@ class SpoolReader:
                     good = frames[-1].end.offset if frames and frames[-1].end.segment == number else start
                     if not (ended or number < self._sealed_before or number != numbers[-1]):
                         return frames
-                    if _damaged(file, good):
+                    if _is_damaged(file, good):
                         self.damaged.add(number)
             except FileNotFoundError:
                 continue  # The disk was full, and the writer took it back.
             if not frames:
-                self._move(Place(number + 1, 0))
+                self._move_to(Place(number + 1, 0))
         return frames
 
     @property
     def waiting_bytes(self) -> int:
         """About so many bytes are not done with."""
-        sizes = _sizes(self._directory)
+        sizes = _segment_sizes(self._directory)
         return sum(sizes.values()) - min(self.place.offset, sizes.get(self.place.segment, 0))
 
     def done(self, frame: Frame) -> None:
-        """*frame* and all before it are stored elsewhere."""
-        self._move(frame.end)
+        """Note that *frame* and all before it are stored elsewhere."""
+        self._move_to(frame.end)
 
     def close(self) -> None:
         """Leave the rest to somebody else."""
         self._lock.close()
 
-    def _move(self, place: Place) -> None:
+    def _move_to(self, place: Place) -> None:
         # Only what it has passed itself: numbers begin again in an empty directory, and what has a lower one may be of
         # a core that came after its own.
-        for number in _sizes(self._directory):
+        for number in _segment_sizes(self._directory):
             if self.place.segment <= number < place.segment:
-                _path(self._directory, number).unlink(missing_ok=True)
+                _segment_path(self._directory, number).unlink(missing_ok=True)
         self.place = place
 
 
-def _locked(file: BufferedWriter, *, wait: bool) -> bool:
+def _lock_file(file: BufferedWriter, *, wait: bool) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -250,8 +252,8 @@ def _locked(file: BufferedWriter, *, wait: bool) -> bool:
     return True
 
 
-def _make(directory: Path) -> None:
-    """*directory* and those above it, so that they are still there when the machine comes back."""
+def _make_directory(directory: Path) -> None:
+    """Make *directory* and those above it, so that they are still there after a crash of the machine."""
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     for made in missing:
@@ -279,8 +281,8 @@ def _move_odd_files(directory: Path) -> list[str]:
     return odd
 
 
-def _sizes(directory: Path) -> dict[int, int]:
-    """Bytes of each segment by its number."""
+def _segment_sizes(directory: Path) -> dict[int, int]:
+    """Returns bytes of each segment by its number."""
     sizes = {}
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -302,8 +304,8 @@ def _number_of(entry: os.DirEntry[str]) -> int | None:
     return number if number <= _HIGHEST else None
 
 
-def _frames(file: BufferedReader, number: int, start: int) -> Iterator[Frame]:
-    """Whole frames of a segment from *start*, up to the first that is not whole."""
+def _read_frames(file: BufferedReader, number: int, start: int) -> Iterator[Frame]:
+    """Yields whole frames of a segment from *start*, up to the first that is not whole."""
     size = os.fstat(file.fileno()).st_size
     file.seek(start)
     at = start
@@ -319,8 +321,9 @@ def _frames(file: BufferedReader, number: int, start: int) -> Iterator[Frame]:
         yield Frame(run, first, records, payload, Place(number, at))
 
 
-def _damaged(file: BufferedReader, good: int) -> bool:
-    """Whether what follows *good* bytes is more than the beginning of one frame, as a process leaves it that died."""
+def _is_damaged(file: BufferedReader, good: int) -> bool:
+    """Tells whether what follows *good* bytes is more than the beginning of one frame, as a process leaves it that
+    died."""
     file.seek(0, os.SEEK_END)
     size = file.tell()
     file.seek(good)
@@ -331,7 +334,7 @@ def _damaged(file: BufferedReader, good: int) -> bool:
     return bool(magic != _MAGIC or good + _HEADER.size + length <= size)
 
 
-def _path(directory: Path, number: int) -> Path:
+def _segment_path(directory: Path, number: int) -> Path:
     return directory / f"{number:016d}{_SUFFIX}"
 
 

@@ -1,4 +1,4 @@
-"""What time it is, for those who remove what is old: only after clocks have gone evenly for a while.
+"""A clock for the removal of old records, which only gives the time after clocks have gone evenly for a while.
 
 A wall clock may be ahead for seconds, until somebody sets it right, and one reading of it would cost all that is kept.
 So every clock is compared with monotonic time, which nobody sets, whenever somebody looks. One that has jumped is
@@ -14,7 +14,7 @@ from typing import Final
 SECOND_NS: Final = 10**9
 JUMP_NS: Final = 5 * SECOND_NS
 DRIFT: Final = 0.001
-"""So much faster or slower a clock may go while it is set right little by little."""
+"""The most by which a clock may go faster or slower while it is being corrected."""
 
 
 class SteadyTime:

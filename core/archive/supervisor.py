@@ -1,4 +1,4 @@
-"""The core's side of the committing process: it is started, told what happens, and started again when it dies."""
+"""The core's side of the committing process: starts it, sends it messages, and starts it again when it dies."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ FIRST_PAUSE_S: Final = 0.2
 
 
 class Supervisor:
-    """Use: ``start()``, ``tell()``, ``close()``. Everything it calls is called by a thread of its own.
+    """The owner of the committing process, with ``start()``, ``tell()`` and ``close()``; its callbacks run in its own
+    thread.
 
-    *assignment*: what a new process is told first. *on_report*: gets what it says. *on_death*: why there is none.
-    *longest_pause_s*: most time between two tries to have one; the pause doubles while none gets to work.
+    *assignment*: first message to a new process. *on_report*: gets its reports. *on_death*: gets the reason why there
+    is none. *longest_pause_s*: most time between two tries to have one; the pause doubles until one gets to work.
     """
 
     def __init__(
@@ -37,13 +38,13 @@ class Supervisor:
         self._longest_pause_s = longest_pause_s
         self._process: subprocess.Popen[bytes] | None = None
         self._guard = threading.Lock()
-        """Held while a process is being started or told something."""
+        """Held while a process is being started or written to."""
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._keep_running, name="history-committer", daemon=True)
 
     @property
     def pid(self) -> int | None:
-        """Of the process; ``None``: there is none now."""
+        """Returns the ID of the process; ``None``: there is none now."""
         process = self._process
         return process.pid if process is not None else None
 
@@ -52,7 +53,8 @@ class Supervisor:
         self._thread.start()
 
     def tell(self, now_ns: int) -> None:
-        """The spool got something. Never waits: a process that does not listen has been told often enough."""
+        """Notify the process that the spool got something. Never waits: a process that does not read has enough
+        messages."""
         with self._guard:
             self._write(b"%d\n" % now_ns)
 
@@ -92,7 +94,7 @@ class Supervisor:
             pause_s = min(2 * pause_s, self._longest_pause_s)
 
     def _run_one(self) -> tuple[bool, str]:
-        """The life of a process: whether it got to work, and how it ended."""
+        """Returns the life of a process: whether it got to work, and how it ended."""
         with self._guard:
             process = subprocess.Popen(command_of(MODULE), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert process.stdin is not None

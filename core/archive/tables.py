@@ -15,7 +15,7 @@ from sqlalchemy.sql.elements import ColumnElement
 METADATA: Final = MetaData()
 
 
-def _table(name: str, *columns: Column[int] | Column[str] | Column[bool]) -> Table:
+def _make_table(name: str, *columns: Column[int] | Column[str] | Column[bool]) -> Table:
     return Table(
         name,
         METADATA,
@@ -26,83 +26,85 @@ def _table(name: str, *columns: Column[int] | Column[str] | Column[bool]) -> Tab
     )
 
 
-def _text(name: str) -> Column[str]:
+def _text_column(name: str) -> Column[str]:
     return Column(name, Text, nullable=False)
 
 
-def _path(name: str) -> Column[str]:
-    """In the order of its characters, whatever the database thinks of languages: what is below a queue is a range."""
+def _path_column(name: str) -> Column[str]:
+    """Returns a column ordered by its characters, whatever the database's language: what is below a queue is a
+    range."""
     return Column(name, Text().with_variant(Text(collation="C"), "postgresql"), nullable=False)
 
 
-def _number(name: str) -> Column[int]:
+def _number_column(name: str) -> Column[int]:
     return Column(name, BigInteger, nullable=False)
 
 
-APPLICATIONS: Final = _table(
+APPLICATIONS: Final = _make_table(
     "applications",
-    _text("partition"),
-    _text("application_id"),
-    _path("queue"),
-    _text("user_name"),
-    _text("state"),
-    _number("submitted_ns"),
-    _text("message"),
+    _text_column("partition"),
+    _text_column("application_id"),
+    _path_column("queue"),
+    _text_column("user_name"),
+    _text_column("state"),
+    _number_column("submitted_ns"),
+    _text_column("message"),
 )
 """A row for each state that an application entered."""
 
-PREEMPTIONS: Final = _table(
+PREEMPTIONS: Final = _make_table(
     "preemptions",
-    _text("partition"),
-    _number("decision"),
-    _text("kind"),
-    _text("laws"),
-    _text("outcome"),
-    _text("detail"),
-    _text("for_key"),
-    _text("for_application"),
-    _path("for_queue"),
-    _text("node_id"),
-    _text("victim_key"),
-    _text("victim_application"),
-    _path("victim_queue"),
-    _text("victim_node"),
-    _text("victim_resources"),
-    _number("victim_priority"),
+    _text_column("partition"),
+    _number_column("decision"),
+    _text_column("kind"),
+    _text_column("laws"),
+    _text_column("outcome"),
+    _text_column("detail"),
+    _text_column("for_key"),
+    _text_column("for_application"),
+    _path_column("for_queue"),
+    _text_column("node_id"),
+    _text_column("victim_key"),
+    _text_column("victim_application"),
+    _path_column("victim_queue"),
+    _text_column("victim_node"),
+    _text_column("victim_resources"),
+    _number_column("victim_priority"),
 )
 """A row for each victim of a decision, one with an empty ``victim_key`` for a decision without victims."""
 
-EVENTS: Final = _table(
+EVENTS: Final = _make_table(
     "events",
     Column("type", Integer, nullable=False),
     Column("change", Integer, nullable=False),
     Column("detail", Integer, nullable=False),
-    _text("object_id"),
-    _text("reference_id"),
-    _text("resources"),
-    _text("message"),
+    _text_column("object_id"),
+    _text_column("reference_id"),
+    _text_column("resources"),
+    _text_column("message"),
 )
 """``resources``: JSON object of amounts; empty: the event has none."""
 
-CONFIGURATIONS: Final = _table(
+CONFIGURATIONS: Final = _make_table(
     "configurations",
-    _number("number"),
-    _text("origin"),
-    _text("rm_id"),
-    _text("checksum"),
+    _number_column("number"),
+    _text_column("origin"),
+    _text_column("rm_id"),
+    _text_column("checksum"),
     Column("applied", Boolean, nullable=False),
-    _text("reason"),
-    _text("problems"),
-    _text("config"),
-    _text("principal"),
-    _text("note"),
+    _text_column("reason"),
+    _text_column("problems"),
+    _text_column("config"),
+    _text_column("principal"),
+    _text_column("note"),
 )
 """``problems``: JSON array of the problems of the text. ``principal``, ``note``: empty in records of older versions."""
 
 TABLES: Final = MappingProxyType({table.name: table for table in (APPLICATIONS, PREEMPTIONS, EVENTS, CONFIGURATIONS)})
 
 INDEXED_CHARACTERS: Final = 256
-"""So much of a text is in an index. PostgreSQL refuses a row whose entry in an index is longer than 2,704 bytes."""
+"""The characters of a text that are in an index. PostgreSQL refuses a row whose index entry is longer than 2,704
+bytes."""
 
 INDEXED: Final = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""The ``kornel`` command: run a core, and ask a running one."""
+"""The ``kornel`` command: it runs a core, and queries a running one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Addre
 from core.cli.quota import queue_app, user_app
 from core.cli.security import security_app
 from core.cli.serve import serve
-from core.cli.terminal import VisibleGroup, complain, echo_json, echo_line, echo_text
+from core.cli.terminal import VisibleGroup, echo_json, echo_line, echo_text, print_error
 from core.cli.text.status import render_explanation, render_status
 from core.cli.top import top
 from core.client import calls as client
@@ -54,14 +54,17 @@ app.command()(top)
 app.command()(bench)
 app.command()(health)
 app.command()(completion)
-ask_app = typer.Typer(help="Look at single asks.", no_args_is_help=True)
+ask_app = typer.Typer(help="Show single asks.", no_args_is_help=True)
 app.add_typer(ask_app, name="ask")
 
 
 @app.callback()
 def connect(
     ca: Annotated[
-        Path | None, typer.Option("--ca", envvar="KORNEL_CA", metavar="FILE", help="Who signs the core's certificate.")
+        Path | None,
+        typer.Option(
+            "--ca", envvar="KORNEL_CA", metavar="FILE", help="PEM file of the CA that signed the core's certificate."
+        ),
     ] = None,
     cert: Annotated[
         Path | None, typer.Option("--cert", envvar="KORNEL_CERT", metavar="FILE", help="Certificate to show the core.")
@@ -79,7 +82,7 @@ def connect(
             "--server-name",
             envvar="KORNEL_SERVER_NAME",
             metavar="NAME",
-            help="Whom the core's certificate is for, if not the host of its address.",
+            help="Name in the core's certificate, if not the host of its address.",
         ),
     ] = "",
 ) -> None:
@@ -95,11 +98,11 @@ def status(
     audit: Annotated[bool, typer.Option(help="Check the books too; stops scheduling for as long as it takes.")] = False,
     timeout: Timeout = client.DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show partitions and queues of a core. Exits 1 when none answers."""
+    """Show the partitions and queues of a core. Exits 1 when no core answers."""
     try:
         found = client.fetch_status(grpc, partition, timeout, audit=audit)
     except client.CoreUnreachable as error:
-        complain(error)
+        print_error(error)
         raise typer.Exit(EXIT_FAILED) from error
     if as_json:
         echo_json(found)
@@ -110,16 +113,16 @@ def status(
 @app.command()
 def dump(
     grpc: Address = DEFAULT_ADDRESS,
-    as_json: Annotated[bool, typer.Option("--json", help="Changes nothing: a dump is JSON in any case.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Has no effect: a dump is JSON in any case.")] = True,
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")
     ] = client.DUMP_TIMEOUT_S,
 ) -> None:
-    """Print everything a core and its shim say of themselves, as one JSON object. Exits 1 when none answers."""
+    """Print the full state of a core and its shim as one JSON object. Exits 1 when no core answers."""
     try:
         echo_json(client.fetch_dump(grpc, timeout))
     except client.CoreUnreachable as error:
-        complain(error)
+        print_error(error)
         raise typer.Exit(EXIT_FAILED) from error
 
 
@@ -127,15 +130,15 @@ def dump(
 def ask_show(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Key of the ask or allocation.")],
     grpc: Address = DEFAULT_ADDRESS,
-    partition: Annotated[str, typer.Option(help="Its partition; empty means default.")] = "",
+    partition: Annotated[str, typer.Option(help="Partition of the object; empty means default.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print kornel.v1.ExplainAskResponse as JSON.")] = False,
     timeout: Timeout = client.DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show where an ask stands and what it waits for. Exits 1 for one that the core does not know."""
+    """Show the state of an ask and what it waits for. Exits 1 for one that the core does not know."""
     try:
         found = client.explain_ask(grpc, key, partition, timeout)
     except client.CoreUnreachable as error:
-        complain(error)
+        print_error(error)
         raise typer.Exit(EXIT_FAILED) from error
     if as_json:
         echo_json(found)
@@ -145,12 +148,12 @@ def ask_show(
 
 @app.command()
 def unregister(
-    rm_id: Annotated[str, typer.Argument(metavar="RM_ID", help="Resource manager to forget.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    rm_id: Annotated[str, typer.Argument(metavar="RM_ID", help="Resource manager to remove.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for consent.")] = False,
     grpc: Address = DEFAULT_ADDRESS,
     timeout: Timeout = client.DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Have a core forget a resource manager and everything it reported. Asks first unless --yes is given.
+    """Remove a resource manager and everything it reported from a core. Asks for consent unless --yes is given.
 
     Exits 1 when the core refuses or the answer is no, 2 where nobody can be asked.
     """
@@ -159,7 +162,7 @@ def unregister(
     try:
         client.unregister(grpc, rm_id, timeout)
     except client.CoreUnreachable as error:
-        complain(error)
+        print_error(error)
         raise typer.Exit(EXIT_FAILED) from error
 
 
@@ -170,9 +173,9 @@ def version() -> None:
 
 
 def main() -> None:
-    """Entry point of the ``kornel`` command."""
+    """Run the ``kornel`` command."""
     try:
         app()
     except ConnectionNotPossible as error:
-        complain(error)
+        print_error(error)
         sys.exit(EXIT_BAD_INPUT)

@@ -1,4 +1,4 @@
-"""``kornel bench``: how fast a core places asks where it runs, measured as a shim would see it."""
+"""The most that an ask of a workload wants."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import grpc.aio
 import typer
 
 from core.cli.consent import ask_before_unregistering
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, failed
-from core.cli.terminal import complain, echo_json, echo_text
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, report_failure
+from core.cli.terminal import echo_json, echo_text, print_error
 from core.cli.text.lines import join_lines
 from core.client import calls as client
 from core.client.channels import CONNECTION, Connection
@@ -35,7 +35,7 @@ def bench(
     ] = 1_000,
     asks: Annotated[int, typer.Option(min=1, help="Asks of the burst.")] = 10_000,
     leaves: Annotated[int, typer.Option("--queues", min=1, help="Leaf queues below the root.")] = 10,
-    applications: Annotated[int, typer.Option(min=1, help="Applications in each of them.")] = 10,
+    applications: Annotated[int, typer.Option(min=1, help="Applications in each leaf queue.")] = 10,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Asks per message of the burst.")] = 1_000,
     singly: Annotated[int, typer.Option(min=0, help="Asks sent one by one afterwards, a thousand a second.")] = 1_000,
     node_order: Annotated[str, typer.Option(metavar="POLICY", help="fair or binpacking.")] = "fair",
@@ -57,44 +57,44 @@ def bench(
     A core serves one resource manager at a time, so one that has a shim is left alone without --force. Exits 1 then,
     when no core answers, and when it does not place the asks; and 2 where nobody can be asked about --force.
     """
-    workload = _fitting(
+    workload = _enlarge_nodes(
         Workload(
             nodes=nodes, asks=asks, queues=(leaves,), applications=applications, node_order=node_order, batch=batch
         ),
         singly,
     )
     try:
-        _make_way(grpc_address, timeout, force=force, yes=yes)
+        _check_core_is_free(grpc_address, timeout, force=force, yes=yes)
         rm_id = f"kornel-bench-{secrets.token_hex(4)}"
         try:
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                nodes_per_s, burst, paced = runner.run(_measure(grpc_address, rm_id, workload, singly))
+                nodes_per_s, burst, paced = runner.run(_measure_core(grpc_address, rm_id, workload, singly))
         finally:
             # What kept the measuring from its end is the news, not that there is nothing to clean up.
             with contextlib.suppress(client.CoreUnreachable):
                 client.unregister(grpc_address, rm_id, max(timeout, client.DUMP_TIMEOUT_S))
     except (client.CoreUnreachable, LoadError) as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     except TimeoutError as error:
-        complain(f"{grpc_address}: the core did not place all asks in time")
+        print_error(f"{grpc_address}: the core did not place all asks in time")
         raise typer.Exit(EXIT_FAILED) from error
     except grpc.aio.AioRpcError as error:
-        complain(f"{grpc_address}: {error.code().name}: {error.details()}")
+        print_error(f"{grpc_address}: {error.code().name}: {error.details()}")
         raise typer.Exit(EXIT_FAILED) from error
     if as_json:
-        echo_json(_as_json(nodes_per_s, burst, paced))
+        echo_json(_format_json(nodes_per_s, burst, paced))
     else:
-        echo_text(_as_text(workload, nodes_per_s, burst, paced))
+        echo_text(_format_text(workload, nodes_per_s, burst, paced))
 
 
-def _fitting(workload: Workload, singly: int) -> Workload:
-    """*workload* with nodes so large that every ask finds room."""
+def _enlarge_nodes(workload: Workload, singly: int) -> Workload:
+    """Returns *workload* with nodes so large that every ask finds room."""
     each = -(-(workload.asks + singly) // workload.nodes) + 1
     cores = max(workload.node_cores, each * LARGEST_CORES)
     return replace(workload, node_cores=cores, node_gib=max(workload.node_gib, each * LARGEST_GIB))
 
 
-def _make_way(address: str, timeout: float, *, force: bool, yes: bool) -> None:
+def _check_core_is_free(address: str, timeout: float, *, force: bool, yes: bool) -> None:
     """Raises :class:`client.CoreUnreachable` for a core that is not free."""
     status = client.fetch_status(address, timeout_s=timeout)
     if not status.rm_id:
@@ -114,8 +114,10 @@ def _make_way(address: str, timeout: float, *, force: bool, yes: bool) -> None:
     client.unregister(address, status.rm_id, timeout)
 
 
-async def _measure(address: str, rm_id: str, workload: Workload, singly: int) -> tuple[float, Placed, Placed | None]:
-    """Nodes per second, the burst, and the asks that came one by one; ``None`` for none."""
+async def _measure_core(
+    address: str, rm_id: str, workload: Workload, singly: int
+) -> tuple[float, Placed, Placed | None]:
+    """Returns the nodes per second, the burst, and the asks that came one by one; ``None`` for none."""
     connection = CONNECTION.get(Connection())
     async with connection.aio_channel(address, CHANNEL_OPTIONS) as channel:
         sender = Sender(channel, rm_id, connection.metadata())
@@ -130,7 +132,7 @@ async def _measure(address: str, rm_id: str, workload: Workload, singly: int) ->
         return nodes_per_s, burst, await sender.place_singly(single, PACE_S)
 
 
-def _as_text(workload: Workload, nodes_per_s: float, burst: Placed, paced: Placed | None) -> str:
+def _format_text(workload: Workload, nodes_per_s: float, burst: Placed, paced: Placed | None) -> str:
     applications, queues = workload.applications * len(workload.leaves), len(workload.leaves)
     lines = [
         f"{workload.asks:,} asks of {applications:,} applications in {queues:,} queues on {workload.nodes:,} nodes,",
@@ -148,7 +150,7 @@ def _as_text(workload: Workload, nodes_per_s: float, burst: Placed, paced: Place
     return join_lines(lines)
 
 
-def _as_json(nodes_per_s: float, burst: Placed, paced: Placed | None) -> str:
+def _format_json(nodes_per_s: float, burst: Placed, paced: Placed | None) -> str:
     found = {
         "nodes_per_s": nodes_per_s,
         "allocations_per_s": burst.rate,

@@ -13,7 +13,7 @@ from core.cli.terminal import echo_text
 
 
 class Shell(StrEnum):
-    """Those there is a script for."""
+    """The shells for which there is a script."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -28,27 +28,27 @@ def completion(
     bash: source <(kornel completion bash). zsh: source <(kornel completion zsh). fish: kornel completion fish | source
     """
     root = context.find_root().command
-    words = dict(_words(root, ()))
+    words = dict(_collect_words(root, ()))
     echo_text({Shell.BASH: bash_script, Shell.ZSH: zsh_script, Shell.FISH: fish_script}[shell](words))
 
 
 Words = dict[tuple[str, ...], list[str]]
-"""What may come after which commands: further commands, and options."""
+"""The words that may follow each chain of commands: further commands, and options."""
 
 
 def bash_script(words: Words) -> str:
-    """A function that follows the commands on the line, and offers what may come next; files after an option."""
+    """Returns a function that follows the commands on the line and offers the next words; files after an option."""
     return f"""_kornel() {{
     local current=${{COMP_WORDS[COMP_CWORD]}} path="" word next
     for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
         next="${{path:+$path }}$word"
         case "$next" in
-            {_known(words)}) path=$next ;;
+            {_list_known(words)}) path=$next ;;
         esac
     done
     local words=""
     case "$path" in
-{_cases(words)}
+{_list_cases(words)}
     esac
     COMPREPLY=($(compgen -W "$words" -- "$current"))
 }}
@@ -56,19 +56,19 @@ complete -o default -F _kornel kornel"""
 
 
 def zsh_script(words: Words) -> str:
-    """The same for zsh."""
+    """Returns the function of :func:`bash_script` for zsh."""
     return f"""_kornel() {{
     local reached="" word next
     local -a offered
     for word in "${{(@)words[2,CURRENT-1]}}"; do
         next="${{reached:+$reached }}$word"
         case "$next" in
-            {_known(words)}) reached=$next ;;
+            {_list_known(words)}) reached=$next ;;
         esac
     done
     local words_here=""
     case "$reached" in
-{_cases(words, "words_here")}
+{_list_cases(words, "words_here")}
     esac
     offered=(${{=words_here}})
     compadd -a offered
@@ -79,7 +79,7 @@ compdef _kornel kornel"""
 
 
 def fish_script(words: Words) -> str:
-    """The same for fish."""
+    """Returns the function of :func:`bash_script` for fish."""
     known = " ".join(f"'{' '.join(path)}'" for path in words if path)
     lines = [
         "function __kornel_at",
@@ -98,19 +98,19 @@ def fish_script(words: Words) -> str:
     return "\n".join(lines)
 
 
-def _words(command: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+def _collect_words(command: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     commands = command.commands if isinstance(command, TyperGroup) else {}
     shown = {name: found for name, found in sorted(commands.items()) if not found.hidden}
     parameters = getattr(command, "params", [])
     options = [name for found in parameters for name in (*found.opts, *found.secondary_opts) if name.startswith("--")]
     yield path, [*shown, *sorted({*options, "--help"})]
     for name, found in shown.items():
-        yield from _words(found, (*path, name))
+        yield from _collect_words(found, (*path, name))
 
 
-def _known(words: Words) -> str:
+def _list_known(words: Words) -> str:
     return "|".join(f'"{" ".join(path)}"' for path in words if path)
 
 
-def _cases(words: Words, variable: str = "words") -> str:
+def _list_cases(words: Words, variable: str = "words") -> str:
     return "\n".join(f'        "{" ".join(path)}") {variable}="{" ".join(here)}" ;;' for path, here in words.items())

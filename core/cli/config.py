@@ -10,8 +10,8 @@ import typer
 
 from core.cli.options import DEFAULT_ADDRESS as ADDRESS
 from core.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
-from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, failed
-from core.cli.terminal import complain, echo_document, echo_json, echo_line, echo_text
+from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, report_failure
+from core.cli.terminal import echo_document, echo_json, echo_line, echo_text, print_error
 from core.cli.text.configuration import render_history, render_impact
 from core.client.calls import CoreUnreachable
 from core.client.configuration import ConfigurationClient
@@ -32,9 +32,9 @@ Number = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="Number, a
 
 @config_app.command("check")
 def check(file: File, as_json: AsJson = False) -> None:
-    """Tell what is wrong with a queue configuration. Exits 0 for nothing, 1 for warnings only, 2 for errors."""
+    """Check a queue configuration. Exits 0 without problems, 1 with warnings only, 2 with errors."""
     # Reading configurations takes longer to import than all the other commands together.
-    from core.cli.configuration_file import check_json, checked, read_file  # noqa: PLC0415
+    from core.cli.configuration_file import check_json, check_text, read_file  # noqa: PLC0415
     from core.config.derived import derived_guarantees  # noqa: PLC0415
 
     text = read_file(file)
@@ -43,7 +43,7 @@ def check(file: File, as_json: AsJson = False) -> None:
     if not text:
         echo_line(f"{file}: empty, so the built-in default holds")
         return
-    configuration = checked(file, text)
+    configuration = check_text(file, text)
     echo_line(f"{file}: checksum {configuration.checksum}")
     for line in derived_guarantees(configuration):
         echo_line(f"{file}: derived for the monitor: {line}")
@@ -58,20 +58,20 @@ def preview(
     as_json: AsJson = False,
     timeout: Timeout = PREVIEW_TIMEOUT_S,
 ) -> None:
-    """Tell what a configuration would change on a running core, without changing it.
+    """Show what a configuration would change on a running core, without changing it.
 
-    Exits 2 for a file with errors, 1 when the core would refuse it as things stand or does not answer.
+    Exits 2 for a file with errors, 1 when the core would refuse it at present or does not answer.
     """
-    from core.cli.configuration_file import checked, read_file  # noqa: PLC0415
+    from core.cli.configuration_file import check_text, read_file  # noqa: PLC0415
 
     text = read_file(file)
     if text and not as_json:
-        checked(file, text)
+        check_text(file, text)
     try:
         with ConfigurationClient(grpc, timeout) as core:
             impact = core.preview(text or DEFAULT_CONFIGURATION)
     except CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(impact)
     else:
@@ -82,12 +82,12 @@ def preview(
 
 @config_app.command("history")
 def history(grpc: Address = ADDRESS, as_json: AsJson = False, timeout: Timeout = TIMEOUT_S) -> None:
-    """List the configurations a core was given, the ones it refused included."""
+    """List the configurations that a core was given, refused ones included."""
     try:
         with ConfigurationClient(grpc, timeout) as core:
             found = core.history()
     except CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     else:
@@ -106,7 +106,7 @@ def show(
         with ConfigurationClient(grpc, timeout) as core:
             found = core.get(version)
     except CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     else:
@@ -120,15 +120,15 @@ def diff(
     grpc: Address = ADDRESS,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
-    """Show how to get from one configuration to another, without a second number to the one in force.
+    """Show the difference between two configurations; without a second number, to the one in force.
 
-    Exits 0 in either case, also when there is no difference.
+    Exits 0 whether or not there is a difference.
     """
     try:
         with ConfigurationClient(grpc, timeout) as core:
             before, after = core.get(version), core.get(other)
     except CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     for line in difflib.unified_diff(
         (before.config or DEFAULT_CONFIGURATION).splitlines(),
         (after.config or DEFAULT_CONFIGURATION).splitlines(),
@@ -144,24 +144,24 @@ def rollback(
     version: Annotated[
         int, typer.Argument(metavar="[VERSION]", min=0, help="Number, as `kornel config history` shows it.")
     ] = 0,
-    undo: Annotated[bool, typer.Option("--undo", help="End the rollback that holds.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="End the present rollback.")] = False,
     grpc: Address = ADDRESS,
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
-    """Put an earlier configuration into force again, as a new version, or with --undo what was brought last.
+    """Put an earlier configuration into force again, as a new version; with --undo, end the rollback.
 
-    A rollback holds until the shim, or the file, brings a text that it has not brought before, until it is undone, or
-    until the core restarts. Exits 1 when the core refuses, 2 for neither or both of VERSION and --undo.
+    A rollback holds until the shim, or the file, supplies a text that it has not supplied before, until it is undone,
+    or until the core restarts. Exits 1 when the core refuses, 2 for neither or both of VERSION and --undo.
     """
     if undo == bool(version):
-        complain("either the number of a version, or --undo")
+        print_error("either the number of a version, or --undo")
         raise typer.Exit(EXIT_BAD_INPUT)
     try:
         with ConfigurationClient(grpc, timeout) as core:
             done = core.undo_rollback() if undo else core.rollback(version)
     except CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(done)
     elif undo:

@@ -1,4 +1,4 @@
-"""A file with a queue configuration: read, judged, and its problems printed."""
+"""Reads and checks a file with a queue configuration, and prints its problems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from kornel.v1 import configuration_pb2 as pb
 
 from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
-from core.cli.terminal import complain, echo_json
+from core.cli.terminal import echo_json, print_error
 from core.config.loader import checksum, load
 from core.config.model import Configuration
 from core.config.problems import ConfigError, Problem
@@ -18,17 +18,17 @@ from core.telling.encoding.kornel_v1 import encode_problem
 
 
 def read_file(path: Path) -> str:
-    """The text of *path*. Exits if there is none."""
+    """Returns the text of *path*. Exits if there is none."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        complain(f"{path}: {why or error}")
+        print_error(f"{path}: {why or error}")
         raise typer.Exit(EXIT_BAD_INPUT) from error
 
 
-def checked(path: Path, text: str, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> Configuration:
-    """Print every problem of *text* and return what it means. Exits if it means nothing, or nothing that works here."""
+def check_text(path: Path, text: str, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> Configuration:
+    """Print every problem of *text* and return its configuration. Exits if there is none, or none that works here."""
     try:
         configuration = load(text, unavailable_resolvers=unavailable_resolvers)
     except ConfigError as error:
@@ -53,9 +53,9 @@ def check_json(text: str) -> int:
 
 
 def _print_problems(path: Path, problems: tuple[Problem, ...]) -> None:
-    """One line each, in the form that editors understand: file, line, column, severity."""
+    """Print one line for each problem, in the form that editors understand: file, line, column, severity."""
     for problem in problems:
         place = f":{problem.line}:{problem.column}" if problem.line else ""
         where = f"{problem.path}: " if problem.path else ""
         expected = f" (expected {problem.expected})" if problem.expected else ""
-        complain(f"{path}{place}: {problem.severity}: {where}{problem.message}{expected}")
+        print_error(f"{path}{place}: {problem.severity}: {where}{problem.message}{expected}")

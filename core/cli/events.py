@@ -1,4 +1,4 @@
-"""``kornel events``: what happened in a core, and what happens."""
+"""``kornel events``: shows past events of a core, and follows new ones."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from core.cli.options import (
     EXIT_BAD_INPUT,
     Address,
     Timeout,
-    failed,
+    report_failure,
 )
-from core.cli.terminal import complain, echo_json, echo_text
+from core.cli.terminal import echo_json, echo_text, print_error
 from core.cli.text.events import render_event
 from core.client import calls as client
 from core.client.events import StreamBroken, watch
 
 DEFAULT_NEWEST: Final = 50
 PAUSE_S: Final = 1.0
-"""Before a broken stream is taken up again."""
+"""The pause before a broken stream is opened again."""
 
 _SINCE: Final = re.compile(r"(?:([0-9a-fA-F-]{1,64}):)?([0-9]{1,19})", re.ASCII)
 _TYPES: Final = tuple(name for name, number in EventRecord.Type.items() if number)
@@ -44,7 +44,10 @@ def events(
         ),
     ] = "",
     newest: Annotated[
-        int, typer.Option("--newest", "-n", min=0, metavar="COUNT", help="Begin with so many of those the core keeps.")
+        int,
+        typer.Option(
+            "--newest", "-n", min=0, metavar="COUNT", help="Begin with this many of the events that the core keeps."
+        ),
     ] = DEFAULT_NEWEST,
     kind: Annotated[
         list[str] | None,
@@ -55,22 +58,23 @@ def events(
     queue: Annotated[str, typer.Option(metavar="PATH", help="Only what happens in this queue, or below.")] = "",
     node: Annotated[str, typer.Option(metavar="PREFIX", help="Only events of such nodes.")] = "",
     as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object a line: kornel.v1.Event, and the instance.")
+        bool, typer.Option("--json", help="Print a JSON object per line: kornel.v1.Event, and the instance.")
     ] = False,
     grpc: Address = DEFAULT_ADDRESS,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show events that the core keeps, and with --follow what comes. Exits 1 when none answers, 2 for a bad option.
+    """Show the events that the core keeps, and with --follow new ones. Exits 1 when no core answers, 2 for a bad
+    option.
 
-    A stream that breaks is taken up where it ended. What was lost for good is told on standard error.
+    A stream that breaks is resumed where it ended. Events that were lost are reported on standard error.
     """
     request = pb.WatchEventsRequest(stored_only=not follow)
     if since:
-        request.resume.CopyFrom(_cursor(since))
+        request.resume.CopyFrom(_parse_cursor(since))
     else:
         request.newest = newest
     wanted = pb.EventFilter(
-        types=[_type(name) for name in kind or []],
+        types=[_parse_type(name) for name in kind or []],
         object_prefix=thing,
         application_prefix=application,
         queue=queue,
@@ -79,66 +83,66 @@ def events(
     if wanted != pb.EventFilter():
         request.filter.CopyFrom(wanted)
     try:
-        _show(grpc, request, timeout, as_json=as_json)
+        _follow_events(grpc, request, timeout, as_json=as_json)
     except KeyboardInterrupt:
         return
     except client.CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
 
 
-def _show(address: str, request: pb.WatchEventsRequest, timeout_s: float, *, as_json: bool) -> None:
-    """Print what comes; take the stream up again whenever it breaks after it began."""
+def _follow_events(address: str, request: pb.WatchEventsRequest, timeout_s: float, *, as_json: bool) -> None:
+    """Print the events that arrive, and resume the stream whenever it breaks after it began."""
     began = False
     while True:
         try:
             for response in watch(address, request, timeout_s, patient=began):
-                _print(response, request, as_json=as_json)
+                _print_response(response, request, as_json=as_json)
             return
         except StreamBroken as broken:
-            complain(f"{broken}; trying again")
+            print_error(f"{broken}; trying again")
         time.sleep(PAUSE_S)
         began = True
         timeout_s = max(timeout_s, 60.0)
 
 
-def _print(response: pb.WatchEventsResponse, request: pb.WatchEventsRequest, *, as_json: bool) -> None:
+def _print_response(response: pb.WatchEventsResponse, request: pb.WatchEventsRequest, *, as_json: bool) -> None:
     """Print *response*, and have *request* go on after it."""
     if response.HasField("opened"):
         opened = response.opened
         if opened.restarted:
-            complain("the core was started anew: what happened last before is lost, IDs begin at 0")
+            print_error("the core was started anew: what happened last before is lost, IDs begin at 0")
         request.resume.instance = opened.instance
     if response.HasField("gap"):
         gap = response.gap
-        complain(f"events {gap.first_id} to {gap.end_id - 1} are lost: the core does not keep them")
+        print_error(f"events {gap.first_id} to {gap.end_id - 1} are lost: the core does not keep them")
     for event in response.events:
         if as_json:
-            echo_json(_json(event, request.resume.instance))
+            echo_json(_event_json(event, request.resume.instance))
         else:
             echo_text(render_event(event))
     request.resume.next_id = response.next_id
 
 
-def _json(event: pb.Event, instance: str) -> str:
+def _event_json(event: pb.Event, instance: str) -> str:
     text: str = MessageToJson(
         event, indent=None, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
     return f'{{"instance": "{instance}", {text.removeprefix("{")}'
 
 
-def _cursor(since: str) -> pb.EventCursor:
+def _parse_cursor(since: str) -> pb.EventCursor:
     found = _SINCE.fullmatch(since)
     if found is None or int(found[2]) >= 2**63:
-        raise _bad(f"--since: {since!r} is not ID or INSTANCE:ID, for instance 4711")
+        raise _bad_option(f"--since: {since!r} is not ID or INSTANCE:ID, for instance 4711")
     return pb.EventCursor(instance=found[1] or "", next_id=int(found[2]))
 
 
-def _type(name: str) -> EventRecord.Type.ValueType:
+def _parse_type(name: str) -> EventRecord.Type.ValueType:
     if name.upper() not in _TYPES:
-        raise _bad(f"--type: {name!r} is not one of {', '.join(_TYPES)}")
+        raise _bad_option(f"--type: {name!r} is not one of {', '.join(_TYPES)}")
     return EventRecord.Type.Value(name.upper())
 
 
-def _bad(message: str) -> typer.Exit:
-    complain(message)
+def _bad_option(message: str) -> typer.Exit:
+    print_error(message)
     return typer.Exit(EXIT_BAD_INPUT)

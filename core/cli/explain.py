@@ -1,4 +1,4 @@
-"""``kornel explain`` and ``kornel what-if``: why work waits, and what would happen if."""
+"""``kornel explain`` and ``kornel what-if``: why work waits, and what would happen if something changed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from core.cli.options import (
     AsJson,
     Partition,
     Timeout,
-    failed,
+    report_failure,
 )
-from core.cli.terminal import complain, echo_json, echo_text
+from core.cli.terminal import echo_json, echo_text, print_error
 from core.cli.text.explain import render_explanation, render_forecast
 from core.client import calls as client
 from core.client import explain as explain_client
 from core.config.quantities import parse_quantity
 
-what_if_app = typer.Typer(help="Ask what would happen if. Nothing is changed.", no_args_is_help=True)
+what_if_app = typer.Typer(help="Ask what would happen if something changed. Changes nothing.", no_args_is_help=True)
 
 _AMOUNT = "Amount of each ask, as in queues.yaml."
 
@@ -35,11 +35,11 @@ def explain(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show everything that keeps work from running, or who took its room. Exits 1 for a name nobody knows."""
+    """Show everything that keeps work from running, or who took its room. Exits 1 for an unknown name."""
     try:
         found = explain_client.explain(grpc, name, partition, timeout)
     except client.CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     else:
@@ -49,29 +49,30 @@ def explain(
 @what_if_app.command("ask")
 def ask(
     queue: Annotated[str, typer.Option(help="Leaf queue of a new application, full path.")] = "",
-    application: Annotated[str, typer.Option("--app", help="A live application instead of a new one.")] = "",
+    application: Annotated[str, typer.Option("--app", help="Ask for a live application instead of a new one.")] = "",
     vcore: Annotated[str, typer.Option(help=_AMOUNT)] = "",
     memory: Annotated[str, typer.Option(help=_AMOUNT)] = "",
     resource: Annotated[
-        list[str] | None, typer.Option("--resource", metavar="TYPE=QUANTITY", help="Of any other type; repeatable.")
+        list[str] | None,
+        typer.Option("--resource", metavar="TYPE=QUANTITY", help="Amount of another type; repeatable."),
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="How many equal asks.")] = 1,
     priority: Annotated[int, typer.Option(help="Priority of each.")] = 0,
     node: Annotated[str, typer.Option(help="Node each must run on.")] = "",
     user: Annotated[str, typer.Option(help="Owner of the new application.")] = "",
     group: Annotated[list[str] | None, typer.Option("--group", help="Group of the owner; repeatable.")] = None,
-    never_preempts: Annotated[bool, typer.Option("--never-preempts", help="They may preempt nobody.")] = False,
+    never_preempts: Annotated[bool, typer.Option("--never-preempts", help="The asks may not preempt.")] = False,
     grpc: Address = DEFAULT_ADDRESS,
     partition: Partition = "",
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Asks came: where would they be placed, and who would have to leave?"""
+    """Show where new asks would be placed, and which allocations would be preempted for them."""
     named = [f"{name}={text}" for name, text in (("vcore", vcore), ("memory", memory)) if text]
     supposed = pb.SupposedAsk(
         queue=queue,
         application_id=application,
-        resources=dict(_amount(text) for text in [*named, *(resource or [])]),
+        resources=dict(_parse_amount(text) for text in [*named, *(resource or [])]),
         count=count,
         priority=priority,
         required_node=node,
@@ -79,7 +80,7 @@ def ask(
         user=user,
         groups=group or [],
     )
-    _show(grpc, pb.WhatIfRequest(partition=partition, ask=supposed), timeout, as_json=as_json)
+    _show_forecast(grpc, pb.WhatIfRequest(partition=partition, ask=supposed), timeout, as_json=as_json)
 
 
 @what_if_app.command("node-lost")
@@ -90,9 +91,9 @@ def node_lost(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """A node was gone: where would its work go?"""
+    """Show where the work of a node would go if the node were lost."""
     supposed = pb.SupposedNodeLoss(node_id=node)
-    _show(grpc, pb.WhatIfRequest(partition=partition, node_lost=supposed), timeout, as_json=as_json)
+    _show_forecast(grpc, pb.WhatIfRequest(partition=partition, node_lost=supposed), timeout, as_json=as_json)
 
 
 @what_if_app.command("quota")
@@ -107,18 +108,18 @@ def quota(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """A queue had other limits: who would run, and who would have to leave?"""
+    """Show what would run, and what would be preempted, if a queue had other limits."""
     supposed = pb.SupposedQuota(queue=queue)
     for term in terms:
         kind, dot, rest = term.partition(".")
         if not dot or kind not in ("max", "guaranteed"):
-            raise _bad(f"{term!r} is neither max.TYPE=QUANTITY nor guaranteed.TYPE=QUANTITY")
+            raise _bad_option(f"{term!r} is neither max.TYPE=QUANTITY nor guaranteed.TYPE=QUANTITY")
         if kind == "max" and rest.endswith("=unlimited"):
             supposed.unlimited.append(rest.removesuffix("=unlimited"))
             continue
-        name, amount = _amount(rest)
+        name, amount = _parse_amount(rest)
         (supposed.max if kind == "max" else supposed.guaranteed)[name] = amount
-    _show(grpc, pb.WhatIfRequest(partition=partition, quota=supposed), timeout, as_json=as_json)
+    _show_forecast(grpc, pb.WhatIfRequest(partition=partition, quota=supposed), timeout, as_json=as_json)
 
 
 @what_if_app.command("priority")
@@ -130,32 +131,32 @@ def priority(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """An ask or allocation had another priority: what would change?"""
+    """Show what would change if an ask or allocation had another priority."""
     supposed = pb.SupposedPriority(key=key, priority=number)
-    _show(grpc, pb.WhatIfRequest(partition=partition, priority=supposed), timeout, as_json=as_json)
+    _show_forecast(grpc, pb.WhatIfRequest(partition=partition, priority=supposed), timeout, as_json=as_json)
 
 
-def _show(address: str, request: pb.WhatIfRequest, timeout_s: float, *, as_json: bool) -> None:
+def _show_forecast(address: str, request: pb.WhatIfRequest, timeout_s: float, *, as_json: bool) -> None:
     try:
         found = explain_client.what_if(address, request, timeout_s)
     except client.CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     else:
         echo_text(render_forecast(found))
 
 
-def _amount(text: str) -> tuple[str, int]:
+def _parse_amount(text: str) -> tuple[str, int]:
     name, equals, quantity = text.partition("=")
     if not name or not equals:
-        raise _bad(f"{text!r} is not TYPE=QUANTITY, for instance vcore=2 or memory=4Gi")
+        raise _bad_option(f"{text!r} is not TYPE=QUANTITY, for instance vcore=2 or memory=4Gi")
     try:
         return name, parse_quantity(name, quantity)
     except ValueError as error:
-        raise _bad(f"{text}: {error}") from error
+        raise _bad_option(f"{text}: {error}") from error
 
 
-def _bad(message: str) -> typer.Exit:
-    complain(message)
+def _bad_option(message: str) -> typer.Exit:
+    print_error(message)
     return typer.Exit(EXIT_BAD_INPUT)

@@ -1,4 +1,4 @@
-"""``kornel health``: whether a core serves, and whether its own checks find anything."""
+"""``kornel health``: tells whether a core serves, and what its own checks find."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, failed
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, report_failure
 from core.cli.terminal import echo_json, echo_line, echo_text
 from core.cli.text.reading import render_health
 from core.client import calls as client
@@ -21,22 +21,22 @@ def health(
     ] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Print what a core says of its health. Exits 0 if that is SERVING, or with --checks if all succeeded, else 1."""
+    """Print the health of a core. Exits 0 if it is SERVING, or with --checks if all checks succeed; otherwise 1."""
     try:
-        well = _checks(grpc, timeout, as_json=as_json) if checks or as_json else _serving(grpc, timeout)
+        well = _show_checks(grpc, timeout, as_json=as_json) if checks or as_json else _show_serving(grpc, timeout)
     except client.CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if not well:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _serving(address: str, timeout_s: float) -> bool:
+def _show_serving(address: str, timeout_s: float) -> bool:
     said = client.check_health(address, timeout_s)
     echo_line(said)
     return said == "SERVING"
 
 
-def _checks(address: str, timeout_s: float, *, as_json: bool) -> bool:
+def _show_checks(address: str, timeout_s: float, *, as_json: bool) -> bool:
     with Reader(address, timeout_s) as reader:
         report = reader.health()
     if as_json:

@@ -1,4 +1,4 @@
-"""``kornel history``: what happened, also before the last restart."""
+"""``kornel history``: shows stored records, also from before the last restart."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from google.protobuf.message import Message
 from kornel.v1 import history_pb2 as pb
 
 from core.cli.options import DEFAULT_ADDRESS as ADDRESS
-from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, failed
-from core.cli.terminal import complain, echo_json, echo_text
+from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, report_failure
+from core.cli.terminal import echo_json, echo_text, print_error
 from core.cli.text.history import (
     render_applications,
     render_configurations,
@@ -25,7 +25,7 @@ from core.client.calls import CoreUnreachable
 from core.client.history import HistoryClient
 from core.service.clock import wall_ns
 
-history_app = typer.Typer(help="Look back at what happened, also before the last restart.", no_args_is_help=True)
+history_app = typer.Typer(help="Show stored records, also from before the last restart.", no_args_is_help=True)
 
 TIMEOUT_S: Final = 30.0
 _AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
@@ -37,7 +37,7 @@ Since = Annotated[
     str, typer.Option("--since", metavar="WHEN", help="Not before: an age such as 90m or 7d, or a time such as"
                       " 2026-03-01T12:00:00Z (without an offset: UTC). Empty: from the beginning.")
 ]  # fmt: skip
-Until = Annotated[str, typer.Option("--until", metavar="WHEN", help="Before; as --since. Empty: up to now.")]
+Until = Annotated[str, typer.Option("--until", metavar="WHEN", help="Not after: as for --since. Empty: now.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="Most records to show, the newest; 0: all.")]
 Partition = Annotated[str, typer.Option(help='Only this partition, as "[rm_id]name".')]
 Application = Annotated[str, typer.Option("--app", help="Only this application.")]
@@ -60,9 +60,9 @@ def apps(
 ) -> None:
     """List the states that applications entered, the newest first."""
     request = pb.ListPastApplicationsRequest(
-        page=_range(since, until), partition=partition, application_id=app, queue=queue, user=user, state=state
+        page=_make_page(since, until), partition=partition, application_id=app, queue=queue, user=user, state=state
     )
-    _show(grpc, timeout, lambda core: core.applications(request, limit), render_applications, as_json=as_json)
+    _show_records(grpc, timeout, lambda core: core.applications(request, limit), render_applications, as_json=as_json)
 
 
 @history_app.command("preemptions")
@@ -75,14 +75,14 @@ def preemptions(
     app: Application = "",
     queue: Queue = "",
     kind: Annotated[str, typer.Option(help="guarantee, required-node, quota, monitor or governor.")] = "",
-    outcome: Annotated[str, typer.Option(help="For instance TRIGGERED.")] = "",
+    outcome: Annotated[str, typer.Option(help="Only this outcome, such as TRIGGERED.")] = "",
     node: Annotated[str, typer.Option(help="Only on this node.")] = "",
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
-    """List who had to go, for whom, by which kind of preemption and under which laws, the newest first."""
+    """List preempted allocations, with the preemptor, the kind of preemption and its laws, the newest first."""
     request = pb.ListPreemptionsRequest(
-        page=_range(since, until),
+        page=_make_page(since, until),
         partition=partition,
         application_id=app,
         queue=queue,
@@ -90,7 +90,7 @@ def preemptions(
         outcome=outcome.upper(),
         node_id=node,
     )
-    _show(grpc, timeout, lambda core: core.preemptions(request, limit), render_preemptions, as_json=as_json)
+    _show_records(grpc, timeout, lambda core: core.preemptions(request, limit), render_preemptions, as_json=as_json)
 
 
 @history_app.command("events")
@@ -107,9 +107,9 @@ def events(
 ) -> None:
     """List events, the newest first."""
     request = pb.ListEventsRequest(
-        page=_range(since, until), type=_event_type(kind), object_id=about, reference_id=reference
+        page=_make_page(since, until), type=_event_type(kind), object_id=about, reference_id=reference
     )
-    _show(grpc, timeout, lambda core: core.events(request, limit), render_events, as_json=as_json)
+    _show_records(grpc, timeout, lambda core: core.events(request, limit), render_events, as_json=as_json)
 
 
 @history_app.command("configs")
@@ -119,23 +119,25 @@ def configs(
     until: Until = "",
     limit: Limit = 100,
     applied: Annotated[bool, typer.Option("--applied", help="Only those that came into force.")] = False,
-    text: Annotated[bool, typer.Option("--text", help="With --json: the texts too.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="With --json: print the texts too.")] = False,
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
     """List the configurations that came into force or were refused, the newest first."""
-    request = pb.ListConfigurationsRequest(page=_range(since, until), applied_only=applied, with_config=text)
-    _show(grpc, timeout, lambda core: core.configurations(request, limit), render_configurations, as_json=as_json)
+    request = pb.ListConfigurationsRequest(page=_make_page(since, until), applied_only=applied, with_config=text)
+    _show_records(
+        grpc, timeout, lambda core: core.configurations(request, limit), render_configurations, as_json=as_json
+    )
 
 
 @history_app.command("status")
 def status(grpc: Address = ADDRESS, as_json: AsJson = False, timeout: Timeout = TIMEOUT_S) -> None:
-    """Tell how the history is doing. Exits 1 when it is off or something is wrong with it."""
+    """Show the state of the history. Exits 1 when it is off or not in order."""
     try:
         with HistoryClient(grpc, timeout) as core:
             found = core.status()
     except CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     else:
@@ -144,7 +146,7 @@ def status(grpc: Address = ADDRESS, as_json: AsJson = False, timeout: Timeout = 
         raise typer.Exit(EXIT_FAILED)
 
 
-def _show(
+def _show_records(
     address: str,
     timeout_s: float,
     ask: Callable[[HistoryClient], Sequence[RecordT]],
@@ -152,12 +154,12 @@ def _show(
     *,
     as_json: bool,
 ) -> None:
-    """What *ask* finds: a table, or a JSON object on each line."""
+    """Prints what *ask* returns: a table, or a JSON object on each line."""
     try:
         with HistoryClient(address, timeout_s) as core:
             found = ask(core)
     except CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if not as_json:
         echo_text(render(found))
         return
@@ -165,12 +167,12 @@ def _show(
         echo_json(record, indent=None)
 
 
-def _range(since: str, until: str) -> pb.HistoryPage:
+def _make_page(since: str, until: str) -> pb.HistoryPage:
     return pb.HistoryPage(since_ns=_moment_ns("--since", since), until_ns=_moment_ns("--until", until))
 
 
 def _moment_ns(option: str, text: str) -> int:
-    """*text* as Unix nanoseconds, 0 for none. Exits if it is neither an age nor a time."""
+    """Returns *text* as Unix nanoseconds, 0 for none. Exits if it is neither an age nor a time."""
     if not text:
         return 0
     ago = _AGO.fullmatch(text)
@@ -179,7 +181,7 @@ def _moment_ns(option: str, text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        complain(f"{option}: {text!r} is neither an age such as 90m nor a time such as 2026-03-01T12:00:00Z")
+        print_error(f"{option}: {text!r} is neither an age such as 90m nor a time such as 2026-03-01T12:00:00Z")
         raise typer.Exit(EXIT_BAD_INPUT) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -189,6 +191,6 @@ def _moment_ns(option: str, text: str) -> int:
 def _event_type(name: str) -> int:
     names = {"": 0, "request": 1, "app": 2, "node": 3, "queue": 4, "usergroup": 5}
     if name.lower() not in names:
-        complain(f"--type: {name!r} is none of request, app, node, queue and usergroup")
+        print_error(f"--type: {name!r} is none of request, app, node, queue and usergroup")
         raise typer.Exit(EXIT_BAD_INPUT)
     return names[name.lower()]

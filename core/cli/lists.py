@@ -1,4 +1,4 @@
-"""``kornel queues``, ``apps`` and ``nodes``: what a core holds; ``drain`` and ``undrain``: nodes out of it and back."""
+"""``kornel queues``, ``apps`` and ``nodes`` list what a core holds; ``drain`` and ``undrain`` change nodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from core.cli.options import (
     AsJson,
     Partition,
     Timeout,
-    failed,
+    report_failure,
 )
-from core.cli.terminal import complain, echo_json, echo_line, echo_text
-from core.cli.text.quantities import Strokes, strokes_for, time_of
+from core.cli.terminal import echo_json, echo_line, echo_text, print_error
+from core.cli.text.quantities import Strokes, format_time, strokes_for
 from core.cli.text.reading import (
     queues_above,
     render_application,
@@ -34,7 +34,7 @@ from core.client.reading import Reader
 from core.service.clock import wall_ns
 
 drain_app = typer.Typer(help="Take something out of scheduling.", no_args_is_help=True)
-undrain_app = typer.Typer(help="Have something back that was taken out.", no_args_is_help=True)
+undrain_app = typer.Typer(help="Return something to scheduling.", no_args_is_help=True)
 
 Limit = Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="Show no more than this; 0: all.")]
 Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Resource type to show; repeatable.")]
@@ -49,7 +49,7 @@ def queues(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show the queues as a tree: running applications, and what is used of each max.
+    """Show the queues as a tree: running applications, and how much of each max is used.
 
     The mark in a bar is the guarantee, +N is pending. Exits 1 when no core answers or there is no such queue.
     """
@@ -58,20 +58,20 @@ def queues(
             found = reader.queues(partition, path)
             above = [] if as_json or not path else queues_above(reader.queues(partition).queues, path)
     except client.CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     else:
-        echo_text(render_queues(found.queues, strokes(), types or (), above))
+        echo_text(render_queues(found.queues, terminal_strokes(), types or (), above))
 
 
 def apps(
-    application: Annotated[str, typer.Argument(metavar="[APP]", help="Only this one, with all it holds.")] = "",
+    application: Annotated[str, typer.Argument(metavar="[APP]", help="Only this application, with all it holds.")] = "",
     queue: Annotated[str, typer.Option(metavar="PATH", help="Only those of this queue and below.")] = "",
     user: Annotated[str, typer.Option(metavar="NAME", help="Only those of this user.")] = "",
     state: Annotated[str, typer.Option(metavar="STATE", help="Only those in this state, such as Running.")] = "",
-    finished: Annotated[bool, typer.Option("--finished", help="Those that ended lately.")] = False,
-    rejected: Annotated[bool, typer.Option("--rejected", help="Those that were not taken lately.")] = False,
+    finished: Annotated[bool, typer.Option("--finished", help="Show applications that ended lately.")] = False,
+    rejected: Annotated[bool, typer.Option("--rejected", help="Show applications that were refused lately.")] = False,
     limit: Limit = 0,
     grpc: Address = DEFAULT_ADDRESS,
     partition: Partition = "",
@@ -80,7 +80,7 @@ def apps(
 ) -> None:
     """Show applications. Exits 1 when no core answers or there is no such application, 2 for a bad option."""
     if finished and rejected:
-        complain("--finished and --rejected are two lists: one of them")
+        print_error("--finished and --rejected are two lists: one of them")
         raise typer.Exit(EXIT_BAD_INPUT)
     kind = pb.APPLICATION_KIND_FINISHED if finished else pb.APPLICATION_KIND_UNSPECIFIED
     if rejected:
@@ -91,9 +91,9 @@ def apps(
             found = reader.application(application, partition) if application else reader.applications(wanted, limit)
     except client.CoreUnreachable as error:
         if error.bad_input:
-            complain(error)
+            print_error(error)
             raise typer.Exit(EXIT_BAD_INPUT) from error
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     elif isinstance(found, pb.GetApplicationResponse):
@@ -103,8 +103,8 @@ def apps(
 
 
 def nodes(
-    node: Annotated[str, typer.Argument(metavar="[NODE]", help="Only this one, with all that runs there.")] = "",
-    draining: Annotated[bool, typer.Option("--draining", help="Only those that take no new work.")] = False,
+    node: Annotated[str, typer.Argument(metavar="[NODE]", help="Only this node, with all that runs there.")] = "",
+    draining: Annotated[bool, typer.Option("--draining", help="Only nodes that take no new work.")] = False,
     types: Types = None,
     limit: Limit = 0,
     grpc: Address = DEFAULT_ADDRESS,
@@ -118,13 +118,13 @@ def nodes(
         with Reader(grpc, timeout) as reader:
             found = reader.node(node, partition) if node else reader.nodes(wanted, limit)
     except client.CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     elif isinstance(found, pb.GetNodeResponse):
         echo_text(render_node(found, wall_ns()))
     else:
-        echo_text(render_nodes(found, strokes(), types or ()))
+        echo_text(render_nodes(found, terminal_strokes(), types or ()))
 
 
 @drain_app.command("node")
@@ -135,9 +135,9 @@ def drain_node(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Have nothing new placed on a node; what runs there goes on.
+    """Keep new allocations off a node; what runs there goes on.
 
-    Holds until `kornel undrain node`, whatever the shim says of the node, or until the core restarts.
+    Holds until `kornel undrain node`, whatever the shim reports about the node, or until the core restarts.
 
     Exits 0 also when it was draining already, 1 when no core answers or there is no such node.
     """
@@ -145,11 +145,11 @@ def drain_node(
         with Reader(grpc, timeout) as reader:
             done = reader.drain(node, partition)
     except client.CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(done)
     else:
-        was = "drained" if done.changed else f"drained already, by {done.principal} since {time_of(done.since_ns)}"
+        was = "drained" if done.changed else f"drained already, by {done.principal} since {format_time(done.since_ns)}"
         echo_line(f"{node}: {was}, {done.allocation_count} allocations still run there")
         echo_line(
             f"It holds until `kornel undrain node {node}`, also when the shim registers again or says that the node is"
@@ -173,14 +173,14 @@ def undrain_node(
         with Reader(grpc, timeout) as reader:
             done = reader.undrain(node, partition)
     except client.CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(done)
     else:
-        echo_line(f"{node}: {_undrained(done)}")
+        echo_line(f"{node}: {_describe_undrain(done)}")
 
 
-def _undrained(done: admin.UndrainNodeResponse) -> str:
+def _describe_undrain(done: admin.UndrainNodeResponse) -> str:
     if not done.registered:
         return "undrained; it is not registered now"
     if not done.schedulable:
@@ -188,6 +188,6 @@ def _undrained(done: admin.UndrainNodeResponse) -> str:
     return "ready" if done.changed else "ready already"
 
 
-def strokes() -> Strokes:
-    """What the terminal, or the file that standard output goes to, can show."""
+def terminal_strokes() -> Strokes:
+    """Returns the strokes that the terminal, or the file that standard output goes to, can show."""
     return strokes_for(sys.stdout.encoding)

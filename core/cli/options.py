@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from core.cli.terminal import complain
+from core.cli.terminal import print_error
 from core.client import calls as client
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
@@ -27,12 +27,12 @@ Address = Annotated[
 ]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the core's answer as JSON.")]
-Partition = Annotated[str, typer.Option(help="Its partition; empty means default.")]
+Partition = Annotated[str, typer.Option(help="Partition of the object; empty means default.")]
 
 DEFAULT_TIMEOUT_S: Final = client.DEFAULT_TIMEOUT_S
 
 
-def failed(error: Exception) -> typer.Exit:
-    """Say what went wrong; to be raised."""
-    complain(error)
+def report_failure(error: Exception) -> typer.Exit:
+    """Print *error*, and return the exit to be raised."""
+    print_error(error)
     return typer.Exit(EXIT_FAILED)

@@ -1,4 +1,4 @@
-"""``kornel queue`` and ``kornel user``: why nobody gets more than they get."""
+"""``kornel queue`` and ``kornel user``: show what bounds a queue or a user."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, failed
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, report_failure
 from core.cli.terminal import echo_json, echo_text
 from core.cli.text.quota import render_queue, render_user
 from core.client import calls as client
 
-queue_app = typer.Typer(help="Look at single queues.", no_args_is_help=True)
-user_app = typer.Typer(help="Look at single users.", no_args_is_help=True)
+queue_app = typer.Typer(help="Show single queues.", no_args_is_help=True)
+user_app = typer.Typer(help="Show single users.", no_args_is_help=True)
 
 
 @queue_app.command("show")
@@ -23,11 +23,11 @@ def show_queue(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show what a queue may still take, level by level up to the root, and what bounds it most."""
+    """Show what a queue may still take, level by level up to the root, and its tightest bound."""
     try:
         found = client.explain_queue(grpc, path, partition, timeout)
     except client.CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     else:
@@ -42,11 +42,11 @@ def show_user(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show what a user holds and the limits that bind it, its groups' included."""
+    """Show what a user holds and the limits that bind it, those of its groups included."""
     try:
         found = client.explain_user(grpc, name, partition, timeout)
     except client.CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     else:

@@ -1,4 +1,4 @@
-"""``kornel security``: what a site needs to close its core to strangers."""
+"""``kornel security``: makes certificates and tokens, and checks security files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from core.cli.options import EXIT_BAD_INPUT
-from core.cli.terminal import complain, echo_line, echo_text
+from core.cli.terminal import echo_line, echo_text, print_error
 from core.cli.text.lines import join_lines
 from core.security.defaults import CERTIFICATE_DAYS
 from core.security.errors import SecurityError
@@ -18,12 +18,12 @@ security_app = typer.Typer(help="Certificates, tokens, and the security file.", 
 _LONGEST_DAYS: Final = 3650
 
 Folder = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the files are made.")]
-Days = Annotated[int, typer.Option("--days", min=1, max=_LONGEST_DAYS, help="How long it is valid.")]
+Days = Annotated[int, typer.Option("--days", min=1, max=_LONGEST_DAYS, help="Days for which it is valid.")]
 
 
 @security_app.command("certificate")
 def certificate(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whom it is for; its common name and file name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of its owner: its common name and file name.")],
     host: Annotated[
         list[str] | None,
         typer.Option("--host", metavar="HOST", help="For a server: a name or address it is reached at. Repeatable."),
@@ -33,7 +33,7 @@ def certificate(
 ) -> None:
     """Make a certificate and its key, signed by the authority in DIR, which is made at the first call.
 
-    With --host it is a server's, without a client's. Sites with an authority of their own use that instead.
+    With --host it is for a server, without for a client. Sites with an authority of their own use that instead.
     """
     # The other commands do not pay for importing cryptography.
     from core.security.authority import Authority  # noqa: PLC0415
@@ -42,7 +42,7 @@ def certificate(
         authority = Authority(folder)
         made = authority.issue(name, host or [], days=days)
     except SecurityError as error:
-        complain(error)
+        print_error(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     for path in (authority.certificate_path, *made):
         echo_line(path)
@@ -50,10 +50,12 @@ def certificate(
 
 @security_app.command("token")
 def token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is; the principal is token:NAME.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the token's owner; the principal is token:NAME.")
+    ],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write the token to; must not exist.")],
 ) -> None:
-    """Make a token. Prints the entry for the file with static tokens, which cannot be turned back into the token."""
+    """Make a token. Prints the entry for the file with static tokens, from which the token cannot be recovered."""
     from core.security.authority import write_secret  # noqa: PLC0415
     from core.security.static_tokens import digest_of, new_token  # noqa: PLC0415
 
@@ -61,7 +63,7 @@ def token(
     try:
         write_secret(out, made.encode())
     except OSError as error:
-        complain(f"{out}: {error.strerror}")
+        print_error(f"{out}: {error.strerror}")
         raise typer.Exit(EXIT_BAD_INPUT) from error
     echo_text(join_lines([f"  - name: {name}", f"    sha256: {digest_of(made)}"]))
 
@@ -70,12 +72,12 @@ def token(
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Security file to read.")],
 ) -> None:
-    """Tell what is wrong with a security file and the file with static tokens it names. Exits 2 for errors."""
+    """Check a security file and the file with static tokens that it names. Exits 2 for errors."""
     from core.security.guard import read_files  # noqa: PLC0415
 
     try:
         policy = read_files(file)[0]
     except SecurityError as error:
-        complain(error)
+        print_error(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     echo_line(f"{file}: {len(policy.rules)} rules")

@@ -1,4 +1,4 @@
-"""``kornel serve``: what an administrator may say when a core is started. :mod:`.serving` has what comes of it."""
+"""``kornel serve``: the options with which a core is started. :mod:`.serving` starts it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from core.archive.defaults import DEFAULT_SPOOL_BYTES
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, DEFAULT_REST_CONNECTIONS, EXIT_BAD_INPUT
-from core.cli.terminal import complain
+from core.cli.terminal import print_error
 from core.partition.defaults import RESERVATION_PERCENT
 from core.service.log_choices import LogFormat, LogLevel
 from core.service.resolvers.ldap_settings import DEFAULT_LDAP_SETTINGS
@@ -102,7 +102,9 @@ def serve(
     ] = None,
     history_spool_mb: Annotated[
         int,
-        typer.Option("--history-spool-mb", metavar="MIB", min=1, help="Most that may wait there, in MiB."),
+        typer.Option(
+            "--history-spool-mb", metavar="MIB", min=1, help="Most records that may wait in the spool, in MiB."
+        ),
     ] = DEFAULT_SPOOL_BYTES // 2**20,
     test_clock: Annotated[
         bool,
@@ -223,13 +225,13 @@ def serve(
         ),
     ] = "",
 ) -> None:
-    """Run a core until SIGTERM or SIGINT, then finish what it has been sent and exit 0.
+    """Run a core until SIGTERM or SIGINT, then finish the requests it has received and exit 0.
 
-    Exits 2 when a file it was given or the combination of options cannot be used, 1 when the address cannot be
-    listened on or the history cannot be begun where --history says.
+    Exits 2 when a file or the combination of options cannot be used, 1 when it cannot listen on the address or cannot
+    open the history where --history says.
     """
     if watch and config is None:
-        complain("--watch takes a file to watch: --config FILE")
+        print_error("--watch takes a file to watch: --config FILE")
         raise typer.Exit(EXIT_BAD_INPUT)
     # All other commands would pay for it: they are clients, and this is the whole server.
     from core.cli.serving import ServeOptions, serve_core  # noqa: PLC0415

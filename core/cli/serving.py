@@ -1,4 +1,5 @@
-"""What ``kornel serve`` does with its options: the one module of the command line that imports the server."""
+"""Starts the server with the options of ``kornel serve``: the one module of the command line that imports the
+server."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ from pathlib import Path
 
 import typer
 
-from core.cli.configuration_file import checked, read_file
+from core.cli.configuration_file import check_text, read_file
 from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
-from core.cli.terminal import complain
+from core.cli.terminal import print_error
 from core.partition.defaults import RESERVATION_DELAY_NS
 from core.partition.engine import Engine
 from core.process import entry
@@ -28,7 +29,7 @@ from core.service.resolvers.sources import find_sources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of :func:`core.cli.serve.serve`, which says what they mean. ``rest_address`` empty: no HTTP."""
+    """The options of :func:`core.cli.serve.serve`, where they are described. ``rest_address`` empty: no HTTP."""
 
     grpc: str
     config: Path | None
@@ -62,19 +63,19 @@ class ServeOptions:
 
 
 def serve_core(options: ServeOptions) -> None:
-    """Run a core until it is told to end. Raises :class:`typer.Exit` unless that goes well."""
+    """Run a core until it is asked to end. Raises :class:`typer.Exit` with a status other than 0 after a failure."""
     levels = LevelSwitch(options.log_level)
     logger = build_logger(options.log_format, levels)
     try:
         sources = find_sources(options.ldap_settings, logger)
     except LdapSettingsError as error:
-        complain(error)
+        print_error(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     text = ""
     if options.config is not None:
         text = read_file(options.config)
-        checked(options.config, text, sources.unavailable)
-    settings = _settings(options, text)
+        check_text(options.config, text, sources.unavailable)
+    settings = _make_settings(options, text)
     try:
         guarded = Security(
             SecurityOptions(
@@ -92,7 +93,7 @@ def serve_core(options: ServeOptions) -> None:
             guarded.check(settings.rest_address, "--rest-address")
         tracing = entry.tracing_to(options.tracing_endpoint, logger)
     except (SecurityError, entry.TracingUnavailable) as error:
-        complain(error)
+        print_error(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     engine = Engine(
         reservation_delay_ns=RESERVATION_DELAY_NS if options.reservation else None,
@@ -101,19 +102,19 @@ def serve_core(options: ServeOptions) -> None:
     try:
         well = entry.run(engine, settings, sources, logger, levels, guarded, tracing)
     except (AddressUnavailable, HistoryUnusable) as error:
-        complain(error)
+        print_error(error)
         raise typer.Exit(EXIT_FAILED) from error
     if not well:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _settings(options: ServeOptions, default_config: str) -> ServerSettings:
+def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings:
     try:
         kept = chosen_history(
             options.history, list(options.history_keep), options.history_spool, options.history_spool_mib * 2**20
         )
     except HistorySettingsError as error:
-        complain(f"--history: {error}")
+        print_error(f"--history: {error}")
         raise typer.Exit(EXIT_BAD_INPUT) from error
     try:
         return ServerSettings(
@@ -135,8 +136,8 @@ def _settings(options: ServeOptions, default_config: str) -> ServerSettings:
             connections=ConnectionLimits.of(options.max_connections, options.max_ahead_mib << 20),
         )
     except OriginUnusable as error:
-        complain(f"--rest-cors-origin: {error}")
+        print_error(f"--rest-cors-origin: {error}")
         raise typer.Exit(EXIT_BAD_INPUT) from error
     except AddressTooOpen as error:
-        complain(f"--test-clock: {error}")
+        print_error(f"--test-clock: {error}")
         raise typer.Exit(EXIT_BAD_INPUT) from error

@@ -1,8 +1,8 @@
 """The only way in which commands write to a terminal.
 
 Names in what they write come from shims and configurations, and are written visibly: none of them moves the cursor,
-rings, turns text around, or looks like a line of ours. Whatever several lines have is the work of
-:mod:`core.cli.text`, which writes each line visibly before it joins them.
+rings, turns text around, or looks like a line of ours. A text of several lines is made by :mod:`core.cli.text`, which
+writes each line visibly before it joins them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def echo_text(text: str) -> None:
     typer.echo("\n".join(map(write_visibly, text.split("\n"))))
 
 
-def complain(error: str | Exception) -> None:
+def print_error(error: str | Exception) -> None:
     """Write *error* to standard error.
 
     A text of ours is one line. What a core says may have several; further ones are indented, so that none can look
@@ -69,7 +69,7 @@ def _visible_complaints() -> Iterator[None]:
 
 
 def ask_consent(question: str) -> bool:
-    """Ask whoever sits at the terminal; anything but a yes is a no."""
+    """Ask whoever sits at the terminal, and return whether the answer is yes."""
     return typer.confirm(write_visibly(question), err=True)
 
 
@@ -88,6 +88,6 @@ def echo_document(text: str) -> None:
 
 
 def clear_screen() -> None:
-    """Begin at the top of an empty screen, where there is one."""
+    """Clear the screen, where there is one."""
     if sys.stdout.isatty():
         typer.echo(_CLEAR, nl=False)

@@ -1,4 +1,4 @@
-"""``kornel top``: the busiest queues, live."""
+"""``kornel top``: shows the busiest queues, live."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ from google.protobuf.message import Message
 from kornel.v1 import read_pb2 as pb
 from kornel.v1.status_pb2 import PartitionStatus
 
-from core.cli.lists import strokes
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, failed
+from core.cli.lists import terminal_strokes
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, report_failure
 from core.cli.terminal import clear_screen, echo_json, echo_text
 from core.cli.text.lines import join_lines
-from core.cli.text.quantities import Strokes, bar, percent, quantities, quantity, types_in_order
-from core.cli.text.tables import table
+from core.cli.text.quantities import (
+    Strokes,
+    draw_bar,
+    format_percent,
+    format_quantities,
+    format_quantity,
+    types_in_order,
+)
+from core.cli.text.tables import format_table
 from core.client import calls as client
 from core.client.reading import Reader
 
@@ -26,15 +33,15 @@ _BAR: Final = 20
 
 
 def top(
-    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two looks.")] = 2.0,
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="Look so often; 0: until Ctrl-C.")] = 0,
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two updates.")] = 2.0,
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="Number of updates; 0: until Ctrl-C.")] = 0,
     rows: Annotated[int, typer.Option(min=1, help="Most queues to show.")] = 20,
     grpc: Address = DEFAULT_ADDRESS,
     partition: Partition = "",
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show the leaf queues that use and wait for most, again and again. Exits 1 when no core answers.
+    """Show the leaf queues with the most usage and pending asks, again and again. Exits 1 when no core answers.
 
     With --json one object a line: the partition, and the queues.
     """
@@ -43,24 +50,24 @@ def top(
         while True:
             status = client.fetch_status(grpc, partition or "default", timeout).partitions[0]
             with Reader(grpc, timeout) as reader:
-                queues = busiest(reader.queues(partition).queues)
+                queues = busiest_queues(reader.queues(partition).queues)
             looked += 1
             if as_json:
-                echo_json(_line(status, queues[:rows]))
+                echo_json(_json_line(status, queues[:rows]))
             else:
                 clear_screen()
-                echo_text(render_top(status, queues[:rows], strokes()))
+                echo_text(render_top(status, queues[:rows], terminal_strokes()))
             if count and looked >= count:
                 return
             time.sleep(interval)
     except KeyboardInterrupt:
         return
     except client.CoreUnreachable as error:
-        raise failed(error) from error
+        raise report_failure(error) from error
 
 
-def busiest(queues: Sequence[pb.QueueInfo]) -> list[pb.QueueInfo]:
-    """The root, then the leaves by the share of the cluster that they use, and wait for."""
+def busiest_queues(queues: Sequence[pb.QueueInfo]) -> list[pb.QueueInfo]:
+    """Returns the root, then the leaves by the share of the cluster that they use and wait for."""
     if not queues:
         return []
     root = queues[0]
@@ -74,38 +81,40 @@ def busiest(queues: Sequence[pb.QueueInfo]) -> list[pb.QueueInfo]:
 
 
 def render_top(status: PartitionStatus, queues: Sequence[pb.QueueInfo], strokes: Strokes) -> str:
-    """The partition in two lines, then a row for each queue."""
+    """Returns the partition in two lines, then a row for each queue."""
     counts = (
         f"{status.node_count} nodes, {status.allocation_count} allocations, {status.pending_ask_count} asks pending,"
         f" {status.preemption_triggered} preemptions"
     )
-    lines = [f"{status.name}: {counts}", f"total {quantities(status.total)}", ""]
+    lines = [f"{status.name}: {counts}", f"total {format_quantities(status.total)}", ""]
     types = types_in_order([status.total])[:2]
     rows = [("queue", "running", *types, "pending", "preempted")]
     for queue in queues:
         cells = []
         for name in types:
             used, whole = queue.used.get(name, 0), status.total.get(name, 0)
-            cells.append(f"{bar(used, whole, _BAR, strokes)} {percent(used, whole):>4} {quantity(name, used)}")
+            cells.append(
+                f"{draw_bar(used, whole, _BAR, strokes)} {format_percent(used, whole):>4} {format_quantity(name, used)}"
+            )
         rows.append(
             (
                 queue.path,
                 str(queue.running_application_count),
                 *cells,
-                quantities(queue.pending),
+                format_quantities(queue.pending),
                 str(queue.preempted_allocations),
             )
         )
-    return join_lines([*lines, *table(rows)])
+    return join_lines([*lines, *format_table(rows)])
 
 
-def _line(status: PartitionStatus, queues: Sequence[pb.QueueInfo]) -> str:
-    """One object in one line. The queues that *status* has are told only once."""
+def _json_line(status: PartitionStatus, queues: Sequence[pb.QueueInfo]) -> str:
+    """Returns one object in one line. The queues of *status* are written only once."""
     whole = PartitionStatus()
     whole.CopyFrom(status)
     del whole.queues[:], whole.users[:]
-    return json.dumps({"partition": _plain(whole), "busiest": [_plain(queue) for queue in queues]})
+    return json.dumps({"partition": _plain_values(whole), "busiest": [_plain_values(queue) for queue in queues]})
 
 
-def _plain(message: Message) -> dict[str, Any]:
+def _plain_values(message: Message) -> dict[str, Any]:
     return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)

@@ -1,4 +1,4 @@
-"""The few calls that the command line makes to a running core."""
+"""The calls that the command line makes to a running core."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ DUMP_TIMEOUT_S: Final = 60.0
 
 
 class CoreUnreachable(Exception):
-    """No core answered, or it refused to. ``bad_input``: because of what it was asked."""
+    """The core did not answer, or it refused the call. ``bad_input``: because of the call's arguments."""
 
     def __init__(self, message: str, *, bad_input: bool = False) -> None:
         super().__init__(message)
         self.bad_input = bad_input
 
 
-def unreachable(address: str, error: grpc.RpcError) -> CoreUnreachable:
-    """*error* of a call to *address* in words."""
+def describe_failure(address: str, error: grpc.RpcError) -> CoreUnreachable:
+    """Returns the *error* of a call to *address* in words."""
     assert isinstance(error, grpc.Call)
     bad_input = error.code() is grpc.StatusCode.INVALID_ARGUMENT
     return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}", bad_input=bad_input)
@@ -48,23 +48,23 @@ def unreachable(address: str, error: grpc.RpcError) -> CoreUnreachable:
 
 @contextmanager
 def failing_in_words(address: str) -> Iterator[None]:
-    """A call to *address* that fails within raises :class:`CoreUnreachable`."""
+    """Raises :class:`CoreUnreachable` when a call to *address* within the block fails."""
     try:
         yield
     except grpc.RpcError as error:
-        raise unreachable(address, error) from error
+        raise describe_failure(address, error) from error
 
 
 @contextmanager
-def calling(address: str, options: Sequence[tuple[str, Any]] = ()) -> Iterator[grpc.Channel]:
-    """A channel to *address*. A call on it that fails within raises :class:`CoreUnreachable`."""
+def open_call(address: str, options: Sequence[tuple[str, Any]] = ()) -> Iterator[grpc.Channel]:
+    """Yields a channel to *address*. A call on it that fails within the block raises :class:`CoreUnreachable`."""
     with open_channel(address, options) as channel, failing_in_words(address):
         yield channel
 
 
 def check_health(address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
-    """``SERVING`` or what else the core says of itself. Raises :class:`CoreUnreachable`."""
-    with calling(address) as channel:
+    """Returns ``SERVING``, or the other status that the core reports. Raises :class:`CoreUnreachable`."""
+    with open_call(address) as channel:
         answer = HealthStub(channel).Check(  # type: ignore[attr-defined]  # the type stubs leave it out
             health_pb2.HealthCheckRequest(), timeout=timeout_s
         )
@@ -74,9 +74,9 @@ def check_health(address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
 def fetch_status(
     address: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, *, audit: bool = False
 ) -> GetStatusResponse:
-    """The state of the core, its books checked with *audit*. Raises :class:`CoreUnreachable`."""
+    """Returns the state of the core, its books checked with *audit*. Raises :class:`CoreUnreachable`."""
     options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
-    with calling(address, options) as channel:
+    with open_call(address, options) as channel:
         request = GetStatusRequest(partition=partition, audit=audit)
         return StatusServiceStub(channel).GetStatus(request, timeout=timeout_s)
 
@@ -84,31 +84,32 @@ def fetch_status(
 def explain_queue(
     address: str, path: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ExplainQueueResponse:
-    """What bounds the queue at *path*. Raises :class:`CoreUnreachable`, also for a queue that does not exist."""
-    with calling(address) as channel:
+    """Returns the bounds of the queue at *path*. Raises :class:`CoreUnreachable`, also for a queue that does not
+    exist."""
+    with open_call(address) as channel:
         request = ExplainQueueRequest(partition=partition, path=path)
         return StatusServiceStub(channel).ExplainQueue(request, timeout=timeout_s)
 
 
 def fetch_dump(address: str, timeout_s: float = DUMP_TIMEOUT_S) -> str:
-    """Everything the core and its shim say of themselves, a JSON object. Raises :class:`CoreUnreachable`."""
+    """Returns the full state of the core and its shim, a JSON object. Raises :class:`CoreUnreachable`."""
     options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
-    with calling(address, options) as channel:
+    with open_call(address, options) as channel:
         return StatusServiceStub(channel).GetStateDump(GetStateDumpRequest(), timeout=timeout_s).json
 
 
 def explain_ask(
     address: str, key: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ExplainAskResponse:
-    """Where the ask *key* stands. Raises :class:`CoreUnreachable`, for an unknown one too."""
-    with calling(address) as channel:
+    """Returns the state of the ask *key*. Raises :class:`CoreUnreachable`, for an unknown one too."""
+    with open_call(address) as channel:
         request = ExplainAskRequest(partition=partition, allocation_key=key)
         return StatusServiceStub(channel).ExplainAsk(request, timeout=timeout_s)
 
 
 def unregister(address: str, rm_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-    """Have the core forget resource manager *rm_id*. Raises :class:`CoreUnreachable`."""
-    with calling(address) as channel:
+    """Remove the resource manager *rm_id* from the core. Raises :class:`CoreUnreachable`."""
+    with open_call(address) as channel:
         request = UnregisterResourceManagerRequest(rm_id=rm_id)
         ManagerServiceStub(channel).UnregisterResourceManager(request, timeout=timeout_s)
 
@@ -116,7 +117,7 @@ def unregister(address: str, rm_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -
 def explain_user(
     address: str, user: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ExplainUserResponse:
-    """What limits *user*. Raises :class:`CoreUnreachable`, also for one that the core does not know."""
-    with calling(address) as channel:
+    """Returns the limits of *user*. Raises :class:`CoreUnreachable`, also for one that the core does not know."""
+    with open_call(address) as channel:
         request = ExplainUserRequest(partition=partition, user=user)
         return StatusServiceStub(channel).ExplainUser(request, timeout=timeout_s)

@@ -1,4 +1,5 @@
-"""The command line's way to a core: plain text on this machine, or TLS, with a client certificate or a bearer token."""
+"""Connections of the command line to a core: plain text on this machine, or TLS, with a client certificate or a
+token."""
 
 from __future__ import annotations
 
@@ -17,17 +18,17 @@ AUTHORIZATION: Final = "authorization"
 
 
 class ConnectionNotPossible(ValueError):
-    """What was given to connect with cannot be used. The text never quotes a secret."""
+    """The files or options for the connection cannot be used. The text never quotes a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """All empty: plain text, and nobody.
+    """The files and names to connect with. All empty: plain text, and no identity.
 
-    ca           PEM file with who signs the core's certificate; with it, or a certificate, TLS is spoken
-    certificate  PEM file, with ``key``: what the core is shown
+    ca           PEM file of the CA that signed the core's certificate; with it, or a certificate, TLS is spoken
+    certificate  PEM file, with ``key``: shown to the core
     token_file   bearer token; never sent in plain text to another machine
-    server_name  whom the core's certificate is for, if not the host of the address
+    server_name  the name in the core's certificate, if not the host of the address
     """
 
     ca: Path | None = None
@@ -41,39 +42,40 @@ class Connection:
             raise ConnectionNotPossible("--cert and --key belong together: one of them is missing")
 
     def channel(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
-        """A channel to *address*. Raises :class:`ConnectionNotPossible`."""
-        credentials = self._credentials(address)
+        """Returns a channel to *address*. Raises :class:`ConnectionNotPossible`."""
+        credentials = self._make_credentials(address)
         if credentials is None:
             channel = grpc.insecure_channel(address, options)
         else:
-            channel = grpc.secure_channel(address, credentials, [*options, *self._override()])
+            channel = grpc.secure_channel(address, credentials, [*options, *self._override_options()])
         if self.token_file is None:
             return channel
-        return grpc.intercept_channel(channel, _Token(self._bearer()))
+        return grpc.intercept_channel(channel, _Token(self._bearer_token()))
 
     def aio_channel(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
-        """The same for asyncio; its calls have to carry :meth:`metadata`. Raises :class:`ConnectionNotPossible`."""
-        credentials = self._credentials(address)
+        """Returns a channel for asyncio, whose calls have to carry :meth:`metadata`. Raises
+        :class:`ConnectionNotPossible`."""
+        credentials = self._make_credentials(address)
         if credentials is None:
             return grpc.aio.insecure_channel(address, options=options)
-        return grpc.aio.secure_channel(address, credentials, options=[*options, *self._override()])
+        return grpc.aio.secure_channel(address, credentials, options=[*options, *self._override_options()])
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Who calls, for calls on :meth:`aio_channel`."""
-        return () if self.token_file is None else ((AUTHORIZATION, self._bearer()),)
+        """Returns the caller's token as metadata, for calls on :meth:`aio_channel`."""
+        return () if self.token_file is None else ((AUTHORIZATION, self._bearer_token()),)
 
-    def _credentials(self, address: str) -> grpc.ChannelCredentials | None:
-        """``None``: plain text."""
+    def _make_credentials(self, address: str) -> grpc.ChannelCredentials | None:
+        """Returns the credentials of a channel to *address*; ``None``: plain text."""
         if self.ca is None and self.certificate is None:
             if self.token_file is not None and not stays_on_this_machine(address):
                 raise ConnectionNotPossible(f"a token is not sent to {address} in plain text: give --ca FILE")
             return None
         return grpc.ssl_channel_credentials(_bytes_of(self.ca), _bytes_of(self.key), _bytes_of(self.certificate))
 
-    def _override(self) -> list[tuple[str, Any]]:
+    def _override_options(self) -> list[tuple[str, Any]]:
         return [("grpc.ssl_target_name_override", self.server_name)] if self.server_name else []
 
-    def _bearer(self) -> str:
+    def _bearer_token(self) -> str:
         token = _bytes_of(self.token_file)
         assert token is not None
         return f"Bearer {token.decode('ascii', 'replace').strip()}"
@@ -83,7 +85,7 @@ CONNECTION: Final[ContextVar[Connection]] = ContextVar("connection")
 
 
 def open_channel(address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
-    """A channel as the command line was told to connect. Raises :class:`ConnectionNotPossible`."""
+    """Returns a channel with the connection options of the command line. Raises :class:`ConnectionNotPossible`."""
     return CONNECTION.get(Connection()).channel(address, options)
 
 

@@ -1,4 +1,4 @@
-"""The command line's side of ``kornel.v1.ConfigurationService``."""
+"""The client of ``kornel.v1.ConfigurationService``."""
 
 from __future__ import annotations
 
@@ -9,25 +9,29 @@ from core.client.connected import Connected
 
 
 class ConfigurationClient(Connected):
-    """What it does with configurations."""
+    """The calls about configurations."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         super().__init__(address, timeout_s)
         self._stub = ConfigurationServiceStub(self._channel)
 
     def preview(self, text: str) -> pb.PreviewConfigurationResponse:
+        """Returns what *text* would change. Raises :class:`CoreUnreachable`."""
         return self._call(self._stub.PreviewConfiguration, pb.PreviewConfigurationRequest(config=text))
 
     def history(self) -> pb.GetConfigurationHistoryResponse:
+        """Returns all configurations that the core remembers. Raises :class:`CoreUnreachable`."""
         return self._call(self._stub.GetConfigurationHistory, pb.GetConfigurationHistoryRequest())
 
     def get(self, version: int) -> pb.GetConfigurationResponse:
-        """*version* 0: the one in force."""
+        """Returns the configuration *version*; 0: the one in force."""
         return self._call(self._stub.GetConfiguration, pb.GetConfigurationRequest(version=version))
 
     def undo_rollback(self) -> pb.RollbackConfigurationResponse:
-        """Have what the manager or the file brought last in force again. Raises :class:`CoreUnreachable`."""
+        """End a rollback, so that the latest text of the manager or the file is in force again. Raises
+        :class:`CoreUnreachable`."""
         return self._call(self._stub.RollbackConfiguration, pb.RollbackConfigurationRequest(undo=True))
 
     def rollback(self, version: int) -> pb.RollbackConfigurationResponse:
+        """Put *version* into force again. Raises :class:`CoreUnreachable`."""
         return self._call(self._stub.RollbackConfiguration, pb.RollbackConfigurationRequest(version=version))

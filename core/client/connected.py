@@ -18,7 +18,7 @@ _OPTIONS: Final = (("grpc.max_receive_message_length", MESSAGE_LIMIT), ("grpc.ma
 
 
 class Connected:
-    """To the core at *address*; a context manager. Each call may take *timeout_s* seconds.
+    """A connection to the core at *address*; a context manager. Each call may take *timeout_s* seconds.
 
     Every call raises :class:`core.client.calls.CoreUnreachable` when it fails.
     """

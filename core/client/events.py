@@ -10,7 +10,7 @@ import grpc
 from kornel.v1.events_pb2 import WatchEventsRequest, WatchEventsResponse
 from kornel.v1.events_pb2_grpc import EventServiceStub
 
-from core.client.calls import CoreUnreachable, unreachable
+from core.client.calls import CoreUnreachable, describe_failure
 from core.client.channels import open_channel
 from core.service.limits import MESSAGE_LIMIT
 
@@ -20,15 +20,15 @@ _WORTH_ANOTHER_TRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHA
 
 
 class StreamBroken(CoreUnreachable):
-    """A stream ended although there may be more: the core went down, or dropped it."""
+    """The stream ended although there may be more events: the core went down, or dropped it."""
 
 
 def watch(
     address: str, request: WatchEventsRequest, timeout_s: float, *, patient: bool = False
 ) -> Iterator[WatchEventsResponse]:
-    """What the core answers, as it comes. Raises ``CoreUnreachable``, or :class:`StreamBroken` after it began.
+    """Yields the core's answers as they arrive. Raises ``CoreUnreachable``, or :class:`StreamBroken` after it began.
 
-    *timeout_s*: for the connection. *patient*: a core that is not there may be on its way, so go on trying.
+    *timeout_s*: for the connection. *patient*: go on trying, for a core that may still be starting.
     """
     settled = {_READY} if patient else {_READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE}
     with open_channel(address, _OPTIONS) as channel:
@@ -42,7 +42,7 @@ def watch(
                 began = True
                 yield response
         except grpc.RpcError as error:
-            failure = unreachable(address, error)
+            failure = describe_failure(address, error)
             if began and isinstance(error, grpc.Call) and error.code() in _WORTH_ANOTHER_TRY:
                 raise StreamBroken(str(failure)) from error
             raise failure from error

@@ -5,20 +5,20 @@ from __future__ import annotations
 from kornel.v1.explain_pb2 import ExplainRequest, ExplainResponse, WhatIfRequest, WhatIfResponse
 from kornel.v1.explain_pb2_grpc import ExplainServiceStub
 
-from core.client.calls import calling
+from core.client.calls import open_call
 from core.service.limits import MESSAGE_LIMIT
 
 _OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
 
 
 def explain(address: str, name: str, partition: str, timeout_s: float) -> ExplainResponse:
-    """Why *name* waits, or why it left. Raises ``CoreUnreachable``, for an unknown name too."""
-    with calling(address, _OPTIONS) as channel:
+    """Returns why *name* waits, or why it was released. Raises ``CoreUnreachable``, for an unknown name too."""
+    with open_call(address, _OPTIONS) as channel:
         request = ExplainRequest(partition=partition, name=name)
         return ExplainServiceStub(channel).Explain(request, timeout=timeout_s)
 
 
 def what_if(address: str, request: WhatIfRequest, timeout_s: float) -> WhatIfResponse:
-    """What would come of *request*. Raises ``CoreUnreachable``, for a question that makes no sense too."""
-    with calling(address, _OPTIONS) as channel:
+    """Returns the forecast for *request*. Raises ``CoreUnreachable``, for a question that makes no sense too."""
+    with open_call(address, _OPTIONS) as channel:
         return ExplainServiceStub(channel).WhatIf(request, timeout=timeout_s)

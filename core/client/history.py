@@ -1,4 +1,4 @@
-"""The command line's side of ``kornel.v1.HistoryService``."""
+"""The client of ``kornel.v1.HistoryService``."""
 
 from __future__ import annotations
 
@@ -14,28 +14,33 @@ MOST_AT_ONCE: Final = 1_000
 
 
 class HistoryClient(Connected):
-    """What the history holds. Lists are newest first, of *most* records at most, 0 for all."""
+    """The calls about the history. Lists are newest first, of *most* records at most, 0 for all."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         super().__init__(address, timeout_s)
         self._stub = HistoryServiceStub(self._channel)
 
     def applications(self, request: pb.ListPastApplicationsRequest, most: int = 0) -> list[pb.ApplicationRecord]:
-        return list(self._pages(self._stub.ListPastApplications, request, "applications", most))
+        """Returns the states that applications entered."""
+        return list(self._read_pages(self._stub.ListPastApplications, request, "applications", most))
 
     def preemptions(self, request: pb.ListPreemptionsRequest, most: int = 0) -> list[pb.PreemptionRecord]:
-        return list(self._pages(self._stub.ListPreemptions, request, "preemptions", most))
+        """Returns decisions to preempt."""
+        return list(self._read_pages(self._stub.ListPreemptions, request, "preemptions", most))
 
     def events(self, request: pb.ListEventsRequest, most: int = 0) -> list[pb.HistoryEvent]:
-        return list(self._pages(self._stub.ListEvents, request, "events", most))
+        """Returns events."""
+        return list(self._read_pages(self._stub.ListEvents, request, "events", most))
 
     def configurations(self, request: pb.ListConfigurationsRequest, most: int = 0) -> list[pb.ConfigurationRecord]:
-        return list(self._pages(self._stub.ListConfigurations, request, "configurations", most))
+        """Returns configurations that came into force or were refused."""
+        return list(self._read_pages(self._stub.ListConfigurations, request, "configurations", most))
 
     def status(self) -> pb.GetHistoryStatusResponse:
+        """Returns the state of the history."""
         return self._call(self._stub.GetHistoryStatus, pb.GetHistoryStatusRequest())
 
-    def _pages(self, method: Callable[..., Any], request: Any, field: str, most: int) -> Iterator[Any]:
+    def _read_pages(self, method: Callable[..., Any], request: Any, field: str, most: int) -> Iterator[Any]:
         left = most
         while True:
             request.page.page_size = min(left, MOST_AT_ONCE) if most else MOST_AT_ONCE

@@ -1,4 +1,4 @@
-"""What the command line reads from a running core, page by page, and does to its nodes."""
+"""Lists that the command line reads from a running core page by page, and operators' changes to its nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGE: Final = 2_000
 
 
 class Reader(Connected):
-    """What there is, and nodes taken out of scheduling."""
+    """The calls that list objects of a core, and that drain nodes."""
 
     def __init__(self, address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         super().__init__(address, timeout_s)
@@ -25,7 +25,7 @@ class Reader(Connected):
         self._admin = AdminServiceStub(self._channel)
 
     def queues(self, partition: str = "", path: str = "") -> pb.ListQueuesResponse:
-        """All queues of one branch, parents first."""
+        """Returns all queues of one branch, parents first."""
         request = pb.ListQueuesRequest(partition=partition, path=path)
         whole = pb.ListQueuesResponse()
         while True:
@@ -36,29 +36,29 @@ class Reader(Connected):
                 return whole
 
     def applications(self, request: pb.ListApplicationsRequest, most: int = 0) -> pb.ListApplicationsResponse:
-        """Applications as *request* wants them, *most* of them; 0: all. ``next_page_token``: there are more."""
+        """Returns applications as *request* wants them, *most* of them; 0: all. ``next_page_token``: there are more."""
         whole = pb.ListApplicationsResponse()
-        self._gather(self._read.ListApplications, request, whole, "applications", most)
+        self._gather_pages(self._read.ListApplications, request, whole, "applications", most)
         return whole
 
     def nodes(self, request: pb.ListNodesRequest, most: int = 0) -> pb.ListNodesResponse:
-        """Nodes as *request* wants them, *most* of them; 0: all. ``next_page_token``: there are more."""
+        """Returns nodes as *request* wants them, *most* of them; 0: all. ``next_page_token``: there are more."""
         whole = pb.ListNodesResponse()
-        self._gather(self._read.ListNodes, request, whole, "nodes", most)
+        self._gather_pages(self._read.ListNodes, request, whole, "nodes", most)
         return whole
 
     def application(self, application_id: str, partition: str = "") -> pb.GetApplicationResponse:
-        """One application, live or ended."""
+        """Returns one application, live or ended."""
         request = pb.GetApplicationRequest(partition=partition, application_id=application_id)
         return self._call(self._read.GetApplication, request)
 
     def node(self, node_id: str, partition: str = "") -> pb.GetNodeResponse:
-        """One node."""
+        """Returns one node."""
         request = pb.GetNodeRequest(partition=partition, node_id=node_id)
         return self._call(self._read.GetNode, request)
 
     def health(self) -> pb.GetHealthReportResponse:
-        """The checks that the core makes of itself."""
+        """Returns the checks that the core makes of itself."""
         return self._call(self._read.GetHealthReport, pb.GetHealthReportRequest())
 
     def drain(self, node_id: str, partition: str = "") -> admin.DrainNodeResponse:
@@ -67,11 +67,11 @@ class Reader(Connected):
         return self._call(self._admin.DrainNode, request)
 
     def undrain(self, node_id: str, partition: str = "") -> admin.UndrainNodeResponse:
-        """Have a node back."""
+        """Open a drained node to scheduling again."""
         request = admin.UndrainNodeRequest(partition=partition, node_id=node_id)
         return self._call(self._admin.UndrainNode, request)
 
-    def _gather(self, method: Callable[..., Any], request: Any, whole: Any, field: str, most: int) -> None:
+    def _gather_pages(self, method: Callable[..., Any], request: Any, whole: Any, field: str, most: int) -> None:
         """Fill the list *field* of *whole* page by page, with *most* entries; 0: with all there are."""
         found = getattr(whole, field)
         while True:

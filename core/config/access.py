@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from core.config.fields import Field
-from core.config.yaml_reader import shortened
+from core.config.yaml_reader import shorten_text
 from core.domain.access import NOBODY, AccessList
 from core.domain.names import is_group_name, is_user_name
 
@@ -27,43 +27,45 @@ def parse_access(field: Field) -> AccessList:
     text = written.strip(" \t\r\n")
     parts = _BLANKS.split(text) if text else []
     if len(parts) > 2:
-        field.error(f"access list {shortened(text)} has {len(parts)} parts", "users, one blank, groups; or *")
+        field.error(f"access list {shorten_text(text)} has {len(parts)} parts", "users, one blank, groups; or *")
         return NOBODY
     if len(parts) == 1 and written[:1] in (" ", "\t"):
         parts.insert(0, "")
     users, groups = [*parts, "", ""][:2]
     if "*" in (users, groups):
         if users == "*" and groups not in ("", "*"):
-            field.warning(f"groups {shortened(groups)} add nothing to *")
+            field.warning(f"groups {shorten_text(groups)} add nothing to *")
         return AccessList(text, everybody=True)
     if users.endswith(",") and groups:
         field.warning(
-            f"the blank in {shortened(text)} ends the users: {shortened(groups)} are groups", "no blank after ,"
+            f"the blank in {shorten_text(text)} ends the users: {shorten_text(groups)} are groups", "no blank after ,"
         )
     _warn_of_wider_names(field, "user", users, is_user_name, _UPSTREAM_USER)
     _warn_of_wider_names(field, "group", groups, is_group_name, _UPSTREAM_GROUP)
     return AccessList(
         text,
-        users=tuple(name for name in _split(users) if _usable(field, "user", name, is_user_name(name))),
-        groups=tuple(name for name in _split(groups) if _usable(field, "group", name, is_group_name(name))),
+        users=tuple(name for name in _split_list(users) if _warn_unless_valid(field, "user", name, is_user_name(name))),
+        groups=tuple(
+            name for name in _split_list(groups) if _warn_unless_valid(field, "group", name, is_group_name(name))
+        ),
     )
 
 
-def _split(names: str) -> list[str]:
+def _split_list(names: str) -> list[str]:
     return list(dict.fromkeys(name for name in names.split(",") if name))
 
 
-def _usable(field: Field, kind: str, name: str, valid: bool) -> bool:
+def _warn_unless_valid(field: Field, kind: str, name: str, valid: bool) -> bool:
     if not valid:
-        field.warning(f"{kind} {shortened(name)} is no valid name and is left out of the access list")
+        field.warning(f"{kind} {shorten_text(name)} is no valid name and is left out of the access list")
     return valid
 
 
 def _warn_of_wider_names(
     field: Field, kind: str, names: str, valid: Callable[[str], bool], upstream: re.Pattern[str]
 ) -> None:
-    """Names that are legal in limits, and here in access lists as well (B10), grant something to nobody upstream."""
-    wider = [name for name in _split(names) if valid(name) and upstream.fullmatch(name) is None]
+    """Warn of names that are legal in limits, and here in access lists as well (B10), but grant nothing upstream."""
+    wider = [name for name in _split_list(names) if valid(name) and upstream.fullmatch(name) is None]
     if wider:
-        listed = shortened(", ".join(wider))
+        listed = shorten_text(", ".join(wider))
         field.warning(f"YuniKorn leaves {kind} {listed} out of access lists; here access is granted")

@@ -17,7 +17,7 @@ from core.config.kind_sections import SECTIONS, read_sections
 from core.config.model import ChildTemplate, NodeSortConfig, PreemptionConfig, QueueConfig
 from core.config.problems import ProblemLog, Remark
 from core.config.quantities import parse_duration, parse_quantity
-from core.config.yaml_reader import FoldedNode, shortened
+from core.config.yaml_reader import FoldedNode, shorten_text
 from core.domain.access import NOBODY, AccessList
 from core.domain.settings import FilterConfig, GuaranteeMode, NodeSortPolicy
 from core.preemption.guarantee.victim_orders import COSTS
@@ -63,18 +63,21 @@ class DeclaredLimit:
 
     @property
     def values(self) -> object:
-        """What two limits must have in common to be the same (V10)."""
+        """Returns the values in which two limits must agree to be the same (V10)."""
         resources = None if self.max_resources is None else self.max_resources.values
         names = [text for text, _ in self.users], [text for text, _ in self.groups]
         return self.description, *names, self.max_applications, resources
 
     @property
     def label(self) -> str:
-        return f"limit {shortened(self.description)}" if self.description else "limit without description"
+        """The limit's place for messages."""
+        return f"limit {shorten_text(self.description)}" if self.description else "limit without description"
 
 
 @dataclass(slots=True)
 class DeclaredTemplate:
+    """A child template as written."""
+
     at: Field
     max_applications: int
     properties: dict[str, str]
@@ -118,10 +121,11 @@ class DeclaredQueue:
 
     @property
     def is_root(self) -> bool:
+        """Tells whether the queue is the root."""
         return self.path == "root"
 
     def walk(self) -> Iterator[DeclaredQueue]:
-        """This queue and all below, parents first."""
+        """Yields this queue and all below, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -129,6 +133,8 @@ class DeclaredQueue:
 
 @dataclass(slots=True)
 class DeclaredRule:
+    """A placement rule as written."""
+
     at: Field
     name: str
     name_field: Field
@@ -145,6 +151,8 @@ class DeclaredRule:
 
 @dataclass(slots=True)
 class DeclaredPartition:
+    """A partition as written."""
+
     at: Field
     name: str
     name_field: Field
@@ -159,7 +167,7 @@ class DeclaredPartition:
 
 
 def read_partitions(top: Field, unavailable_resolvers: Mapping[str, str]) -> list[DeclaredPartition]:
-    """The partitions of a document; problems go to the log of *top*."""
+    """Returns the partitions of a document; problems go to the log of *top*."""
     keys = top.mapping(("partitions", "checksum"))
     keys["checksum"].text()
     reader = _Reader(top.log, unavailable_resolvers)
@@ -197,7 +205,7 @@ class _Reader:
         resources = keys["resources"].mapping(("guaranteed", "max", properties.QUOTA_DELAY))
         own = keys["properties"].text_map()
         own_delay_only = self.quota_delay(own, resources[properties.QUOTA_DELAY])
-        properties.check(own)
+        properties.check_properties(own)
         name = keys["name"].text()
         max_applications = keys["maxapplications"].unsigned()
         queue = DeclaredQueue(
@@ -206,8 +214,8 @@ class _Reader:
             written_name=name,
             name_field=keys["name"] if keys["name"].given else at,
             parent=keys["parent"].boolean() or bool(children),
-            guaranteed=_amounts(resources["guaranteed"]),
-            max=_amounts(resources["max"]),
+            guaranteed=_read_amounts(resources["guaranteed"]),
+            max=_read_amounts(resources["max"]),
             max_applications=max_applications,
             max_applications_field=keys["maxapplications"],
             properties={key: text for key, (text, _) in own.items()},
@@ -225,7 +233,7 @@ class _Reader:
         return queue
 
     def child(self, at: Field) -> DeclaredQueue:
-        """A queue in another one: the only kind that may have been left out, because it is known already."""
+        """Returns a queue in another one: the only kind that may have been left out, because it is known already."""
         if not isinstance(at.node, FoldedNode) or not isinstance(at.node.content, DeclaredQueue):
             return self.queue(at)
         queue = at.node.content
@@ -242,7 +250,7 @@ class _Reader:
             self._log.remark(remark)
 
     def quota_delay(self, own: dict[str, tuple[str, Field]], resource: Field) -> bool:
-        """A delay under ``resources`` becomes the property, unless that is given too (V35). Whether it did.
+        """Make the property of a delay under ``resources``, unless that is given too (V35). Returns whether it did.
 
         There it stands beside the max of this queue, and concerns no other one.
         """
@@ -259,12 +267,14 @@ class _Reader:
             return True
         other = own[properties.QUOTA_DELAY][0]
         if properties.quota_delay_ns(text) != properties.quota_delay_ns(other):
-            message = f"{properties.QUOTA_DELAY} is {shortened(text)} here and {shortened(other)} under properties"
+            message = (
+                f"{properties.QUOTA_DELAY} is {shorten_text(text)} here and {shorten_text(other)} under properties"
+            )
             resource.error(message, "one value, or the same one in both places")
         return False
 
     def template(self, at: Field) -> DeclaredTemplate | None:
-        """``None`` also for a template in which nothing is set."""
+        """Returns the child template; ``None`` also for one in which nothing is set."""
         if not at.given:
             return None
         keys = at.mapping(("maxapplications", "properties", "resources"))
@@ -275,13 +285,13 @@ class _Reader:
             ignored.append(own.pop(properties.QUOTA_DELAY)[1])
         for delay in ignored:
             delay.warning("ignored: quotas of dynamic queues are not enforced by preemption")
-        properties.check(own)
+        properties.check_properties(own)
         template = DeclaredTemplate(
             at=at,
             max_applications=keys["maxapplications"].unsigned(),
             properties={key: text for key, (text, _) in own.items()},
-            guaranteed=_amounts(resources["guaranteed"]),
-            max=_amounts(resources["max"]),
+            guaranteed=_read_amounts(resources["guaranteed"]),
+            max=_read_amounts(resources["max"]),
         )
         amounts = [a for a in (template.guaranteed, template.max) if a is not None and a.values]
         return template if template.max_applications or template.properties or amounts else None
@@ -298,7 +308,7 @@ class _Reader:
             groups=keys["groups"].texts(),
             max_applications=keys["maxapplications"].unsigned(),
             max_applications_field=keys["maxapplications"],
-            max_resources=_amounts(keys["maxresources"]),
+            max_resources=_read_amounts(keys["maxresources"]),
             complete=not any(found.unreadable for found in keys.values()),
         )
 
@@ -309,7 +319,7 @@ class _Reader:
         written = filtered["type"].text()
         kind = written.lower()
         if kind not in ("", "allow", "deny"):
-            filtered["type"].error(f"filter type {shortened(kind)} is not known", "allow or deny")
+            filtered["type"].error(f"filter type {shorten_text(kind)} is not known", "allow or deny")
         return DeclaredRule(
             at=at,
             name=keys["name"].text().lower(),
@@ -333,7 +343,7 @@ class _Reader:
         keys = at.mapping(_PREEMPTION_KEYS)
         cycle = keys["cycle"].mapping(("interval_ms", "limit", "batch"))
         defaults = PreemptionConfig()
-        policies = _policies(keys["policies"])
+        policies = _read_policies(keys["policies"])
         enforced = keys["quotapreemptionenabled"].boolean()
         sections = read_sections(keys)
         limit = cycle["limit"].number(defaults.cycle_limit, most=1)
@@ -378,8 +388,9 @@ class _Reader:
         return kind
 
 
-def _amounts(at: Field) -> Amounts | None:
-    """``None`` when the key is absent or null; an empty mapping is something else to V4 and V18."""
+def _read_amounts(at: Field) -> Amounts | None:
+    """Returns amounts by type; ``None`` when the key is absent or null, since an empty mapping means something else
+    (V4, V18)."""
     if not at.given:
         return None
     amounts = Amounts(at, {}, {}, complete=True)
@@ -397,13 +408,13 @@ def _amounts(at: Field) -> Amounts | None:
     return amounts
 
 
-def _policies(at: Field) -> tuple[str, ...]:
+def _read_policies(at: Field) -> tuple[str, ...]:
     if not at.given:
         return NAMES
     names: list[str] = []
     for name, found in at.texts():
         if name not in NAMES:
-            found.error(f"preemption policy {shortened(name)} is not known", f"one of {', '.join(NAMES)}")
+            found.error(f"preemption policy {shorten_text(name)} is not known", f"one of {', '.join(NAMES)}")
         elif name in names:
             found.error(f"preemption policy {name!r} is listed twice", "each policy once")
         else:
@@ -412,7 +423,7 @@ def _policies(at: Field) -> tuple[str, ...]:
 
 
 def _victim_timeout(at: Field, default_ns: int) -> int:
-    """``preemption.victim.timeout``: a positive duration."""
+    """Returns ``preemption.victim.timeout``, a positive duration."""
     found = at.mapping(("timeout",))["timeout"]
     if not found.given:
         return default_ns
@@ -422,6 +433,6 @@ def _victim_timeout(at: Field, default_ns: int) -> int:
         found.error(str(error), "a duration such as 5m")
         return default_ns
     if timeout_ns <= 0:
-        found.error(f"{shortened(found.text())} is not above 0", "a duration such as 5m")
+        found.error(f"{shorten_text(found.text())} is not above 0", "a duration such as 5m")
         return default_ns
     return timeout_ns

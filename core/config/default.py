@@ -15,4 +15,4 @@ partitions:
       - name: root
         submitacl: '*'
 """
-"""What an empty text stands for (config.md 1)."""
+"""The configuration that an empty text stands for (config.md 1)."""

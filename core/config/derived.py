@@ -15,7 +15,7 @@ _Amounts = Mapping[str, int]
 
 
 def derived_guarantees(configuration: Configuration) -> list[str]:
-    """One sentence for each queue with a derived guarantee, in partitions whose monitor is on."""
+    """Returns one sentence for each queue with a derived guarantee, in partitions whose monitor is on."""
     return [line for partition in configuration.partitions if _is_on(partition) for line in _of_partition(partition)]
 
 
@@ -29,9 +29,10 @@ def _of_partition(partition: PartitionConfig) -> Iterator[str]:
 
 
 def _of_queue(queue: QueueConfig, above: str, shared: Mapping[str, tuple[str, list[str]]]) -> Iterator[str]:
-    """*shared*: by type, whose guarantee is shared out here, and by which queues."""
+    """Yields remarks on *queue* and those below. *shared*: by type, whose guarantee is shared out here, and by which
+    queues."""
     path = f"{above}.{queue.name}"
-    declared, own = queue.guaranteed or {}, _owed(queue)
+    declared, own = queue.guaranteed or {}, _owed_amounts(queue)
     for name, amount in own.items():
         if name not in declared:
             yield f"{path}: guaranteed {name} {amount}, which is what the queues below it declare"
@@ -43,7 +44,7 @@ def _of_queue(queue: QueueConfig, above: str, shared: Mapping[str, tuple[str, li
     given: dict[str, tuple[str, list[str]]] = {}
     for name in dict.fromkeys((*own, *shared)):
         below = [child for child in queue.children if name not in (child.guaranteed or {})]
-        total = sum(_owed(child).get(name, 0) for child in queue.children)
+        total = sum(_owed_amounts(child).get(name, 0) for child in queue.children)
         if below and (name in shared or own.get(name, 0) > total):
             giver = path if name in declared else shared.get(name, (path, []))[0]
             given[name] = (giver, [f"{path}.{child.name}" for child in below])
@@ -51,10 +52,10 @@ def _of_queue(queue: QueueConfig, above: str, shared: Mapping[str, tuple[str, li
         yield from _of_queue(child, path, given)
 
 
-def _owed(queue: QueueConfig) -> _Amounts:
-    """What *queue* declares, and of other types what its children are owed."""
+def _owed_amounts(queue: QueueConfig) -> _Amounts:
+    """Returns what *queue* guarantees, and for other types what its children are guaranteed."""
     owed: dict[str, int] = {}
     for child in queue.children:
-        for name, amount in _owed(child).items():
+        for name, amount in _owed_amounts(child).items():
             owed[name] = owed.get(name, 0) + amount
     return {**owed, **(queue.guaranteed or {})}

@@ -18,7 +18,7 @@ LARGEST_RING: Final = 10_000_000
 TRACKING_KEY: Final = "event.trackingEnabled"
 CAPACITY_KEY: Final = "event.requestCapacity"
 RING_CAPACITY_KEYS: Final = ("event.ringBufferCapacity", "event.ringbufferCapacity")
-"""The first one holds if both are there."""
+"""The keys of the ring's capacity, of which the first one holds if both are there."""
 STREAMS_KEY: Final = "event.maxStreams"
 STREAMS_PER_HOST_KEY: Final = "event.maxStreamsPerHost"
 RESPONSE_SIZE_KEY: Final = "event.RESTResponseSize"
@@ -30,7 +30,7 @@ _COUNT: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """What holds for events.
+    """The settings of events.
 
     tracking          whether there are any
     capacity          most events handed over to the shim in one interval
@@ -49,7 +49,7 @@ class EventSettings:
 
 
 def event_settings(extra_config: Mapping[str, str]) -> tuple[EventSettings, tuple[str, ...]]:
-    """What *extra_config* says of events, and what is wrong with it. A bad value means the default."""
+    """Returns the settings in *extra_config*, and the problems with them. A bad value means the default."""
     problems: list[str] = []
 
     def count(key: str, default: int, *, least: int = 1, most: int = 10**18) -> int:

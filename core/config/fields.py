@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from core.config.problems import Problem, ProblemLog, Remark, Severity
-from core.config.yaml_reader import MappingNode, Node, ScalarNode, SequenceNode, shortened
+from core.config.yaml_reader import MappingNode, Node, ScalarNode, SequenceNode, shorten_text
 
 UINT64_MAX: Final = 2**64 - 1
 
@@ -45,6 +45,7 @@ class Field:
 
     @property
     def log(self) -> ProblemLog:
+        """The log that problems go to."""
         here: Field | ProblemLog = self
         while isinstance(here, Field):
             here = here.above
@@ -52,7 +53,7 @@ class Field:
 
     @property
     def line(self) -> int:
-        """In the text that is being read."""
+        """Line of the field in the text that is being read."""
         line = self.row
         here: Field | ProblemLog = self
         while isinstance(here, Field):
@@ -73,72 +74,74 @@ class Field:
             if isinstance(step, int):
                 path += f"[{step}]"
             elif _BARE_KEY.fullmatch(step) is None:
-                path += f"[{shortened(step)}]"
+                path += f"[{shorten_text(step)}]"
             else:
                 path += f".{step}" if path else step
         return path
 
     @property
     def given(self) -> bool:
-        """Whether there is a value and it is not null."""
+        """Tells whether there is a value and it is not null."""
         return self.node is not None and not (isinstance(self.node, ScalarNode) and self.node.is_null)
 
     def error(self, message: str, expected: str = "") -> None:
+        """Report an error at the field."""
         if not self.unreadable:
             self.log.add(Problem(Severity.ERROR, self.line, self.column, self.path, message, expected))
 
     def warning(self, message: str, expected: str = "") -> None:
+        """Report a warning at the field."""
         if not self.unreadable:
             self.log.remark(Remark(self, message, expected))
 
     def mapping(self, keys: Iterable[str]) -> dict[str, Field]:
-        """A field for each of *keys*, absent ones included. Other keys in the text are errors."""
+        """Returns a field for each of *keys*, absent ones included. Other keys in the text are errors."""
         known = {key: Field(None, self.row, self.column, self, key) for key in keys}
         for key, found in self.entries().items():
             if key in known:
                 known[key] = found
                 continue
             near = f"{key.lower()!r}" if key.lower() in known else f"one of {', '.join(known)}"
-            found.error(f"unknown key {shortened(key)}", near)
+            found.error(f"unknown key {shorten_text(key)}", near)
         return known
 
     def entries(self) -> dict[str, Field]:
-        """The mapping with whatever keys it has; empty when absent."""
+        """Returns the mapping with whatever keys it has; empty when absent."""
         if not self.given:
             return {}
         if not isinstance(self.node, MappingNode):
-            self._refuse(f"{self._kind()} found", "a mapping")
+            self._refuse_value(f"{self._kind_of()} found", "a mapping")
             return {}
         return {entry.key: Field(entry.value, entry.line, entry.column, self, entry.key) for entry in self.node.entries}
 
     def items(self) -> list[Field]:
-        """The entries of a list; empty when absent."""
+        """Returns the entries of a list; empty when absent."""
         if not self.given:
             return []
         if not isinstance(self.node, SequenceNode):
-            self._refuse(f"{self._kind()} found", "a list")
+            self._refuse_value(f"{self._kind_of()} found", "a list")
             return []
         return [Field(item, item.line, item.column, self, index) for index, item in enumerate(self.node.items)]
 
     def text(self, default: str = "") -> str:
-        """The scalar as it was written, ``10`` and ``true`` included."""
+        """Returns the scalar as it was written, ``10`` and ``true`` included."""
         if not self.given:
             return default
         if not isinstance(self.node, ScalarNode):
-            self._refuse(f"{self._kind()} found", "text")
+            self._refuse_value(f"{self._kind_of()} found", "text")
             return default
         return self.node.text
 
     def texts(self) -> list[tuple[str, Field]]:
-        """A list of scalars as they were written, each with its place; a null is empty text."""
+        """Returns a list of scalars as they were written, each with its place; a null is empty text."""
         return [(item.text(), item) for item in self.items()]
 
     def text_map(self) -> dict[str, tuple[str, Field]]:
-        """A mapping of text to text; a null value is empty text."""
+        """Returns a mapping of text to text; a null value is empty text."""
         return {key: (found.text(), found) for key, found in self.entries().items()}
 
     def boolean(self, default: bool = False) -> bool:
-        """*default* when absent. Quoted text is no bool."""
+        """Returns the value, *default* when absent. Quoted text is no bool."""
         if not self.given:
             return default
         if isinstance(self.node, ScalarNode) and self.node.plain:
@@ -146,22 +149,25 @@ class Field:
                 return True
             if self.node.text in _FALSE:
                 return False
-        self._refuse(f"{self._kind()} found", "true or false, without quotes")
+        self._refuse_value(f"{self._kind_of()} found", "true or false, without quotes")
         return default
 
     def unsigned(self, default: int = 0, *, least: int = 0) -> int:
-        """*default* when absent; otherwise *least* up to 2^64-1, in plain decimal digits without quotes."""
+        """Returns the value, *default* when absent; otherwise *least* up to 2^64-1, in plain decimal digits without
+        quotes."""
         if not self.given:
             return default
         if isinstance(self.node, ScalarNode) and self.node.plain and _DIGITS.fullmatch(self.node.text):
             value = int(self.node.text)
             if least <= value <= UINT64_MAX:
                 return value
-        self._refuse(f"{self._kind()} found", f"a whole number from {least} to 2^64-1, without quotes or leading zeros")
+        self._refuse_value(
+            f"{self._kind_of()} found", f"a whole number from {least} to 2^64-1, without quotes or leading zeros"
+        )
         return default
 
     def number(self, default: float = 0.0, *, most: float = math.inf) -> float:
-        """*default* when absent; otherwise finite and from 0 to *most*."""
+        """Returns the value, *default* when absent; otherwise finite and from 0 to *most*."""
         if not self.given:
             return default
         if isinstance(self.node, ScalarNode) and self.node.plain and _NUMBER.fullmatch(self.node.text):
@@ -170,25 +176,25 @@ class Field:
                 # An exact -0.0 would pass the comparison and print oddly.
                 return abs(value)
         bounds = "of 0 or more" if most == math.inf else f"from 0 to {most:g}"
-        self._refuse(f"{self._kind()} found", f"a number {bounds}, without quotes")
+        self._refuse_value(f"{self._kind_of()} found", f"a number {bounds}, without quotes")
         return default
 
     def choice(self, choices: Iterable[str], default: str) -> str:
-        """*default* when absent or empty; otherwise exactly one of *choices*."""
+        """Returns the value, *default* when absent or empty; otherwise exactly one of *choices*."""
         written = self.text()
         allowed = list(choices)
         if not written:
             return default
         if written not in allowed:
-            self._refuse(f"{shortened(written)} is not known", f"one of {', '.join(allowed)}")
+            self._refuse_value(f"{shorten_text(written)} is not known", f"one of {', '.join(allowed)}")
             return default
         return written
 
-    def _refuse(self, message: str, expected: str) -> None:
+    def _refuse_value(self, message: str, expected: str) -> None:
         self.error(message, expected)
         self.unreadable = True
 
-    def _kind(self) -> str:
+    def _kind_of(self) -> str:
         if isinstance(self.node, ScalarNode):
-            return shortened(self.node.text) if self.node.plain else f"quoted text {shortened(self.node.text)}"
+            return shorten_text(self.node.text) if self.node.plain else f"quoted text {shorten_text(self.node.text)}"
         return "a list" if isinstance(self.node, SequenceNode) else "a mapping"

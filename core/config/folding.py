@@ -33,14 +33,14 @@ class Folded:
 
 
 def can_be_counted(text: str) -> bool:
-    """Whether lines are what lies between newlines, to the parser as well."""
+    """Tells whether lines are what lies between newlines, to the parser as well."""
     return not any(end in text for end in _OTHER_LINE_ENDS)
 
 
-def fold(new: str, old: str, roots: list[DeclaredQueue]) -> Folded:
-    """*new* without the queues that stand alike in *old*, which was read to *roots*."""
+def fold_document(new: str, old: str, roots: list[DeclaredQueue]) -> Folded:
+    """Returns *new* without the queues that stand alike in *old*, which was read to *roots*."""
     before, lines = old.split("\n"), new.split("\n")
-    moved = _moved(before, lines)
+    moved = _match_lines(before, lines)
     breaks = list(accumulate(map(ne, moved, moved[1:]), initial=0))
     folds: dict[tuple[int, int], FoldedNode] = {}
     left = list(roots)
@@ -59,8 +59,8 @@ def fold(new: str, old: str, roots: list[DeclaredQueue]) -> Folded:
     return Folded("\n".join(lines), folds, left)
 
 
-def _moved(before: list[str], lines: list[str]) -> list[int | None]:
-    """How far down each line of *before* is found in *lines*; ``None``: it is not. None goes past another.
+def _match_lines(before: list[str], lines: list[str]) -> list[int | None]:
+    """Returns how far down each line of *before* is found in *lines*; ``None``: it is not. None goes past another.
 
     Without lines more or less, each is compared with the one in its place; otherwise, all from the first change to the
     last one count as changed.
@@ -68,13 +68,13 @@ def _moved(before: list[str], lines: list[str]) -> list[int | None]:
     down = len(lines) - len(before)
     if not down:
         return [0 if same else None for same in map(eq, before, lines)]
-    head = _alike(map(eq, before, lines))
+    head = _count_alike(map(eq, before, lines))
     most = min(len(before), len(lines)) - head
-    tail = min(most, _alike(map(eq, reversed(before), reversed(lines))))
+    tail = min(most, _count_alike(map(eq, reversed(before), reversed(lines))))
     return [0] * head + [None] * (len(before) - head - tail) + [down] * tail
 
 
-def _alike(pairs: Iterator[bool]) -> int:
+def _count_alike(pairs: Iterator[bool]) -> int:
     return sum(1 for _ in takewhile(bool, pairs))
 
 

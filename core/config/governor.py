@@ -8,7 +8,7 @@ from typing import Final
 
 from core.config.fields import Field
 from core.config.quantities import parse_quantity
-from core.config.yaml_reader import shortened
+from core.config.yaml_reader import shorten_text
 from core.domain.settings import Budget, GovernorSettings, VictimBound
 from core.preemption.registry import KINDS, NAMES
 
@@ -16,24 +16,24 @@ MS_NS: Final = 10**6
 
 
 def read_governor(at: Field) -> GovernorSettings:
-    """The settings at *at*, each at its default where it is not given."""
+    """Returns the settings at *at*, each at its default where it is not given."""
     keys = at.mapping(("victims", "window_ms", "cluster", "queue", "application", "cooldown_ms", "loop", "shadow"))
     loop = keys["loop"].mapping(("window_ms", "returns"))
     defaults = GovernorSettings()
     return GovernorSettings(
-        victims=_bounds(keys["victims"]),
+        victims=_read_bounds(keys["victims"]),
         window_ns=keys["window_ms"].unsigned(defaults.window_ns // MS_NS, least=1) * MS_NS,
-        cluster=_budget(keys["cluster"], defaults.cluster),
-        queue=_budget(keys["queue"], defaults.queue),
-        application=_budget(keys["application"], defaults.application),
+        cluster=_read_budget(keys["cluster"], defaults.cluster),
+        queue=_read_budget(keys["queue"], defaults.queue),
+        application=_read_budget(keys["application"], defaults.application),
         cooldown_ns=keys["cooldown_ms"].unsigned(defaults.cooldown_ns // MS_NS) * MS_NS,
         loop_window_ns=loop["window_ms"].unsigned(defaults.loop_window_ns // MS_NS) * MS_NS,
         loop_returns=loop["returns"].unsigned(defaults.loop_returns),
-        shadow=_kinds(keys["shadow"]),
+        shadow=_read_kinds(keys["shadow"]),
     )
 
 
-def _bounds(at: Field) -> Mapping[str, VictimBound]:
+def _read_bounds(at: Field) -> Mapping[str, VictimBound]:
     """By kind, what is written, and the default of the kind where nothing is."""
     bounded = {kind.name: kind.keys for kind in KINDS if kind.keys.bound is not None}
     found: dict[str, VictimBound] = {}
@@ -45,7 +45,7 @@ def _bounds(at: Field) -> Mapping[str, VictimBound]:
     return MappingProxyType(found)
 
 
-def _budget(at: Field, default: Budget) -> Budget:
+def _read_budget(at: Field, default: Budget) -> Budget:
     keys = at.mapping(("victims", "lost"))
     lost: dict[str, int] = {}
     for name, (text, found) in keys["lost"].text_map().items():
@@ -56,10 +56,10 @@ def _budget(at: Field, default: Budget) -> Budget:
     return Budget(keys["victims"].unsigned(default.victims), MappingProxyType(lost))
 
 
-def _kinds(at: Field) -> frozenset[str]:
+def _read_kinds(at: Field) -> frozenset[str]:
     kinds: set[str] = set()
     for name, found in at.texts():
         if name not in NAMES:
-            found.error(f"preemption policy {shortened(name)} is not known", f"one of {', '.join(NAMES)}")
+            found.error(f"preemption policy {shorten_text(name)} is not known", f"one of {', '.join(NAMES)}")
         kinds.add(name)
     return frozenset(kinds)

@@ -19,7 +19,7 @@ from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 
 
 def warn_of_idle_keys(partition: DeclaredPartition, root: DeclaredQueue) -> None:
-    """Warn of every key of *partition* that nothing follows from."""
+    """Warn of every key of *partition* that has no effect."""
     for queue in root.walk():
         _warn_of_delay(queue, enabled=partition.preemption.quota_enabled)
         _warn_of_terms(queue)
@@ -28,7 +28,7 @@ def warn_of_idle_keys(partition: DeclaredPartition, root: DeclaredQueue) -> None
 
 
 def _warn_of_delay(queue: DeclaredQueue, *, enabled: bool) -> None:
-    """Of a delay that enforces nobody's max."""
+    """Warn of a delay that enforces nobody's max."""
     if quota_delay_ns(queue.properties.get(QUOTA_DELAY, "")) == 0:
         return
     at = queue.property_fields[QUOTA_DELAY]
@@ -44,7 +44,7 @@ def _warn_of_delay(queue: DeclaredQueue, *, enabled: bool) -> None:
 
 
 def _warn_of_terms(queue: DeclaredQueue) -> None:
-    """Of how a max is to be enforced that never is."""
+    """Warn of settings for enforcing a max that is never enforced."""
     for key in (QUOTA_TIMER, QUOTA_MISS):
         if key in queue.properties and not any(
             quota_delay_ns(below.effective.get(QUOTA_DELAY, "")) for below in queue.walk()
@@ -64,7 +64,7 @@ def _warn_of_template(queue: DeclaredQueue) -> None:
 
 
 def _warn_of_root(root: DeclaredQueue) -> None:
-    """Nothing lies outside of the root that a fence could keep away."""
+    """Warn of a fence at the root, since nothing lies outside of it."""
     for key, fence in ((PREEMPTION_POLICY, PreemptionPolicyKind.FENCE), (PRIORITY_POLICY, PriorityPolicy.FENCE)):
         if root.properties.get(key, "").lower() == fence.value:
             root.property_fields[key].warning(f"no effect: {key} {fence.value} on the root fences nothing off")

@@ -8,7 +8,7 @@ from typing import Final
 
 from core.config.declared import DeclaredLimit, DeclaredQueue
 from core.config.fields import Field
-from core.config.yaml_reader import shortened
+from core.config.yaml_reader import shorten_text
 from core.domain.names import GROUP_NAME, USER_NAME, is_group_name, is_user_name
 
 WILDCARD: Final = "*"
@@ -16,7 +16,7 @@ WILDCARD: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """What the levels above leave to one user or group; 0 applications: no bound."""
+    """The bound that the levels above set for one user or group; 0 applications: no bound."""
 
     resources: Mapping[str, int]
     applications: int
@@ -24,7 +24,7 @@ class _Bound:
 
 
 Bounds = Mapping[tuple[str, str], _Bound]
-"""By kind (``user`` or ``group``) and name."""
+"""The bounds by kind (``user`` or ``group``) and name."""
 
 
 def check_limits(root: DeclaredQueue) -> None:
@@ -37,7 +37,7 @@ def check_limits(root: DeclaredQueue) -> None:
     _check_levels(root, {})
 
 
-def _names(limit: DeclaredLimit, kind: str) -> list[tuple[str, Field]]:
+def _limited_names(limit: DeclaredLimit, kind: str) -> list[tuple[str, Field]]:
     return limit.users if kind == "user" else limit.groups
 
 
@@ -45,13 +45,13 @@ def _check_names(queue: DeclaredQueue, kind: str) -> None:
     is_name, expected = (is_user_name, USER_NAME) if kind == "user" else (is_group_name, GROUP_NAME)
     seen: set[str] = set()
     for limit in queue.limits:
-        for name, at in _names(limit, kind):
+        for name, at in _limited_names(limit, kind):
             if name != WILDCARD and not is_name(name):
-                at.error(f"{kind} {shortened(name)} is not valid", f"{expected}; or *")
+                at.error(f"{kind} {shorten_text(name)} is not valid", f"{expected}; or *")
             elif name in seen:
-                at.error(f"{kind} {shortened(name)} is listed twice in the limits of {queue.path}", "once per queue")
+                at.error(f"{kind} {shorten_text(name)} is listed twice in the limits of {queue.path}", "once per queue")
             elif name != WILDCARD and WILDCARD in seen:
-                at.error(f"{kind} {shortened(name)} comes after the {kind} *, which already covers it", "* last")
+                at.error(f"{kind} {shorten_text(name)} comes after the {kind} *, which already covers it", "* last")
             elif name == WILDCARD and kind == "group" and not seen:
                 at.error("group * without a named group before it", "at least one named group earlier in the limits")
             seen.add(name)
@@ -86,15 +86,17 @@ def _check_levels(queue: DeclaredQueue, above: Bounds) -> None:
     carried = dict(above)
     for limit in queue.limits:
         for kind in ("user", "group"):
-            for name, at in _names(limit, kind):
+            for name, at in _limited_names(limit, kind):
                 bound = above.get((kind, name)) or above.get((kind, WILDCARD))
                 by_wildcard = (kind, name) not in above
-                carried[kind, name] = _narrowed(queue, limit, f"{kind} {shortened(name)}", at, bound, by_wildcard)
+                carried[kind, name] = _narrow_bound(
+                    queue, limit, f"{kind} {shorten_text(name)}", at, bound, by_wildcard
+                )
     for child in queue.children:
         _check_levels(child, carried)
 
 
-def _narrowed(
+def _narrow_bound(
     queue: DeclaredQueue, limit: DeclaredLimit, who: str, at: Field, bound: _Bound | None, by_wildcard: bool
 ) -> _Bound:
     """Report where *limit* grants *who* more than *bound*; returns what the levels below may grant at most."""

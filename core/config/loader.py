@@ -35,7 +35,7 @@ from core.config.problems import ProblemLog
 from core.config.resource_rules import check_resources, check_types
 from core.config.tree import build_tree
 from core.config.upstream import warn_of_differences
-from core.config.yaml_reader import Document, collections_of, read, shortened
+from core.config.yaml_reader import Document, collections_of, read, shorten_text
 from core.domain.names import LONGEST_MANAGER, length_flaw
 from core.domain.settings import PlacementRuleConfig
 
@@ -46,7 +46,7 @@ V = TypeVar("V")
 
 
 def load(text: str, *, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> Configuration:
-    """*text* as a configuration; empty text stands for ``DEFAULT_CONFIGURATION``.
+    """Returns *text* as a configuration; empty text stands for ``DEFAULT_CONFIGURATION``.
 
     *unavailable_resolvers*: types of resolver that are refused because they do not work here, with the reason. Whoever
     replays what happened elsewhere needs none of them, so the engine refuses none.
@@ -56,7 +56,7 @@ def load(text: str, *, unavailable_resolvers: Mapping[str, str] = MappingProxyTy
     """
     text = text or DEFAULT_CONFIGURATION
     log = ProblemLog()
-    reading = interpret(text, read(text, log), log, unavailable_resolvers)
+    reading = interpret_document(text, read(text, log), log, unavailable_resolvers)
     let_go(reading)
     return reading.configuration
 
@@ -90,17 +90,19 @@ def let_go(reading: Reading, queues: list[DeclaredQueue] | None = None) -> None:
         pieces[at] = None
 
 
-def interpret(text: str, document: Document, log: ProblemLog, unavailable_resolvers: Mapping[str, str]) -> Reading:
-    """What *document*, read from *text* with *log*, says. Raises ConfigError."""
+def interpret_document(
+    text: str, document: Document, log: ProblemLog, unavailable_resolvers: Mapping[str, str]
+) -> Reading:
+    """Returns the configuration in *document*, read from *text* with *log*. Raises ConfigError."""
     top = Field(document.root, 1, 1, log)
     try:
-        return _interpret(text, top, log, unavailable_resolvers)
+        return _interpret_root(text, top, log, unavailable_resolvers)
     finally:
         # They know their places, and those the log: nobody would ever find such a circle (core/service/garbage.py).
         log.remarks.clear()
 
 
-def _interpret(text: str, top: Field, log: ProblemLog, unavailable_resolvers: Mapping[str, str]) -> Reading:
+def _interpret_root(text: str, top: Field, log: ProblemLog, unavailable_resolvers: Mapping[str, str]) -> Reading:
     declared = read_partitions(top, unavailable_resolvers)
     if not declared and not log.has_errors:
         top.error("no partition is configured", "partitions: a list of at least one partition")
@@ -115,7 +117,7 @@ def _interpret(text: str, top: Field, log: ProblemLog, unavailable_resolvers: Ma
         warn_of_idle_keys(partition, root)
         warn_of_differences(partition, root)
     log.raise_if_errors()
-    partitions = tuple(_partition(partition, root) for partition, root in trees)
+    partitions = tuple(_make_partition(partition, root) for partition, root in trees)
     configuration = Configuration(partitions, checksum(text), log.in_order())
     return Reading(configuration, top, [root for _, root in trees])
 
@@ -145,24 +147,26 @@ def _check_partition_names(partitions: list[DeclaredPartition]) -> None:
         key = partition.name.lower()
         if key in seen:
             partition.name_field.error(
-                f"partition {shortened(partition.name)} exists already, on line {seen[key]}", "a name of its own"
+                f"partition {shorten_text(partition.name)} exists already, on line {seen[key]}", "a name of its own"
             )
         seen.setdefault(key, partition.name_field.line)
 
 
-def _partition(declared: DeclaredPartition, root: DeclaredQueue) -> PartitionConfig:
+def _make_partition(declared: DeclaredPartition, root: DeclaredQueue) -> PartitionConfig:
     node_sort = declared.node_sort
     return PartitionConfig(
         name=declared.name,
-        root=_queue(root, None, properties.Resolver()),
-        placement_rules=tuple(_rule(rule) for rule in declared.rules),
+        root=_make_queue(root, None, properties.Resolver()),
+        placement_rules=tuple(_make_rule(rule) for rule in declared.rules),
         preemption=declared.preemption,
         node_sort=replace(node_sort, weights=MappingProxyType(dict(node_sort.weights))),
         resolver=declared.resolver,
     )
 
 
-def _queue(declared: DeclaredQueue, template_above: ChildTemplate | None, resolve: properties.Resolver) -> QueueConfig:
+def _make_queue(
+    declared: DeclaredQueue, template_above: ChildTemplate | None, resolve: properties.Resolver
+) -> QueueConfig:
     if declared.made is not None:
         effective, template, queue = declared.made
         if effective == declared.effective and template == template_above:
@@ -175,7 +179,7 @@ def _queue(declared: DeclaredQueue, template_above: ChildTemplate | None, resolv
 def _new_queue(
     declared: DeclaredQueue, template_above: ChildTemplate | None, resolve: properties.Resolver
 ) -> QueueConfig:
-    own_template = _template(declared.template) if declared.template is not None and declared.parent else None
+    own_template = _make_template(declared.template) if declared.template is not None and declared.parent else None
     template = own_template or template_above
     passed_on = properties.inherited(declared.effective)
     # Dynamic queues never enforce their max by preemption (preemption.md D.1).
@@ -184,8 +188,8 @@ def _new_queue(
     return QueueConfig(
         name=declared.name,
         parent=declared.parent,
-        guaranteed=_guaranteed(declared.guaranteed),
-        max=_max(declared.max),
+        guaranteed=_guaranteed_of(declared.guaranteed),
+        max=_max_of(declared.max),
         max_applications=declared.max_applications,
         properties=MappingProxyType(declared.properties),
         effective=resolve(declared.effective, leaf=not declared.parent),
@@ -196,50 +200,50 @@ def _new_queue(
         admin_acl=declared.admin_acl,
         child_template=own_template,
         dynamic_template=template,
-        limits=tuple(_limit(limit) for limit in declared.limits),
-        children=tuple(_queue(child, template, resolve) for child in declared.children),
+        limits=tuple(_make_limit(limit) for limit in declared.limits),
+        children=tuple(_make_queue(child, template, resolve) for child in declared.children),
     )
 
 
-def _template(declared: DeclaredTemplate) -> ChildTemplate:
+def _make_template(declared: DeclaredTemplate) -> ChildTemplate:
     return ChildTemplate(
         max_applications=declared.max_applications,
         properties=MappingProxyType(declared.properties),
-        guaranteed=_guaranteed(declared.guaranteed),
-        max=_max(declared.max),
+        guaranteed=_guaranteed_of(declared.guaranteed),
+        max=_max_of(declared.max),
     )
 
 
-def _limit(declared: DeclaredLimit) -> LimitConfig:
+def _make_limit(declared: DeclaredLimit) -> LimitConfig:
     return LimitConfig(
         description=declared.description,
         users=tuple(name for name, _ in declared.users),
         groups=tuple(name for name, _ in declared.groups),
         max_applications=declared.max_applications,
-        max_resources=_max(declared.max_resources),
+        max_resources=_max_of(declared.max_resources),
     )
 
 
-def _rule(declared: DeclaredRule) -> PlacementRuleConfig:
+def _make_rule(declared: DeclaredRule) -> PlacementRuleConfig:
     return PlacementRuleConfig(
         name=declared.name,
         create=declared.create,
         value=declared.value,
-        parent=_rule(declared.parent) if declared.parent is not None else None,
+        parent=_make_rule(declared.parent) if declared.parent is not None else None,
         filter=declared.filter,
     )
 
 
-def _guaranteed(amounts: Amounts | None) -> Mapping[str, int] | None:
-    """A guarantee of 0 is none (preemption.md 0.1)."""
+def _guaranteed_of(amounts: Amounts | None) -> Mapping[str, int] | None:
+    """Returns a guarantee of 0 is none (preemption.md 0.1)."""
     above_zero = {} if amounts is None else {name: amount for name, amount in amounts.values.items() if amount}
     return MappingProxyType(above_zero) if above_zero else None
 
 
-def _max(amounts: Amounts | None) -> Mapping[str, int] | None:
-    """A maximum of 0 stays: the type is not available (B14). An empty mapping limits nothing."""
+def _max_of(amounts: Amounts | None) -> Mapping[str, int] | None:
+    """Returns a maximum of 0 stays: the type is not available (B14). An empty mapping limits nothing."""
     return MappingProxyType(dict(amounts.values)) if amounts is not None and amounts.values else None
 
 
-def _frozen(mapping: Mapping[str, V] | None) -> Mapping[str, V] | None:
+def _freeze_mapping(mapping: Mapping[str, V] | None) -> Mapping[str, V] | None:
     return None if mapping is None else MappingProxyType(dict(mapping))

@@ -38,7 +38,7 @@ class LimitConfig:
 
 @dataclass(frozen=True, slots=True)
 class ChildTemplate:
-    """What a dynamic leaf is created with. Fields as in :class:`QueueConfig`."""
+    """The settings that a dynamic leaf is created with. Fields as in :class:`QueueConfig`."""
 
     max_applications: int
     properties: Mapping[str, str]
@@ -93,7 +93,7 @@ class PreemptionConfig:
     cycle_batch     asks that a round takes at a time, those with the least in hand first
     sections        by kind, what the section of its own says, defaults filled in; without a section a kind is missing
     governor        bounds against storms; never of preemption on required nodes
-    victim_timeout_ns  how long after it was told to leave a victim counts as stuck (K14)
+    victim_timeout_ns  how long after its release was asked for a victim counts as stuck (K14)
     """
 
     enabled: bool = True
@@ -112,7 +112,7 @@ class PreemptionConfig:
 
 @dataclass(frozen=True, slots=True)
 class NodeSortConfig:
-    """How nodes are ordered. A type without a weight weighs 0."""
+    """The order of nodes. A type without a weight weighs 0."""
 
     policy: NodeSortPolicy = NodeSortPolicy.FAIR
     weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({"vcore": 1.0, "memory": 1.0}))
@@ -132,7 +132,8 @@ class PartitionConfig:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """At least one partition, in the order of the text. ``warnings`` tells what will not do what it seems to."""
+    """A configuration: at least one partition, in the order of the text. ``warnings``: settings that have another
+    effect than they seem to have."""
 
     partitions: tuple[PartitionConfig, ...]
     checksum: str

@@ -1,4 +1,4 @@
-"""Placement rules: whether each can be built and can lead anywhere in the configured tree (V40 to V47, B3, B15)."""
+"""Checks of placement rules: each can be built and can lead somewhere in the configured tree (V40 to V47, B3, B15)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from core.config.declared import DeclaredQueue, DeclaredRule
 from core.config.fields import Field
-from core.config.yaml_reader import shortened
+from core.config.yaml_reader import shorten_text
 from core.domain.names import (
     GROUP_NAME,
     MOST_LEVELS,
@@ -31,14 +31,14 @@ def check_rules(rules: list[DeclaredRule], root: DeclaredQueue) -> None:
     """Report every rule that could not be built, or that can only fail in the tree below *root*."""
     queues = {queue.path: queue for queue in root.walk()}
     for number, rule in enumerate(rules):
-        chain = _chain(rule)
+        chain = _chain_of(rule)
         sound = [_check_rule(link) for link in chain]
         if all(sound):
             _check_static_path(number, chain, queues)
 
 
-def _chain(rule: DeclaredRule) -> list[DeclaredRule]:
-    """*rule* and its parents, outermost first: the order in which the queue path grows."""
+def _chain_of(rule: DeclaredRule) -> list[DeclaredRule]:
+    """Returns *rule* and its parents, outermost first: the order in which the queue path grows."""
     chain = [rule]
     while chain[-1].parent is not None:
         chain.append(chain[-1].parent)
@@ -46,12 +46,12 @@ def _chain(rule: DeclaredRule) -> list[DeclaredRule]:
 
 
 def _check_rule(rule: DeclaredRule) -> bool:
-    """Whether *rule* can be built, its filter aside."""
+    """Tells whether *rule* can be built, its filter aside."""
     _check_filter_names("user", rule.filter_users, is_user_name, USER_NAME)
     _check_filter_names("group", rule.filter_groups, is_group_name, GROUP_NAME)
     if rule.name not in RULES:
         what = "not known" if _RULE_NAME.fullmatch(rule.name) else "not a name"
-        rule.name_field.error(f"placement rule {shortened(rule.name)} is {what}", f"one of {', '.join(RULES)}")
+        rule.name_field.error(f"placement rule {shorten_text(rule.name)} is {what}", f"one of {', '.join(RULES)}")
         return False
     if rule.name == "tag" and not rule.value:
         rule.value_field.error("a tag rule without a value", "value: the name of a tag")
@@ -69,39 +69,41 @@ def _check_fixed(rule: DeclaredRule) -> bool:
         return False
     for element in elements:
         if not is_queue_name(element) or element == RECOVERY_QUEUE:
-            rule.value_field.error(f"{shortened(element)} in {shortened(rule.value)} is no queue name", QUEUE_NAME)
+            rule.value_field.error(
+                f"{shorten_text(element)} in {shorten_text(rule.value)} is no queue name", QUEUE_NAME
+            )
             return False
-    if _qualified(rule.value) and rule.parent is not None:
+    if _is_qualified(rule.value) and rule.parent is not None:
         rule.value_field.error(
-            f"{shortened(rule.value)} starts at root, so it cannot stand below a parent rule",
+            f"{shorten_text(rule.value)} starts at root, so it cannot stand below a parent rule",
             "a path without root, or no parent rule",
         )
         return False
     return True
 
 
-def _qualified(path: str) -> bool:
+def _is_qualified(path: str) -> bool:
     return path == "root" or path.startswith("root.")
 
 
 def _check_filter_names(
     kind: str, names: list[tuple[str, Field]], is_name: Callable[[str], bool], expected: str
 ) -> None:
-    """One entry is a name or a regular expression; of several, what is no name is dropped (V42, V43)."""
+    """Report filters in which one entry is neither name nor expression, or one of several is no name (V42, V43)."""
     if len(names) == 1:
         text, at = names[0]
         if is_name(text):
             return
         flaw = find_flaw(text) if looks_like_regex(text) else "neither a name nor a regular expression"
         if flaw is not None:
-            at.error(f"filter {kind} {shortened(text)}: {flaw}", f"{expected}; or a regular expression")
+            at.error(f"filter {kind} {shorten_text(text)}: {flaw}", f"{expected}; or a regular expression")
         return
     seen: set[str] = set()
     for text, at in names:
         if not is_name(text):
-            at.warning(f"filter {kind} {shortened(text)} is no name and is left out of the list", expected)
+            at.warning(f"filter {kind} {shorten_text(text)} is no name and is left out of the list", expected)
         elif text in seen:
-            at.warning(f"filter {kind} {shortened(text)} is listed twice")
+            at.warning(f"filter {kind} {shorten_text(text)} is listed twice")
         seen.add(text)
 
 
@@ -113,21 +115,22 @@ def _check_static_path(number: int, chain: list[DeclaredRule], queues: Mapping[s
     """
     path = ""
     for rule in chain:
-        if rule.name != "fixed" or not (path or _qualified(rule.value)):
+        if rule.name != "fixed" or not (path or _is_qualified(rule.value)):
             return
         path = f"{path}.{rule.value}" if path else rule.value
         if path.count(".") >= MOST_LEVELS:
             problem: str | None = f"more than {MOST_LEVELS} levels"
         else:
-            problem = _obstacle(path, queues, create=rule.create, last=rule is chain[-1])
+            problem = _find_obstacle(path, queues, create=rule.create, last=rule is chain[-1])
         if problem is not None:
             names = "->".join(link.name for link in chain)
-            rule.value_field.error(f"rule {number} ({names}) leads to {shortened(path)}: {problem}")
+            rule.value_field.error(f"rule {number} ({names}) leads to {shorten_text(path)}: {problem}")
             return
 
 
-def _obstacle(path: str, queues: Mapping[str, DeclaredQueue], *, create: bool, last: bool) -> str | None:
-    """*queues* by path; *path* starts at the root, which always exists."""
+def _find_obstacle(path: str, queues: Mapping[str, DeclaredQueue], *, create: bool, last: bool) -> str | None:
+    """Returns what keeps a rule from *path*, if anything. *queues* by path; *path* starts at the root, which always
+    exists."""
     deepest = path
     while deepest not in queues:
         deepest = deepest.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""Offsets of priorities over the queue tree: where they reach the priorities of the system.
+"""Checks of priority offsets over the queue tree, where they reach the priorities of the system.
 
 Rules: preemption.md G. Offsets add up on the way to the root, so the sum counts; behind a fence only what is above it.
 """
@@ -45,8 +45,8 @@ def _check_queue(queue: DeclaredQueue) -> _Reach:
     if queue.template is not None and queue.parent:
         below.append(_check_template(queue))
     base = max(below, key=lambda reach: reach.shown, default=_Reach(0))
-    own = _own(queue)
-    reach = _with(base, queue.path, own)
+    own = _own_offset(queue)
+    reach = _with_offset(base, queue.path, own)
     at = queue.property_fields.get(properties.PRIORITY_OFFSET)
     if at is not None and own.priority_offset:
         said = _too_high(base, own, reach)
@@ -56,19 +56,19 @@ def _check_queue(queue: DeclaredQueue) -> _Reach:
 
 
 def _check_template(queue: DeclaredQueue) -> _Reach:
-    """What leaves made below *queue* show."""
+    """Returns the reach of leaves made below *queue*."""
     template = queue.template
     assert template is not None, "only queues with a template come here"
-    own = properties.resolve(template.properties, leaf=True)
+    own = properties.resolve_properties(template.properties, leaf=True)
     path = f"{queue.path}.*"
-    reach = _with(_Reach(0), path, own)
+    reach = _with_offset(_Reach(0), path, own)
     said = _too_high(_Reach(0), own, reach)
     if said:
         template.at.warning(f"{properties.PRIORITY_OFFSET} of the queues made from it: {said}")
     return reach
 
 
-def _with(base: _Reach, path: str, own: QueueProperties) -> _Reach:
+def _with_offset(base: _Reach, path: str, own: QueueProperties) -> _Reach:
     paths = (path,) if own.priority_offset else ()
     if own.priority_policy is PriorityPolicy.FENCE:
         return _Reach(own.priority_offset, fenced=True, paths=paths)
@@ -76,7 +76,8 @@ def _with(base: _Reach, path: str, own: QueueProperties) -> _Reach:
 
 
 def _too_high(base: _Reach, own: QueueProperties, reach: _Reach) -> str:
-    """What is wrong with the offset that makes *reach* of *base*; nothing where the base was too high by itself."""
+    """Returns why the offset from *base* to *reach* is too high; an empty text where the base was too high by
+    itself."""
     offset, system = own.priority_offset, f"the priorities of the system ({_SYSTEM_PRIORITY} and above)"
     if own.priority_policy is PriorityPolicy.FENCE:
         return f"offset {offset} makes all below the fence count among {system}" if offset >= _SYSTEM_PRIORITY else ""
@@ -92,5 +93,5 @@ def _too_high(base: _Reach, own: QueueProperties, reach: _Reach) -> str:
     return f"{together} and lift tasks of priority {_SYSTEM_PRIORITY - reach.offset} and above to {system}"
 
 
-def _own(queue: DeclaredQueue) -> QueueProperties:
-    return properties.resolve(queue.properties, leaf=not queue.parent)
+def _own_offset(queue: DeclaredQueue) -> QueueProperties:
+    return properties.resolve_properties(queue.properties, leaf=not queue.parent)

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration text: collected, so that one reading reports everything."""
+"""Problems of a configuration text, collected so that one reading reports everything."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 MOST_ERRORS: Final = 500
-"""A text that is wrong in more places than this is given up on: nobody reads further, and a hostile one costs less."""
+"""The number of errors after which reading stops: nobody reads further, and a hostile text costs less."""
 
 MOST_WARNINGS: Final = 1000
 
 
 class Severity(StrEnum):
+    """The weights of a problem."""
+
     ERROR = "error"
     WARNING = "warning"
 
@@ -56,14 +58,19 @@ class ConfigError(ValueError):
 
 
 class Place(Protocol):
-    """Where in a text something stands."""
+    """A place in a text."""
 
     @property
-    def line(self) -> int: ...
+    def line(self) -> int:
+        """Line, from 1; 0: no place."""
+
     @property
-    def column(self) -> int: ...
+    def column(self) -> int:
+        """Column, from 1; 0: no place."""
+
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """Keys that lead to the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,8 @@ class Remark:
 
 
 class ProblemLog:
-    """Gathers problems while a text is read. Bounded: past ``MOST_ERRORS`` the reading ends with ConfigError."""
+    """The problems of a text, gathered while it is read. Bounded: past ``MOST_ERRORS`` the reading ends with
+    ConfigError."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
@@ -87,15 +95,16 @@ class ProblemLog:
 
     @property
     def has_errors(self) -> bool:
+        """Tells whether any error was added."""
         return self._errors > 0
 
     @property
     def kept_all(self) -> bool:
-        """Whether no warning was left out."""
+        """Tells whether no warning was left out."""
         return self._warnings <= MOST_WARNINGS
 
     def remark(self, remark: Remark) -> None:
-        """Keep a warning, put into words only if it is not one too many."""
+        """Keep a warning. Its text is made only if it is shown."""
         self._warnings += 1
         if not self.kept_all:
             return
@@ -114,7 +123,7 @@ class ProblemLog:
             raise ConfigError(self.in_order())
 
     def in_order(self) -> tuple[Problem, ...]:
-        """Everything kept, sorted by place; what has no place comes last."""
+        """Returns everything kept, sorted by place; what has no place comes last."""
         left_out = self._warnings - MOST_WARNINGS
         found = sorted(self._problems, key=lambda p: (p.line == 0, p.line, p.column))
         if left_out > 0:

@@ -1,4 +1,4 @@
-"""Queue properties: what each key means, what a child inherits, and what the texts come to.
+"""Queue properties: the meaning of each key, the inheritance by children, and the values of the texts.
 
 A value that cannot be used never refuses a configuration: its default applies, and the queue that sets it gets a
 warning. Rules: config.md 6.1 and 6.2, preemption.md 0.2 and D.2.
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from core.config.fields import UINT64_MAX, Field
 from core.config.quantities import SECOND_NS, DelayTooLong, parse_delay, parse_duration
-from core.config.yaml_reader import shortened
+from core.config.yaml_reader import shorten_text
 from core.domain.settings import (
     DEFAULT_BACKOFF_DELAY_NS,
     DEFAULT_PREEMPTION_DELAY_NS,
@@ -43,7 +43,8 @@ _UNSIGNED: Final = re.compile(r"[0-9]{1,30}", re.ASCII)
 
 
 def inherited(parent: Mapping[str, str]) -> dict[str, str]:
-    """What a child starts from, given its parent's effective properties; its own are laid over this."""
+    """Returns the properties that a child starts from, given its parent's effective ones; its own are laid over
+    these."""
     passed_on = dict(parent)
     if PRIORITY_POLICY in passed_on:
         passed_on[PRIORITY_POLICY] = PriorityPolicy.DEFAULT.value
@@ -56,8 +57,8 @@ def inherited(parent: Mapping[str, str]) -> dict[str, str]:
     return passed_on
 
 
-def resolve(effective: Mapping[str, str], *, leaf: bool) -> QueueProperties:
-    """The values in force for a queue with these *effective* texts; defaults where a text is absent or no use.
+def resolve_properties(effective: Mapping[str, str], *, leaf: bool) -> QueueProperties:
+    """Returns the values in force for a queue with these *effective* texts; defaults where a text is absent or no use.
 
     ``preemption.delay`` and the back-off act on leaves only: on a parent they are there to be inherited.
     """
@@ -85,7 +86,7 @@ def resolve(effective: Mapping[str, str], *, leaf: bool) -> QueueProperties:
 
 
 class Resolver:
-    """:func:`resolve` for many queues, most of which say the same: those get the same object."""
+    """:func:`resolve_properties` for many queues, most of which say the same: those get the same object."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bool, tuple[tuple[str, str], ...]], QueueProperties] = {}
@@ -94,18 +95,18 @@ class Resolver:
         key = leaf, tuple(effective.items())
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = resolve(effective, leaf=leaf)
+            found = self._known[key] = resolve_properties(effective, leaf=leaf)
         return found
 
 
-def check(properties: Mapping[str, tuple[str, Field]]) -> None:
+def check_properties(properties: Mapping[str, tuple[str, Field]]) -> None:
     """Warn of every one of a queue's own *properties* that will not do what it says.
 
     The only error is a number of seconds above 2^31-1 for the quota delay.
     """
     for key, (text, field) in properties.items():
         if key not in _READERS:
-            field.warning(f"property {shortened(key)} has no meaning here; it is kept and inherited")
+            field.warning(f"property {shorten_text(key)} has no meaning here; it is kept and inherited")
             continue
         read, default = _READERS[key]
         try:
@@ -113,13 +114,13 @@ def check(properties: Mapping[str, tuple[str, Field]]) -> None:
         except DelayTooLong as error:
             field.error(str(error))
         except ValueError as error:
-            field.warning(f"{error}; {_describe(key, default)} is used instead")
+            field.warning(f"{error}; {_describe_problem(key, default)} is used instead")
         else:
-            _advise(key, text, value, field)
+            _advise_on_key(key, text, value, field)
 
 
 def quota_delay_ns(text: str) -> int:
-    """The delay in nanoseconds; 0, which is off, for text that is no delay or not above 0."""
+    """Returns the delay in nanoseconds; 0, which is off, for text that is no delay or not above 0."""
     try:
         return max(0, parse_delay(text))
     except ValueError:
@@ -127,28 +128,28 @@ def quota_delay_ns(text: str) -> int:
 
 
 def is_bare_delay(text: str) -> bool:
-    """Whether *text* is a delay above 0 in seconds without their unit, which only the quota delay may be."""
+    """Tells whether *text* is a delay above 0 in seconds without their unit, which only the quota delay may be."""
     return _UNSIGNED.fullmatch(text) is not None and quota_delay_ns(text) > 0
 
 
 def is_at_once(text: str) -> bool:
-    """Whether *text* is a ``preemption.delay`` of 0."""
+    """Tells whether *text* is a ``preemption.delay`` of 0."""
     try:
         return parse_duration(text) == 0
     except ValueError:
         return False
 
 
-def _advise(key: str, text: str, value: str | int | bool, field: Field) -> None:
+def _advise_on_key(key: str, text: str, value: str | int | bool, field: Field) -> None:
     if key == QUOTA_DELAY and 0 < int(value) < _SHORT_DELAY_NS:
-        field.warning(f"a delay of {shortened(text)} leaves applications no time to shrink", "60s or more")
+        field.warning(f"a delay of {shorten_text(text)} leaves applications no time to shrink", "60s or more")
     elif key == QUOTA_DELAY and int(value) > _LONG_DELAY_NS:
         field.warning(
-            f"a delay of {shortened(text)} keeps a lowered maximum from being enforced for long", "5h or less"
+            f"a delay of {shorten_text(text)} keeps a lowered maximum from being enforced for long", "5h or less"
         )
 
 
-def _describe(key: str, default: str | int | bool) -> str:
+def _describe_problem(key: str, default: str | int | bool) -> str:
     if key == SORT_BY_PRIORITY:
         return "enabled"
     if key in (PREEMPTION_DELAY, BACKOFF_DELAY):
@@ -160,81 +161,81 @@ def _sort_policy(text: str) -> str:
     if not text:
         return SortPolicy.FIFO.value
     known = text in set(SortPolicy)
-    return SortPolicy(text).value if known else _unknown(text, "fifo, fair or stateaware, in lower case")
+    return SortPolicy(text).value if known else _refuse_value(text, "fifo, fair or stateaware, in lower case")
 
 
-def _enabled(text: str) -> bool:
+def _read_enabled(text: str) -> bool:
     if text.lower() not in ("enabled", "disabled"):
-        _unknown(text, "enabled or disabled")
+        _refuse_value(text, "enabled or disabled")
     return text.lower() == "enabled"
 
 
 def _one_of(*choices: str) -> Callable[[str], str]:
-    """Any case; empty text stands for the first choice."""
+    """Returns a reader of one of the choices in any case; empty text stands for the first one."""
 
     def read(text: str) -> str:
         lower = text.lower() or choices[0]
-        return lower if lower in choices else _unknown(text, f"one of {', '.join(choices)}")
+        return lower if lower in choices else _refuse_value(text, f"one of {', '.join(choices)}")
 
     return read
 
 
-def _offset(text: str) -> int:
+def _read_offset(text: str) -> int:
     if _INTEGER.fullmatch(text) and -(2**31) <= int(text) < 2**31:
         return int(text)
-    raise ValueError(f"{shortened(text)} is no whole number of 32 bits")
+    raise ValueError(f"{shorten_text(text)} is no whole number of 32 bits")
 
 
-def _percent(text: str) -> int:
+def _read_percent(text: str) -> int:
     if _UNSIGNED.fullmatch(text) and int(text) <= 100:
         return int(text)
-    raise ValueError(f"{shortened(text)} is no whole percentage from 0 to 100")
+    raise ValueError(f"{shorten_text(text)} is no whole percentage from 0 to 100")
 
 
-def _count(text: str) -> int:
+def _read_count(text: str) -> int:
     if _UNSIGNED.fullmatch(text) and int(text) <= UINT64_MAX:
         return int(text)
-    raise ValueError(f"{shortened(text)} is no whole number from 0 to 2^64-1")
+    raise ValueError(f"{shorten_text(text)} is no whole number from 0 to 2^64-1")
 
 
-def _delay(text: str) -> int:
+def _read_delay(text: str) -> int:
     delay = parse_duration(text)
     if delay <= 0:
-        raise ValueError(f"duration {shortened(text)} is not above 0")
+        raise ValueError(f"duration {shorten_text(text)} is not above 0")
     return delay
 
 
-def _age(text: str) -> int:
-    """0 is at once."""
+def _read_age(text: str) -> int:
+    """Returns an age in nanoseconds; 0 is at once."""
     delay = parse_duration(text)
     if delay < 0:
-        raise ValueError(f"duration {shortened(text)} is below 0")
+        raise ValueError(f"duration {shorten_text(text)} is below 0")
     return delay
 
 
 def _quota_delay(text: str) -> int:
     delay = parse_delay(text)
     if delay < 0:
-        raise ValueError(f"duration {shortened(text)} is below 0")
+        raise ValueError(f"duration {shorten_text(text)} is below 0")
     return delay
 
 
-def _unknown(text: str, expected: str) -> str:
-    raise ValueError(f"{shortened(text)} is not {expected}")
+def _refuse_value(text: str, expected: str) -> str:
+    raise ValueError(f"{shorten_text(text)} is not {expected}")
 
 
 _READERS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     SORT_POLICY: (_sort_policy, SortPolicy.FIFO.value),
-    SORT_BY_PRIORITY: (_enabled, True),
+    SORT_BY_PRIORITY: (_read_enabled, True),
     PRIORITY_POLICY: (_one_of("default", "fence"), PriorityPolicy.DEFAULT.value),
-    PRIORITY_OFFSET: (_offset, 0),
+    PRIORITY_OFFSET: (_read_offset, 0),
     PREEMPTION_POLICY: (_one_of("default", "fence", "disabled"), PreemptionPolicyKind.DEFAULT.value),
-    PREEMPTION_DELAY: (_age, DEFAULT_PREEMPTION_DELAY_NS),
+    PREEMPTION_DELAY: (_read_age, DEFAULT_PREEMPTION_DELAY_NS),
     QUOTA_DELAY: (_quota_delay, 0),
     QUOTA_TIMER: (_one_of("reset", "adjust"), QuotaTimer.RESET.value),
-    QUOTA_MISS: (_percent, 0),
-    BACKOFF: (_count, 0),
-    BACKOFF_DELAY: (_delay, DEFAULT_BACKOFF_DELAY_NS),
+    QUOTA_MISS: (_read_percent, 0),
+    BACKOFF: (_read_count, 0),
+    BACKOFF_DELAY: (_read_delay, DEFAULT_BACKOFF_DELAY_NS),
 }
 """Each known property: its reader, which raises ValueError, and what applies otherwise."""
 

@@ -52,13 +52,13 @@ _WHOLE_SECONDS: Final = re.compile(r"[0-9]+", re.ASCII)
 
 
 def parse_quantity(resource: str, text: str) -> int:
-    """*text* in base units: thousandths for ``vcore``, bytes for ``memory``, the plain count for anything else.
+    """Returns *text* in base units: thousandths for ``vcore``, bytes for ``memory``, the plain count for anything else.
 
     0 up to 2^63-1. Raises ValueError naming one of three classes: invalid quantity, invalid suffix, overflow.
     """
     match = _QUANTITY.fullmatch(text.strip(_BLANKS))
     if match is None:
-        raise ValueError(f"invalid quantity {_shown(text)}")
+        raise ValueError(f"invalid quantity {_quote_text(text)}")
     digits, suffix = match.groups()
     is_cpu = resource == "vcore"
     if suffix == "m" and is_cpu:
@@ -66,24 +66,24 @@ def parse_quantity(resource: str, text: str) -> int:
     elif suffix in _FACTORS:
         scale = _FACTORS[suffix] * (1000 if is_cpu else 1)
     elif suffix == "m" or suffix.lower() in _SUFFIX_SHAPES:
-        raise ValueError(f"invalid suffix {suffix!r} in {_shown(text)}")
+        raise ValueError(f"invalid suffix {suffix!r} in {_quote_text(text)}")
     else:
-        raise ValueError(f"invalid quantity {_shown(text)}")
+        raise ValueError(f"invalid quantity {_quote_text(text)}")
     # int() is quadratic, and refuses long texts altogether.
     significant = digits.lstrip("0") or "0"
     if len(significant) > _LONGEST_NUMBER or int(significant) * scale > INT64_MAX:
-        raise ValueError(f"overflow: {_shown(text)} does not fit into a signed 64-bit number")
+        raise ValueError(f"overflow: {_quote_text(text)} does not fit into a signed 64-bit number")
     return int(significant) * scale
 
 
 def parse_duration(text: str) -> int:
-    """*text* such as ``1h30m``, ``.5s`` or ``-3ms`` in nanoseconds; may be negative.
+    """Returns *text* such as ``1h30m``, ``.5s`` or ``-3ms`` in nanoseconds; may be negative.
 
-    A bare ``0`` is the only number without a unit. Parts below a nanosecond are cut off. Raises ValueError for
-    anything else and for more than about 292 years.
+    A bare ``0`` is the only number without a unit. Parts below a nanosecond are cut off. Raises ValueError for anything
+    else and for more than about 292 years.
     """
     if len(text) > _LONGEST_NUMBER * 4:
-        raise ValueError(f"invalid duration {_shown(text)}")
+        raise ValueError(f"invalid duration {_quote_text(text)}")
     sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if rest == "0":
         return 0
@@ -99,9 +99,9 @@ def parse_duration(text: str) -> int:
         total += int(parts * _UNITS_NS[unit])
         position = match.end()
     if not rest or position != len(rest):
-        raise ValueError(f"invalid duration {_shown(text)}")
+        raise ValueError(f"invalid duration {_quote_text(text)}")
     if total > INT64_MAX:
-        raise ValueError(f"duration {_shown(text)} is longer than 292 years")
+        raise ValueError(f"duration {_quote_text(text)} is longer than 292 years")
     return sign * total
 
 
@@ -110,7 +110,7 @@ class DelayTooLong(ValueError):
 
 
 def parse_delay(text: str) -> int:
-    """A ``quota.preemption.delay`` in nanoseconds: whole seconds as bare digits, or a duration.
+    """Returns a ``quota.preemption.delay`` in nanoseconds: whole seconds as bare digits, or a duration.
 
     May be 0 or negative, which both mean off. Raises DelayTooLong, or another ValueError for text that is neither.
     """
@@ -118,9 +118,9 @@ def parse_delay(text: str) -> int:
         return parse_duration(text)
     significant = text.lstrip("0") or "0"
     if len(significant) > _LONGEST_NUMBER or int(significant) > MOST_DELAY_SECONDS:
-        raise DelayTooLong(f"delay {_shown(text)} is above {MOST_DELAY_SECONDS} seconds")
+        raise DelayTooLong(f"delay {_quote_text(text)} is above {MOST_DELAY_SECONDS} seconds")
     return int(significant) * SECOND_NS
 
 
-def _shown(text: str) -> str:
+def _quote_text(text: str) -> str:
     return repr(text if len(text) <= _LONGEST_NUMBER else f"{text[:_LONGEST_NUMBER]}...")

@@ -1,8 +1,8 @@
-"""Reading one text after another, where most say what the last one said but for a few lines.
+"""Reads one text after another, where most differ from the last one in a few lines.
 
-What comes out is always what :func:`core.config.loader.load` makes of the text. Queues that stand in lines that did
-not change are not read again (:mod:`core.config.folding`); everything that is computed or checked over the whole tree
-is computed and checked over the whole tree. A text in which anything is wrong, or unusual, is read in full.
+The result is always what :func:`core.config.loader.load` makes of the text. Queues that stand in lines that did not
+change are not read again (:mod:`core.config.folding`); everything that is computed or checked over the whole tree is
+computed and checked over the whole tree. A text in which anything is wrong, or unusual, is read in full.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 from core.config.declared import DeclaredQueue
 from core.config.default import DEFAULT_CONFIGURATION
-from core.config.folding import can_be_counted, fold
-from core.config.loader import Reading, interpret, let_go
+from core.config.folding import can_be_counted, fold_document
+from core.config.loader import Reading, interpret_document, let_go
 from core.config.model import Configuration
 from core.config.problems import ConfigError, ProblemLog
 from core.config.yaml_reader import MOST_BYTES, read
@@ -27,7 +27,7 @@ class _Last:
 
 
 class ConfigurationReader:
-    """Remembers the last good text. Not for two threads at a time.
+    """A reader that remembers the last good text. Not for two threads at a time.
 
     *unavailable_resolvers*: as for :func:`~core.config.loader.load`.
     """
@@ -36,16 +36,16 @@ class ConfigurationReader:
         self._unavailable_resolvers = unavailable_resolvers
         self._last: _Last | None = None
         self.spared = 0
-        """Queues, with those below them, that the last reading took over; -1: it read everything."""
+        """The number of queues that the last reading took over, with those below them; -1: it read everything."""
 
     def load(self, text: str) -> Configuration:
-        """What *text* says. Raises ConfigError, as :func:`~core.config.loader.load` does."""
+        """Returns the configuration in *text*. Raises ConfigError, as :func:`~core.config.loader.load` does."""
         text = text or DEFAULT_CONFIGURATION
         last = self._last
         if last is not None:
             if last.text == text:
                 return last.reading.configuration
-            configuration = self._again(text, last)
+            configuration = self._read_changes(text, last)
             if configuration is not None:
                 return configuration
         return self._in_full(text)
@@ -54,7 +54,7 @@ class ConfigurationReader:
         self.spared = -1
         log = ProblemLog()
         document = read(text, log)
-        reading = interpret(text, document, log, self._unavailable_resolvers)
+        reading = interpret_document(text, document, log, self._unavailable_resolvers)
         configuration = reading.configuration
         forgotten, self._last = self._last, None
         if document.self_contained and log.kept_all and can_be_counted(text):
@@ -65,11 +65,11 @@ class ConfigurationReader:
             let_go(forgotten.reading)
         return configuration
 
-    def _again(self, text: str, last: _Last) -> Configuration | None:
-        """What *text* says, if it differs little from the *last*; ``None``: it has to be read in full."""
+    def _read_changes(self, text: str, last: _Last) -> Configuration | None:
+        """Returns the configuration in *text* if it differs little from *last*; ``None``: it has to be read in full."""
         if not can_be_counted(text) or len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
             return None
-        folded = fold(text, last.text, last.reading.roots)
+        folded = fold_document(text, last.text, last.reading.roots)
         if not folded.folds:
             return None
         places = [_Place(node.content) for node in folded.folds.values() if isinstance(node.content, DeclaredQueue)]
@@ -78,7 +78,7 @@ class ConfigurationReader:
         try:
             document = read(folded.text, log, folded.folds)
             if document.self_contained and document.folds == len(folded.folds):
-                reading = interpret(text, document, log, self._unavailable_resolvers)
+                reading = interpret_document(text, document, log, self._unavailable_resolvers)
         except ConfigError:
             pass  # Some rules stop at the first error, and folds may be in its way: what to say is for a full reading.
         finally:
@@ -95,7 +95,7 @@ class ConfigurationReader:
 
 
 class _Place:
-    """Where a queue stood, in case it has to go back."""
+    """The place of a queue, to which it may have to go back."""
 
     def __init__(self, queue: DeclaredQueue) -> None:
         self._at = queue.at

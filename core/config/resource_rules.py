@@ -18,7 +18,7 @@ from core.config.properties import (
     QUOTA_DELAY,
     quota_delay_ns,
 )
-from core.config.yaml_reader import shortened
+from core.config.yaml_reader import shorten_text
 from core.domain.resources import MAX_TYPES
 
 _FOREIGN_TO_QUOTA: Final = (PREEMPTION_POLICY, PREEMPTION_DELAY, PRIORITY_POLICY, PRIORITY_OFFSET)
@@ -35,7 +35,7 @@ def check_types(partition: DeclaredPartition, root: DeclaredQueue) -> None:
         known.update(budget.lost)
     if len(known) > MAX_TYPES:
         partition.name_field.error(
-            f"partition {shortened(partition.name)} weighs and bounds {len(known)} resource types",
+            f"partition {shorten_text(partition.name)} weighs and bounds {len(known)} resource types",
             f"at most {MAX_TYPES} in one partition",
         )
         return
@@ -46,7 +46,7 @@ def check_types(partition: DeclaredPartition, root: DeclaredQueue) -> None:
             if len(known) > MAX_TYPES:
                 beyond = new[MAX_TYPES - len(known)]
                 amounts.fields[beyond].error(
-                    f"queue {queue.path}: {shortened(beyond)} is one resource type too many",
+                    f"queue {queue.path}: {shorten_text(beyond)} is one resource type too many",
                     f"at most {MAX_TYPES} in one partition",
                 )
                 return
@@ -67,7 +67,7 @@ def check_resources(root: DeclaredQueue) -> None:
 
 
 def _check_queue(queue: DeclaredQueue, above: Ceilings) -> dict[str, int]:
-    """Returns what the queue's parent has to guarantee for it."""
+    """Returns the amounts that the queue's parent has to guarantee for it."""
     guaranteed, maximum = _values(queue.guaranteed), _values(queue.max)
     if queue.guaranteed is not None:
         for name, amount in guaranteed.items():
@@ -114,9 +114,9 @@ def _check_sum(queue: DeclaredQueue, guaranteed: Mapping[str, int], ceilings: Ce
 
 
 def _warn_of_quota_delay(queue: DeclaredQueue, needed: Mapping[str, int], maximum: Mapping[str, int]) -> None:
-    """The combinations that preemption.md D.3 and H accept with a warning.
+    """Warn of the combinations that preemption.md D.3 and H accept with a warning.
 
-    *needed*: what is guaranteed to it, or where it says nothing to those below.
+    *needed*: the queue's guarantee, or where it has none the sum of those below.
     """
     if queue.is_root or quota_delay_ns(queue.effective.get(QUOTA_DELAY, "")) == 0:
         return
@@ -136,7 +136,7 @@ def _warn_of_quota_delay(queue: DeclaredQueue, needed: Mapping[str, int], maximu
 
 
 def _check_applications(queue: DeclaredQueue, bound: int, setter: str) -> None:
-    """An unset count is bounded by the queues above alone (V60, B25)."""
+    """Check the number of applications, where an unset count is bounded by the queues above alone (V60, B25)."""
     own = queue.max_applications
     if own and bound and own > bound and queue.max_applications_field is not None:
         message = f"queue {queue.path}: maxapplications {own} is above the {bound} of {setter}"

@@ -1,4 +1,4 @@
-"""Two configurations of the same partitions, compared queue by queue.
+"""A comparison of two configurations of the same partitions, queue by queue.
 
 A new text usually says what the old one said, but for a few queues. :func:`share` makes equal parts of both the same
 objects; whoever follows a change then skips a whole subtree by identity (protocol.md 5.4).
@@ -13,27 +13,29 @@ from typing import Any, Final
 from core.config.model import Configuration, PartitionConfig, QueueConfig
 
 own_settings: Final[Any] = attrgetter(*(item.name for item in fields(QueueConfig) if item.name != "children"))
-"""Everything a queue says for itself, as one comparable value."""
+"""Returns everything that a queue sets for itself, as one comparable value."""
 
 
-def share(new: Configuration, old: Configuration | None) -> Configuration:
-    """*new*, with every queue of *old* in the place of an equal one."""
+def share_equal_parts(new: Configuration, old: Configuration | None) -> Configuration:
+    """Returns *new*, with every queue of *old* in the place of an equal one."""
     if old is None:
         return new
     before = {partition.name: partition for partition in old.partitions}
-    partitions = tuple(_partition(partition, before.get(partition.name)) for partition in new.partitions)
+    partitions = tuple(_share_partition(partition, before.get(partition.name)) for partition in new.partitions)
     return replace(new, partitions=partitions)
 
 
-def _partition(new: PartitionConfig, old: PartitionConfig | None) -> PartitionConfig:
-    return new if old is None else replace(new, root=_queue(new.root, old.root))
+def _share_partition(new: PartitionConfig, old: PartitionConfig | None) -> PartitionConfig:
+    return new if old is None else replace(new, root=_share_queue(new.root, old.root))
 
 
-def _queue(new: QueueConfig, old: QueueConfig) -> QueueConfig:
+def _share_queue(new: QueueConfig, old: QueueConfig) -> QueueConfig:
     if new is old:
         return old
     before = {child.name: child for child in old.children}
-    children = tuple(_queue(child, before[child.name]) if child.name in before else child for child in new.children)
+    children = tuple(
+        _share_queue(child, before[child.name]) if child.name in before else child for child in new.children
+    )
     same = len(children) == len(old.children) and all(a is b for a, b in zip(children, old.children, strict=True))
     if same and own_settings(new) == own_settings(old):
         return old

@@ -1,4 +1,4 @@
-"""From the queues as listed to one tree below ``root``: V2 to V7, V10, paths and inherited properties."""
+"""One tree below ``root`` made of the queues as listed: V2 to V7, V10, paths and inherited properties."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Final
 
 from core.config import properties
 from core.config.declared import DeclaredPartition, DeclaredQueue
-from core.config.yaml_reader import shortened
+from core.config.yaml_reader import shorten_text
 from core.domain.names import QUEUE_NAME, RECOVERY_QUEUE, is_queue_name
 
 ROOT: Final = "root"
 
 
 def build_tree(partition: DeclaredPartition) -> DeclaredQueue:
-    """The root queue with everything below it settled. Problems go to the log.
+    """Returns the root queue with everything below it settled. Problems go to the log.
 
     One top queue called root (any case) is the root. Otherwise a root is put above all of them, even when one of
     several is called root (V3).
     """
     queues = partition.queues
     if not partition.queues_field.given:
-        partition.at.error(f"partition {shortened(partition.name)} has no queues", "a list of queues")
+        partition.at.error(f"partition {shorten_text(partition.name)} has no queues", "a list of queues")
     if len(queues) == 1 and queues[0].name == ROOT:
         root = queues[0]
     else:
@@ -28,7 +28,7 @@ def build_tree(partition: DeclaredPartition) -> DeclaredQueue:
     root.parent = True
     _check_root_resources(root)
     _adopt_limits(partition, root)
-    _settle(root, ROOT, {})
+    _settle_queue(root, ROOT, {})
     return root
 
 
@@ -40,7 +40,7 @@ def _check_root_resources(root: DeclaredQueue) -> None:
 
 
 def _adopt_limits(partition: DeclaredPartition, root: DeclaredQueue) -> None:
-    """Limits of the partition are another way to write those of the root (V10)."""
+    """Give the root the partition's limits, which are another way to write its own (V10)."""
     if not partition.limits:
         return
     if not root.limits:
@@ -52,11 +52,11 @@ def _adopt_limits(partition: DeclaredPartition, root: DeclaredQueue) -> None:
         )
 
 
-def _settle(queue: DeclaredQueue, path: str, passed_on: dict[str, str]) -> None:
+def _settle_queue(queue: DeclaredQueue, path: str, passed_on: dict[str, str]) -> None:
     queue.path = path
     queue.effective = {**passed_on, **queue.properties}
     if queue.template is not None and not queue.parent:
-        queue.template.at.warning(f"ignored: queue {shortened(path)} is a leaf and has no children")
+        queue.template.at.warning(f"ignored: queue {shorten_text(path)} is a leaf and has no children")
     to_children = properties.inherited(queue.effective)
     if queue.own_delay_only:
         to_children.pop(properties.QUOTA_DELAY, None)
@@ -66,15 +66,15 @@ def _settle(queue: DeclaredQueue, path: str, passed_on: dict[str, str]) -> None:
     for child in queue.children:
         _check_name(child, path, seen)
         seen.setdefault(child.name, child)
-        _settle(child, f"{path}.{child.name}", to_children)
+        _settle_queue(child, f"{path}.{child.name}", to_children)
 
 
 def _check_name(queue: DeclaredQueue, above: str, siblings: dict[str, DeclaredQueue]) -> None:
     where = queue.name_field
     if not is_queue_name(queue.name):
-        where.error(f"queue name {shortened(queue.name)} below {shortened(above)} is not valid", QUEUE_NAME)
+        where.error(f"queue name {shorten_text(queue.name)} below {shorten_text(above)} is not valid", QUEUE_NAME)
     elif queue.name == RECOVERY_QUEUE:
         where.error(f"queue name {queue.name!r} is reserved for recovered applications", "another name")
     elif queue.name in siblings:
         first = siblings[queue.name].name_field.line
-        where.error(f"{shortened(above)} has a queue {queue.name!r} already, on line {first}", "a name of its own")
+        where.error(f"{shorten_text(above)} has a queue {queue.name!r} already, on line {first}", "a name of its own")

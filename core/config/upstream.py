@@ -1,7 +1,7 @@
-"""Settings that an administrator of YuniKorn knows otherwise: legal in both, with another meaning here.
+"""Warnings about settings that are legal in YuniKorn and here, with different meanings.
 
-Each gets a warning that says what YuniKorn does and what happens here. What YuniKorn accepts and this core refuses
-needs none: an error cannot be overlooked. Rules: items B7 to B16 of config.md 14, and preemption.md 0.2, B.3 and D.2.
+Each says what YuniKorn does and what happens here. What YuniKorn accepts and this core refuses needs none: an error
+cannot be overlooked. Rules: items B7 to B16 of config.md 14, and preemption.md 0.2, B.3 and D.2.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final
 from core.config import properties
 from core.config.declared import Amounts, DeclaredPartition, DeclaredQueue, DeclaredRule
 from core.config.fields import Field
-from core.config.yaml_reader import shortened
+from core.config.yaml_reader import shorten_text
 from core.domain.settings import SortPolicy
 
 _QUOTA_KEYS: Final = (properties.QUOTA_DELAY, properties.QUOTA_TIMER, properties.QUOTA_MISS)
-_DEFAULTS: Final = properties.resolve({}, leaf=True)
+_DEFAULTS: Final = properties.resolve_properties({}, leaf=True)
 
 
 def warn_of_differences(partition: DeclaredPartition, root: DeclaredQueue) -> None:
@@ -27,7 +27,7 @@ def warn_of_differences(partition: DeclaredPartition, root: DeclaredQueue) -> No
 
 
 class _Maker:
-    """Where in the tree a rule may create queues."""
+    """The part of the tree in which a rule may create queues."""
 
     def __init__(self, rule: DeclaredRule) -> None:
         chain: list[DeclaredRule] = []
@@ -46,7 +46,7 @@ class _Maker:
         self._levels = len(chain)
 
     def reaches(self, path: str) -> bool:
-        """Whether a queue may be created below the one at *path*."""
+        """Tells whether a queue may be created below the one at *path*."""
         below = f"{path}."
         return self._anywhere or self._start.startswith(below) or (self._levels > 1 and below.startswith(self._start))
 
@@ -54,7 +54,7 @@ class _Maker:
 def _warn_of_rule(rule: DeclaredRule) -> None:
     if rule.filter.deny and rule.filter_type != "deny":
         rule.filter_type_field.warning(
-            f"YuniKorn takes {shortened(rule.filter_type)} for allow; here it denies, in any case",
+            f"YuniKorn takes {shorten_text(rule.filter_type)} for allow; here it denies, in any case",
             "deny, in lower case",
         )
     above = rule.parent
@@ -68,17 +68,21 @@ def _warn_of_rule(rule: DeclaredRule) -> None:
 
 
 def _warn_of_queue(queue: DeclaredQueue, written: str, in_template: frozenset[str], makers: list[_Maker]) -> None:
-    """*written*: the path as it is spelt in the text; *in_template*: what the template in force for children sets."""
+    """Warn of the settings of *queue*.
+
+    *written*: the path as it is spelt in the text; *in_template*: what the template in force for children sets.
+    """
     if queue.template is not None and queue.parent:
         in_template = frozenset(queue.template.properties)
-        _warn_of_zeros(queue.template.max, f"the template of {shortened(queue.path)}")
-    _warn_of_zeros(queue.max, f"queue {shortened(queue.path)}")
+        _warn_of_zeros(queue.template.max, f"the template of {shorten_text(queue.path)}")
+    _warn_of_zeros(queue.max, f"queue {shorten_text(queue.path)}")
     _warn_of_properties(queue)
     if queue.parent and any(maker.reaches(queue.path) for maker in makers):
         _warn_of_inheritance(queue, in_template)
     if queue.limits and queue.limits_field is not None and written != queue.path:
         queue.limits_field.warning(
-            f"YuniKorn does not enforce limits of queues written with capitals ({shortened(written)}); here they hold",
+            f"YuniKorn does not enforce limits of queues written with capitals ({shorten_text(written)});"
+            " here they hold",
             "queue names in lower case",
         )
     for child in queue.children:
@@ -89,7 +93,7 @@ def _warn_of_zeros(most: Amounts | None, what: str) -> None:
     if most is not None and most.complete and most.values and not any(most.values.values()):
         most.at.warning(
             f"a max of nothing but 0: YuniKorn takes it for no max at all; here {what} gets none of "
-            f"{shortened(', '.join(most.values))}"
+            f"{shorten_text(', '.join(most.values))}"
         )
 
 
@@ -98,11 +102,13 @@ def _warn_of_properties(queue: DeclaredQueue) -> None:
         text = queue.properties[key]
         in_resources = isinstance(at.above, Field) and at.above.key == "resources"
         if key == properties.QUOTA_DELAY and properties.is_bare_delay(text) and not in_resources:
-            at.warning(f"YuniKorn takes {shortened(text)} without a unit for 0 (off); here it is seconds", f"{text}s")
+            at.warning(
+                f"YuniKorn takes {shorten_text(text)} without a unit for 0 (off); here it is seconds", f"{text}s"
+            )
         elif key == properties.SORT_POLICY and text == SortPolicy.STATE_AWARE and not queue.parent:
             at.warning("recent versions of YuniKorn sort stateaware as fifo; here one application at a time may start")
         elif key == properties.PREEMPTION_DELAY and properties.is_at_once(text):
-            at.warning(f"YuniKorn takes {shortened(text)} for 30s; here asks preempt at once")
+            at.warning(f"YuniKorn takes {shorten_text(text)} for 30s; here asks preempt at once")
         elif queue.is_root and key == properties.PRIORITY_OFFSET and _has_effect(key, text):
             at.warning("YuniKorn adds the offset of root when it preempts; here it has no effect", "no offset")
 
@@ -112,13 +118,13 @@ def _warn_of_inheritance(queue: DeclaredQueue, in_template: frozenset[str]) -> N
         if key in in_template or key in _QUOTA_KEYS:
             continue
         passed_on = properties.inherited({key: queue.properties[key]})
-        if properties.resolve(passed_on, leaf=True) != _DEFAULTS:
+        if properties.resolve_properties(passed_on, leaf=True) != _DEFAULTS:
             at.warning(
-                f"YuniKorn keeps {key} from queues that placement rules create below {shortened(queue.path)}; "
+                f"YuniKorn keeps {key} from queues that placement rules create below {shorten_text(queue.path)}; "
                 "here they inherit it",
                 "the same in childtemplate, to say it for both",
             )
 
 
 def _has_effect(key: str, text: str) -> bool:
-    return properties.resolve({key: text}, leaf=True) != _DEFAULTS
+    return properties.resolve_properties({key: text}, leaf=True) != _DEFAULTS

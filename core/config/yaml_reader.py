@@ -19,9 +19,9 @@ from core.config.problems import ConfigError, Problem, ProblemLog, Severity
 
 MOST_BYTES: Final = 4 * 2**20
 MOST_NODES: Final = 500_000
-"""Aliases counted as often as they are used."""
+"""The most nodes of a document, with aliases counted as often as they are used."""
 MOST_DEPTH: Final = 128
-"""Each queue level takes two: its list and its mapping."""
+"""The deepest nesting, of which each queue level takes two: its list and its mapping."""
 MOST_KEY_LENGTH: Final = 1024
 
 # The parser that upstream's reader descends from, and some ten times faster; the other one where it is not built in.
@@ -35,7 +35,7 @@ _TEXT_TAGS: Final = frozenset({"!", _CORE_TAG + "str"})
 _MERGE_TAG: Final = _CORE_TAG + "merge"
 
 FOLD_MARK: Final = '"..."'
-"""What stands in the text for a part that was left out, and what it reads as."""
+"""The text in the place of a part that was left out, and the value that it is read as."""
 _FOLD_TEXT: Final = "..."
 
 
@@ -51,6 +51,7 @@ class ScalarNode:
 
     @property
     def is_null(self) -> bool:
+        """Tells whether the scalar means null."""
         return self.plain and self.text in _NULLS
 
 
@@ -109,12 +110,12 @@ class FoldedNode:
 Node = ScalarNode | SequenceNode | MappingNode | FoldedNode
 
 Folds = Mapping[tuple[int, int], FoldedNode]
-"""By the place of their ``FOLD_MARK``."""
+"""The left-out parts by the place of their ``FOLD_MARK``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """``root`` is ``None`` for a text without a document.
+    """A document; ``root`` is ``None`` for a text without one.
 
     self_contained  nothing refers to another place (anchors, aliases, tags, directives, merges): an item of a list
                     means the same whatever stands around it
@@ -127,18 +128,18 @@ class Document:
 
 
 def read(text: str, log: ProblemLog, folds: Folds = MappingProxyType({})) -> Document:
-    """The first and only document of *text*, with *folds* in the place of their marks.
+    """Returns the first and only document of *text*, with *folds* in the place of their marks.
 
     Problems go to *log*. Raises ConfigError at once for text that is too large or no YAML: nothing after that place
     can be trusted.
     """
     if len(text) > MOST_BYTES or len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
-        _fail(log, 0, 0, "the text is too large", f"at most {MOST_BYTES} bytes")
+        _raise_error(log, 0, 0, "the text is too large", f"at most {MOST_BYTES} bytes")
     unprintable = _UNPRINTABLE.search(text)
     if unprintable is not None:
         before = text[: unprintable.start()]
         message = f"character U+{ord(unprintable.group()):04X} is not allowed"
-        _fail(log, before.count("\n") + 1, len(before) - before.rfind("\n"), message, "printable text")
+        _raise_error(log, before.count("\n") + 1, len(before) - before.rfind("\n"), message, "printable text")
     try:
         return _Composer(log, folds).compose(yaml.parse(text, Loader=_LOADER))
     except ConfigError:
@@ -147,13 +148,14 @@ def read(text: str, log: ProblemLog, folds: Folds = MappingProxyType({})) -> Doc
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = " ".join(part for part in (error.context, error.problem) if part)
-        _fail(log, mark.line + 1 if mark else 0, mark.column + 1 if mark else 0, f"not valid YAML: {said}")
+        _raise_error(log, mark.line + 1 if mark else 0, mark.column + 1 if mark else 0, f"not valid YAML: {said}")
     except (yaml.YAMLError, ValueError) as error:
-        _fail(log, 0, 0, f"not valid YAML: {error}")
+        _raise_error(log, 0, 0, f"not valid YAML: {error}")
 
 
 def collections_of(root: Node | None) -> list[Node]:
-    """All lists and mappings at and below *root*, parents before what they hold, aliases as often as they are used."""
+    """Returns all lists and mappings at and below *root*, parents before what they hold, aliases as often as they are
+    used."""
     found = [root] if isinstance(root, (MappingNode, SequenceNode)) else []
     for node in found:
         below = node.items if isinstance(node, SequenceNode) else [entry.value for entry in node.entries]
@@ -161,7 +163,7 @@ def collections_of(root: Node | None) -> list[Node]:
     return list(found)
 
 
-def _fail(log: ProblemLog, line: int, column: int, message: str, expected: str = "") -> NoReturn:
+def _raise_error(log: ProblemLog, line: int, column: int, message: str, expected: str = "") -> NoReturn:
     log.add(Problem(Severity.ERROR, line, column, "", message, expected))
     raise ConfigError(log.in_order())
 
@@ -192,10 +194,10 @@ class _Composer:
         documents = 0
         for event in events:
             if isinstance(event, yaml.ScalarEvent):
-                scalar = self._scalar(event)
+                scalar = self._make_scalar(event)
                 node: Node = scalar
                 if self._folds and scalar.text == _FOLD_TEXT:
-                    node = self._unfolded(scalar, stack)
+                    node = self._unfold_node(scalar, stack)
             elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
                 self._open(event, stack)
                 continue
@@ -209,7 +211,7 @@ class _Composer:
                     self._self_contained = False
                 continue
             elif isinstance(event, yaml.AliasEvent):
-                node = self._alias(event, depth=len(stack))
+                node = self._resolve_alias(event, depth=len(stack))
             else:
                 continue
             if stack:
@@ -226,7 +228,7 @@ class _Composer:
             kind = "map" if isinstance(event, yaml.MappingStartEvent) else "seq"
             if event.tag not in ("!", _CORE_TAG + kind):
                 self._refuse_tag(event)
-        self._spend(event, 1)
+        self._count_nodes(event, 1)
         if event.anchor is not None:
             self._self_contained = False
             self._anchors[event.anchor] = None
@@ -234,7 +236,7 @@ class _Composer:
 
     def _close(self, opened: _Open, end: Any) -> Node:
         event, children = opened.event, opened.nodes
-        line, column = _place(event)
+        line, column = _place_of(event)
         node: Node
         if isinstance(event, yaml.MappingStartEvent):
             entries = self._entries(children)
@@ -242,25 +244,25 @@ class _Composer:
             node = MappingNode(line, column, entries, size, levels)
         else:
             size, levels = _extent_around(children)
-            node = SequenceNode(line, column, tuple(children), size, levels, not event.flow_style, _place(end))
+            node = SequenceNode(line, column, tuple(children), size, levels, not event.flow_style, _place_of(end))
         if event.anchor is not None:
             self._anchors[event.anchor] = node
         return node
 
-    def _unfolded(self, node: ScalarNode, stack: list[_Open]) -> Node:
-        """What the mark *node* stands for; itself if it is no mark but says the same."""
+    def _unfold_node(self, node: ScalarNode, stack: list[_Open]) -> Node:
+        """Returns the node that the mark *node* stands for; *node* itself if it is no mark but has the same text."""
         fold = self._folds.get((node.line, node.column))
         around = stack[-1].event if stack else None
         if fold is None or not isinstance(around, yaml.SequenceStartEvent) or around.flow_style:
             return node
         self._folds_found += 1
-        self._spend(node, fold.size - 1)
+        self._count_nodes(node, fold.size - 1)
         if len(stack) + fold.levels > MOST_DEPTH:
             self._fail(node, "nested too deeply", f"at most {MOST_DEPTH} levels")
         return fold
 
-    def _scalar(self, event: Any) -> ScalarNode:
-        line, column = _place(event)
+    def _make_scalar(self, event: Any) -> ScalarNode:
+        line, column = _place_of(event)
         plain = event.style is None or event.style == ""
         if event.tag is not None:
             self._self_contained = False
@@ -270,21 +272,21 @@ class _Composer:
                 plain = False
             else:
                 self._refuse_tag(event)
-        self._spend(event, 1)
+        self._count_nodes(event, 1)
         node = ScalarNode(line, column, event.value, plain)
         if event.anchor is not None:
             self._self_contained = False
             self._anchors[event.anchor] = node
         return node
 
-    def _alias(self, event: Any, depth: int) -> Node:
+    def _resolve_alias(self, event: Any, depth: int) -> Node:
         if event.anchor not in self._anchors:
             self._fail(event, f"alias *{event.anchor} has no anchor before it")
         node = self._anchors[event.anchor]
         if node is None:
             self._fail(event, f"alias *{event.anchor} contains itself")
-        size, levels = _extent(node)
-        self._spend(event, size)
+        size, levels = _extent_of(node)
+        self._count_nodes(event, size)
         if depth + levels > MOST_DEPTH:
             self._fail(event, "nested too deeply", f"at most {MOST_DEPTH} levels")
         return node
@@ -295,15 +297,17 @@ class _Composer:
         saw_merge = False
         for key, value in zip(nodes[::2], nodes[1::2], strict=True):
             if not isinstance(key, ScalarNode):
-                self._error(key, "a key cannot be a list or a mapping", "text")
+                self._report_error(key, "a key cannot be a list or a mapping", "text")
                 continue
             is_merge = key.plain and key.text == "<<"
             name = "" if key.is_null else key.text
             if name in entries or (is_merge and saw_merge):
                 first = f", first on line {entries[name].line}" if name in entries else ""
-                self._error(key, f"key {shortened(key.text)} is given twice{first}", "each key once")
+                self._report_error(key, f"key {shorten_text(key.text)} is given twice{first}", "each key once")
             elif len(name) > MOST_KEY_LENGTH:
-                self._error(key, f"key {shortened(name)} is too long", f"at most {MOST_KEY_LENGTH} characters")
+                self._report_error(
+                    key, f"key {shorten_text(name)} is too long", f"at most {MOST_KEY_LENGTH} characters"
+                )
             elif is_merge:
                 saw_merge = True
                 self._self_contained = False
@@ -312,41 +316,41 @@ class _Composer:
                 entries[name] = Entry(key.line, key.column, name, value)
         for value in merged:
             for source in value.items if isinstance(value, SequenceNode) else (value,):
-                self._merge(source, entries)
+                self._merge_mapping(source, entries)
         return tuple(entries.values())
 
-    def _merge(self, source: Node, entries: dict[str, Entry]) -> None:
+    def _merge_mapping(self, source: Node, entries: dict[str, Entry]) -> None:
         if not isinstance(source, MappingNode):
-            self._error(source, "only mappings can be merged with <<", "an alias of a mapping")
+            self._report_error(source, "only mappings can be merged with <<", "an alias of a mapping")
             return
         for entry in source.entries:
             if entry.key not in entries:
-                self._spend(source, _extent(entry.value)[0])
+                self._count_nodes(source, _extent_of(entry.value)[0])
                 entries[entry.key] = entry
 
-    def _spend(self, where: Any, nodes: int) -> None:
+    def _count_nodes(self, where: Any, nodes: int) -> None:
         self._count += nodes
         if self._count > MOST_NODES:
             self._fail(where, "too many entries, aliases counted in full", f"at most {MOST_NODES}")
 
     def _refuse_tag(self, event: Any) -> None:
-        self._error(event, f"tag {shortened(event.tag)} is not supported here", "no tag")
+        self._report_error(event, f"tag {shorten_text(event.tag)} is not supported here", "no tag")
 
-    def _error(self, where: Any, message: str, expected: str = "") -> None:
-        line, column = _place(where)
+    def _report_error(self, where: Any, message: str, expected: str = "") -> None:
+        line, column = _place_of(where)
         self._log.add(Problem(Severity.ERROR, line, column, "", message, expected))
 
     def _fail(self, where: Any, message: str, expected: str = "") -> NoReturn:
-        _fail(self._log, *_place(where), message, expected)
+        _raise_error(self._log, *_place_of(where), message, expected)
 
 
-def _extent(node: Node) -> tuple[int, int]:
-    """Nodes and levels of *node*, aliases counted in full."""
+def _extent_of(node: Node) -> tuple[int, int]:
+    """Returns the number of nodes and of levels of *node*, aliases counted in full."""
     return (1, 0) if isinstance(node, ScalarNode) else (node.size, node.levels)
 
 
 def _extent_around(children: list[Node]) -> tuple[int, int]:
-    """Those of a collection of *children*."""
+    """Returns the number of nodes and of levels of a collection of *children*."""
     size, levels = 1, 0
     for child in children:
         if isinstance(child, ScalarNode):
@@ -357,13 +361,13 @@ def _extent_around(children: list[Node]) -> tuple[int, int]:
     return size, levels + 1
 
 
-def _place(where: Any) -> tuple[int, int]:
+def _place_of(where: Any) -> tuple[int, int]:
     if isinstance(where, (ScalarNode, SequenceNode, MappingNode, FoldedNode)):
         return where.line, where.column
     mark = where.start_mark
     return mark.line + 1, mark.column + 1
 
 
-def shortened(text: str, most: int = 64) -> str:
-    """*text* quoted for a message, cut off where it would drown the rest."""
+def shorten_text(text: str, most: int = 64) -> str:
+    """Returns *text* quoted for a message, cut off where it would drown the rest."""
     return repr(text if len(text) <= most else f"{text[:most]}...")

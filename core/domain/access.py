@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class AccessList:
-    """Who is let in; only grants, ancestors may grant more. ``text`` is what was written, blanks trimmed."""
+    """The users and groups with access; only grants, ancestors may grant more. ``text``: as written, blanks trimmed."""
 
     text: str = ""
     everybody: bool = False
@@ -18,10 +18,11 @@ class AccessList:
 
     @property
     def nobody(self) -> bool:
+        """Tells whether the list grants nobody access."""
         return not (self.everybody or self.users or self.groups)
 
     def grants(self, user: str, groups: Sequence[str]) -> bool:
-        """Whether *user*, who belongs to *groups*, is on the list. Case counts."""
+        """Tells whether *user*, who belongs to *groups*, is on the list. Case counts."""
         return self.everybody or user in self.users or any(group in self.groups for group in groups)
 
 

@@ -19,11 +19,11 @@ _INSTANCE: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,3})", re.ASCII | re.DOTALL)
 
 
 def allocation_id(key: str, instance: int) -> str:
-    """The ID of one allocation."""
+    """Returns the ID of one allocation."""
     return f"{key}-{instance}"
 
 
 def taken_apart(given: str) -> tuple[str, int] | None:
-    """Key and instance of an ID that :func:`allocation_id` may have made; ``None`` for any other text."""
+    """Returns the key and instance of an ID that :func:`allocation_id` may have made; ``None`` for any other text."""
     match = _INSTANCE.fullmatch(given)
     return None if match is None else (match[1], int(match[2]))

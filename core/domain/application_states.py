@@ -28,27 +28,28 @@ class AppState(StrEnum):
     NEW = "New"
     """The application was accepted and has had no ask yet."""
     ACCEPTED = "Accepted"
-    """It has asks, and nothing of it runs but placeholders."""
+    """The application has asks, and nothing of it runs but placeholders."""
     RUNNING = "Running"
     """Something of it runs, or has run and more is asked for."""
     REJECTED = "Rejected"
-    """It was refused when it was added; the state is remembered for three days and not told."""
+    """The application was refused when it was added; the state is remembered for three days and not reported."""
     COMPLETING = "Completing"
     """Nothing of it runs or waits; it completes unless something new comes within 30 s."""
     COMPLETED = "Completed"
-    """It has ended well. Its ID may be used again."""
+    """The application has ended well. Its ID may be used again."""
     FAILING = "Failing"
-    """Its placeholders were not placed in time, or its partition was removed; what runs of it is released."""
+    """The placeholders were not placed in time, or the partition was removed; what runs of the application is
+    released."""
     FAILED = "Failed"
-    """It has ended, and nothing of it is left."""
+    """The application has ended, and nothing of it is left."""
     RESUMING = "Resuming"
-    """Its placeholders were not placed in time; they are released, and it goes on without a gang."""
+    """The placeholders were not placed in time; they are released, and the application goes on without a gang."""
     EXPIRED = "Expired"
-    """It ended three days ago, and is forgotten."""
+    """The application ended three days ago, and is no longer remembered."""
 
 
 class AppEvent(StrEnum):
-    """What can happen to an application; the text is the default message of the state change."""
+    """The events in the life of an application; the text is the default message of the state change."""
 
     REJECT = "rejectApplication"
     """The application is refused when it is added."""
@@ -93,7 +94,7 @@ class IllegalTransition(ValueError):
 
 
 def after(state: AppState, event: AppEvent) -> AppState:
-    """The next state. Raises :class:`IllegalTransition` for any pair that is not in the table."""
+    """Returns the next state. Raises :class:`IllegalTransition` for any pair that is not in the table."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

@@ -1,4 +1,4 @@
-"""What a shim can tell the engine: serialisable values that carry everything the engine needs but the time.
+"""Commands of a shim to the engine: serialisable values that carry everything the engine needs but the time.
 
 Partition names are in their full form ``[rm]name`` (protocol.md 4.1). Times are integer nanoseconds since the Unix
 epoch, ``created_s`` whole seconds. Amounts: :mod:`core.domain.resources`. ``NamedTuple`` where a message carries
@@ -27,7 +27,7 @@ class NodeAction(IntEnum):
 
 
 class TerminationType(IntEnum):
-    """Why an allocation ends (protocol.md 10.3). Unknown numbers mean STOPPED_BY_RM."""
+    """The reason for which an allocation ends (protocol.md 10.3). Unknown numbers mean STOPPED_BY_RM."""
 
     UNKNOWN = 0
     STOPPED_BY_RM = 1
@@ -61,7 +61,7 @@ class AllocationSpec(NamedTuple):
     max_allocations: int = 1
     """Meaningful for G2 asks only: how many allocations the key is to have."""
     instance: int = 0
-    """Which of several allocations under one key this is (:mod:`core.domain.allocation_ids`)."""
+    """The number of this one among several allocations under one key (:mod:`core.domain.allocation_ids`)."""
 
 
 class ReleaseSpec(NamedTuple):
@@ -105,7 +105,7 @@ class ApplicationSpec(NamedTuple):
     looked_up: tuple[str, ...] = ()
     """Groups that a resolver found for ``user``; of no use beside ``groups``, which the shim gave. Empty: not asked."""
     unresolved: str = ""
-    """Why a resolver that was asked found no groups; empty: it did, or was not asked."""
+    """The reason why a resolver that was asked found no groups; empty: it did, or was not asked."""
 
 
 class ApplicationRef(NamedTuple):
@@ -180,14 +180,14 @@ class UpdateAllocations:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterManager:
-    """Forget the manager and everything it reported, silently."""
+    """Remove the manager and everything it reported, silently."""
 
     rm_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class AttachCallbacks:
-    """From now on somebody answers questions of these kinds, or wants to be told of these things (protocol.md 13).
+    """Subscribe the shim to questions and notices of these kinds (protocol.md 13).
 
     Replaces an earlier attachment. No answer within ``timeout_ns`` counts as a refusal for now.
     """
@@ -203,7 +203,7 @@ class AttachCallbacks:
 
 @dataclass(frozen=True, slots=True)
 class DetachCallbacks:
-    """Nobody answers any more: every open question counts as not asked, and everything is allowed."""
+    """End the subscription: every open question counts as not asked, and everything is allowed."""
 
     rm_id: str
 
@@ -224,7 +224,7 @@ class PreemptionPredicatesAnswer(NamedTuple):
 
 
 class PreemptionNoticeAnswer(NamedTuple):
-    """What an application makes of a notice (preemption.md E.7). ``accepted`` ``None``: it does not say.
+    """The answer of an application to a notice (preemption.md E.7). ``accepted`` ``None``: it does not say.
 
     instead      keys of its own that it would rather lose than those listed
     checkpoints  (key, Unix nanoseconds of its last checkpoint)
@@ -261,7 +261,7 @@ Command = (
 
 
 class Fault(IntEnum):
-    """Whose mistake a refused command is; the service turns it into a status code."""
+    """The side whose mistake a refused command is; the service turns it into a status code."""
 
     UNKNOWN_MANAGER = 1
     """Nobody registered under this rmID."""

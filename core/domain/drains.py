@@ -9,7 +9,7 @@ MOST_DRAINS: Final = 10_000
 
 
 class OperatorDrain(NamedTuple):
-    """Who took a node out of scheduling, and when. Holds until an operator ends it, across registrations."""
+    """The removal of a node from scheduling by an operator. Holds until an operator ends it, across registrations."""
 
     by: str
     at_ns: int

@@ -1,7 +1,7 @@
-"""What the engine answers: values in the order in which they were decided.
+"""Effects: what the engine decided and answers, as values in the order of the decisions.
 
-The service turns runs of equal kinds into response messages and keeps their order; nothing else reads the engine's
-mind. The same commands at the same times give the same effects, byte for byte, in any process.
+The service turns runs of equal kinds into response messages and keeps their order; the engine has no other output. The
+same commands at the same times give the same effects, byte for byte, in any process.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class ApplicationRejected(NamedTuple):
     application_id: str
     reason: str
     partition: str = ""
-    """As the shim named it."""
+    """The name that the shim gave."""
     queue: str = ""
-    """As the shim named it."""
+    """The name that the shim gave."""
     user: str = ""
 
 
@@ -65,7 +65,8 @@ class ApplicationUpdated(NamedTuple):
 
 
 class ApplicationRemoved(NamedTuple):
-    """The shim removed an application that had not finished. For histories: no shim is told (protocol.md 6.5).
+    """An application that had not finished was removed by the shim. For histories: no shim is notified (protocol.md
+    6.5).
 
     ``state``: of :class:`core.domain.application_states.AppState`, as it was before.
     """
@@ -96,11 +97,11 @@ class Released(NamedTuple):
     termination: int
     message: str
     instance: int = 0
-    """As in :class:`core.domain.commands.AllocationSpec`."""
+    """The number among several under one key, as in :class:`core.domain.commands.AllocationSpec`."""
 
 
 class AskReleased(NamedTuple):
-    """A pending ask of a G2 shim was dropped by the core; other shims are told by :class:`Released`."""
+    """A pending ask of a G2 shim was dropped by the core; other shims get :class:`Released`."""
 
     partition: str
     application_id: str

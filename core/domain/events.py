@@ -15,7 +15,7 @@ MESSAGE_LIMIT: Final = 1_024
 
 
 class EventType(IntEnum):
-    """What an event is about."""
+    """The kinds of objects that events are about."""
 
     REQUEST = 1
     APP = 2
@@ -25,7 +25,7 @@ class EventType(IntEnum):
 
 
 class EventChange(IntEnum):
-    """What happened to it."""
+    """The kinds of changes."""
 
     NONE = 0
     SET = 1
@@ -34,7 +34,7 @@ class EventChange(IntEnum):
 
 
 class EventDetail(IntEnum):
-    """Which part of it, or why. Members that nothing records are part of the contract all the same."""
+    """The parts of an object, or reasons. Members that nothing records are part of the contract all the same."""
 
     NONE = 0
     REQUEST_CANCEL = 100
@@ -96,7 +96,7 @@ STATE_DETAILS: Final[Mapping[AppState, EventDetail]] = MappingProxyType(
         AppState.EXPIRED: EventDetail.APP_EXPIRED,
     }
 )
-"""How events name the state that an application entered."""
+"""The details by which events name the state that an application entered."""
 
 _REMOVALS: Final[Mapping[int | None, EventDetail]] = MappingProxyType(
     {
@@ -109,10 +109,11 @@ _REMOVALS: Final[Mapping[int | None, EventDetail]] = MappingProxyType(
 
 
 def removal_detail(termination: int | None) -> EventDetail:
-    """How events say why an allocation ended. ``None``: its node was removed; unknown numbers: the shim stopped it."""
+    """Returns how events say why an allocation ended. ``None``: its node was removed; unknown numbers: the shim stopped
+    it."""
     return _REMOVALS.get(termination, EventDetail.ALLOC_CANCEL)
 
 
 def shortened(message: str) -> str:
-    """*message* as an event may carry it."""
+    """Returns *message* as an event may carry it."""
     return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 3] + "..."

@@ -1,4 +1,4 @@
-"""What a health report says (rest.md 7)."""
+"""The content of a health report (rest.md 7)."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class HealthReport(NamedTuple):
 
     @property
     def healthy(self) -> bool:
-        """Whether all succeeded."""
+        """Tells whether all succeeded."""
         return all(check.succeeded for check in self.checks)

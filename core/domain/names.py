@@ -1,7 +1,7 @@
-"""Which names are legal, how long they may be, and how deep paths may go: config.md 3.
+"""Rules for names: which are legal, how long they may be, and how deep paths may go (config.md 3).
 
 Whole texts are matched, so a trailing newline is never tolerated. Lengths are in characters. They are bounded because
-everything else costs in proportion: a name is kept, compared, sorted, logged and told again and again.
+everything else costs in proportion: a name is kept, compared, sorted, logged and sent again and again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ RECOVERY_QUEUE: Final = "@recovery@"
 
 RECOVERY_PATH: Final = f"root.{RECOVERY_QUEUE}"
 DEFAULT_PATH: Final = "root.default"
-"""Where applications go that no rule places, if there is such a queue."""
+"""The queue for applications that no rule places, if it exists."""
 
 MOST_LEVELS: Final = 64
-"""Of a queue path. More than any configuration can have, and few enough to look each of them up."""
+"""The most levels of a queue path: more than any configuration can have, and few enough to look each of them up."""
 
 LONGEST_MANAGER: Final = 256
-"""Of a manager's ID, its policy group, and a partition's name in the configuration."""
+"""The most characters of a manager's ID, its policy group, and a partition's name in the configuration."""
 
 LONGEST_OWNER: Final = 256
 """Of a user's name, and of a group's in the configuration."""
@@ -30,10 +30,10 @@ LONGEST_NAME: Final = 1_024
 """Of the ID of an application, allocation or node, a task group, a resource type, a tag's key, a group sent along."""
 
 LONGEST_PATH: Final = MOST_LEVELS * 66
-"""Of a queue's full path."""
+"""The most characters of a queue's full path."""
 
 LONGEST_GROUPS: Final = 131_072
-"""Of all groups sent along with one application, together."""
+"""The most characters of all groups sent along with one application, together."""
 
 MOST_GROUPS: Final = 2_000
 """Sent along with one application. Each takes ten times its letters, and directories hand out fewer."""
@@ -57,21 +57,22 @@ _REGEX_CHARACTERS: Final = frozenset("^$*+?()[{}|")
 
 
 def is_queue_name(name: str) -> bool:
+    """Tells whether *name* is a legal name of a queue."""
     return _QUEUE.fullmatch(name) is not None
 
 
 def is_user_name(name: str) -> bool:
-    """Also holds for the names in ACLs (config.md B10)."""
+    """Tells whether *name* is a legal name of a user, in ACLs too (config.md B10)."""
     return len(name) <= LONGEST_OWNER and _USER.fullmatch(name) is not None
 
 
 def is_group_name(name: str) -> bool:
-    """Also holds for the names in ACLs (config.md B10)."""
+    """Tells whether *name* is a legal name of a group, in ACLs too (config.md B10)."""
     return len(name) <= LONGEST_OWNER and _GROUP.fullmatch(name) is not None
 
 
 def looks_like_regex(text: str) -> bool:
-    """A dot alone is not enough; a user name that ends in ``$`` counts."""
+    """Returns a dot alone is not enough; a user name that ends in ``$`` counts."""
     return not _REGEX_CHARACTERS.isdisjoint(text)
 
 
@@ -81,7 +82,7 @@ def shown(text: str) -> str:
 
 
 def length_flaw(what: str, length: int, most: int) -> str:
-    """Returns what to say of a *what* of *length* characters where *most* may be."""
+    """Returns the message for a *what* of *length* characters where at most *most* are allowed; empty if it is fine."""
     return f"{what} has {length:,} characters, at most {most:,}"
 
 

@@ -1,13 +1,14 @@
-"""How a partition is called. Rule: protocol.md 4.1."""
+"""The forms of a partition's name. Rule: protocol.md 4.1."""
 
 from __future__ import annotations
 
 
 def full_partition_name(rm_id: str, name: str) -> str:
-    """``[rm]name``, the form used everywhere inside. Empty means ``default``; a name that starts with ``[`` stays."""
+    """Returns ``[rm]name``, the form used everywhere inside. Empty means ``default``; a name that starts with ``[``
+    stays."""
     return name if name.startswith("[") else f"[{rm_id}]{name or 'default'}"
 
 
 def bare_partition_name(name: str) -> str:
-    """*name* without the manager in front, the form that people see."""
+    """Returns *name* without the manager in front, the form that people see."""
     return name[name.index("]") + 1 :] if name.startswith("[") and "]" in name else name

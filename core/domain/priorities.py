@@ -12,7 +12,7 @@ NOTHING_WAITS: Final = PRIORITY_MIN - 1
 
 
 def exposed(base: int, offset: int, *, fenced: bool) -> int:
-    """What a queue shows its parent when *base* is the highest priority that is lent below it."""
+    """Returns the priority that a queue shows its parent when *base* is the highest that is lent below it."""
     if base == NOTHING_WAITS:
         return NOTHING_WAITS
     if fenced:

@@ -1,4 +1,4 @@
-"""Why something was refused: closed sets of tokens, the same in responses, logs, REST and tests."""
+"""Reasons for refusals: closed sets of tokens, the same in responses, logs, REST and tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Rejection(StrEnum):
-    """Why a request entry was turned away (protocol.md 6.1, 7, 8.1)."""
+    """The reasons for which a request entry is refused (protocol.md 6.1, 7, 8.1)."""
 
     PARTITION_NOT_FOUND = "partition-not-found"
     """The entry names a partition that the configuration does not have."""
@@ -57,7 +57,7 @@ class Rejection(StrEnum):
 
 
 class Ignored(StrEnum):
-    """Why a request entry that is never answered had no effect (protocol.md 15)."""
+    """The reasons for which a request entry that is never answered has no effect (protocol.md 15)."""
 
     UNKNOWN_PARTITION = "unknown-partition"
     """The configuration has no partition of this name."""
@@ -78,18 +78,18 @@ class Ignored(StrEnum):
     CONFIRMATION = "confirmation"
     """A confirmation that something pending is gone, which it is not or was already."""
     NO_CHANGE = "no-change"
-    """What the entry asks for is so already."""
+    """The entry asks for what is so already."""
 
 
 class Unschedulable(StrEnum):
-    """Why a pending ask was not placed (scheduling.md 17)."""
+    """The reasons for which a pending ask is not placed (scheduling.md 17)."""
 
     APPLICATION_LIMIT = "application-limit"
-    """Its application may not start yet: so many run already."""
+    """The application may not start yet: as many run as may."""
     USER_QUOTA = "user-quota"
     """A limit of the user or of one of its groups has no room for it."""
     QUEUE_QUOTA = "queue-quota"
-    """Its queue, or one above it, has no room below its max."""
+    """The queue, or one above it, has no headroom below its max."""
     NO_FITTING_NODE = "no-fitting-node"
     """No node has room for it."""
     REFUSED_BY_PREDICATE = "refused-by-predicate"
@@ -99,14 +99,14 @@ class Unschedulable(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How an attempt to preempt ended (preemption.md I)."""
+    """The ways in which an attempt to preempt ends (preemption.md I)."""
 
     TRIGGERED = "TRIGGERED"
-    """Victims were told to leave, and the ask holds the room that they leave."""
+    """The release of victims was asked for, and the ask holds the room that they leave."""
     ATTEMPTS_EXHAUSTED = "ATTEMPTS_EXHAUSTED"
-    """So many asks of the leaf queue were tried in this round already."""
+    """The round has tried as many asks of the leaf queue as it may."""
     ASK_MAY_NOT_PREEMPT = "ASK_MAY_NOT_PREEMPT"
-    """Its preemption policy lets the ask preempt nobody."""
+    """The ask's preemption policy does not let it preempt."""
     ALREADY_TRIGGERED = "ALREADY_TRIGGERED"
     """The ask has preempted, and its victims are leaving."""
     REQUIRED_NODE = "REQUIRED_NODE"
@@ -128,11 +128,11 @@ class Outcome(StrEnum):
     PREDICATE_REFUSED = "PREDICATE_REFUSED"
     """The shim refused every node that would have room."""
     VICTIM_RELEASED = "VICTIM_RELEASED"
-    """A chosen victim left before it was told to."""
+    """A chosen victim left before its release was asked for."""
     NOTIFIED = "NOTIFIED"
     """Periodic policy: these will have to go, unless their queue shrinks in time."""
     WITHDRAWN = "WITHDRAWN"
-    """Periodic policy: these need not go any more."""
+    """The periodic policy no longer needs the release of these."""
     OBSERVED = "OBSERVED"
     """Periodic policy: these would have been notified, but it only observes."""
     LAW_BROKEN = "LAW_BROKEN"
@@ -144,7 +144,7 @@ class Outcome(StrEnum):
     COOLING_DOWN = "COOLING_DOWN"
     """The governor: a queue that would lose something lost something only just now."""
     ROUND_LIMIT = "ROUND_LIMIT"
-    """As much was taken within one interval of the preemption cycle as may be; it goes on when that has moved."""
+    """The preemption cycle has taken as much within one interval as it may; it goes on in the next."""
     VICTIM_LIMIT = "VICTIM_LIMIT"
     """More victims would go for one ask than may."""
     POLICY_OFF = "POLICY_OFF"
@@ -152,7 +152,7 @@ class Outcome(StrEnum):
     LOOP = "LOOP"
     """The governor: two queues have been preempting each other in turns."""
     SHADOW = "SHADOW"
-    """What would have been done; this kind of preemption only watches."""
+    """The plan was only recorded, because this kind of preemption only watches."""
     VICTIM_STUCK = "VICTIM_STUCK"
     """Victims have not left in time; the ask looks for room elsewhere, or others leave the queue instead."""
     USER_QUOTA = "USER_QUOTA"
@@ -164,7 +164,7 @@ class Outcome(StrEnum):
     FULL = "FULL"
     """A lowered max is met once the victims are gone."""
     BEST_EFFORT = "BEST_EFFORT"
-    """What the victims leave above a lowered max is within what may be missed."""
+    """The victims leave an amount above a lowered max that is small enough to be tolerated."""
     PARTIAL = "PARTIAL"
     """More than may be missed stays above a lowered max: guarantees, or tasks that never go."""
     NONE = "NONE"

@@ -21,7 +21,7 @@ MAX_TYPES: Final = 1024
 
 
 def clamp(value: int) -> int:
-    """*value*, held within a signed 64-bit integer."""
+    """Returns *value*, held within a signed 64-bit integer."""
     if value > INT64_MAX:
         return INT64_MAX
     if value < INT64_MIN:
@@ -42,7 +42,7 @@ class Resources(Mapping[str, int]):
         self._amounts: dict[str, int] = dict(amounts) if amounts else {}
         self._hash: int | None = None
         self._sign: int | None = None
-        """-1: an amount is below 0; 0: all are 0, or there is none; else 1. ``None``: nobody asked."""
+        """The sign, made on demand: -1: an amount is below 0; 0: all are 0, or there is none; else 1."""
         self._listed: dict[str, int] | None = None
 
     def __getitem__(self, name: str) -> int:
@@ -72,11 +72,11 @@ class Resources(Mapping[str, int]):
         return f"Resources({inner})"
 
     def as_dict(self) -> dict[str, int]:
-        """A copy that is the caller's, as cheap as one can be."""
+        """Returns a copy that is the caller's, as cheap as one can be."""
         return self._amounts.copy()
 
     def listed(self) -> dict[str, int]:
-        """By name, each within 64 bits: made once, and not to be changed."""
+        """Returns the amounts by name, each within 64 bits: made once, and not to be changed."""
         listed = self._listed
         if listed is None:
             amounts = self._amounts
@@ -84,20 +84,20 @@ class Resources(Mapping[str, int]):
         return listed
 
     def is_zero(self) -> bool:
-        """Whether every amount is 0, or there is none."""
-        return (self._judge() if self._sign is None else self._sign) == 0
+        """Tells whether every amount is 0, or there is none."""
+        return (self._check_amount() if self._sign is None else self._sign) == 0
 
     def has_negative(self) -> bool:
-        """Whether any amount is below 0."""
-        return (self._judge() if self._sign is None else self._sign) < 0
+        """Tells whether any amount is below 0."""
+        return (self._check_amount() if self._sign is None else self._sign) < 0
 
-    def _judge(self) -> int:
+    def _check_amount(self) -> int:
         amounts = self._amounts.values()
         self._sign = -1 if min(amounts, default=0) < 0 else int(any(amounts))
         return self._sign
 
     def without_zeros(self) -> Resources:
-        """The same amounts with the types that are 0 left out (the spec's *prune*)."""
+        """Returns the same amounts with the types that are 0 left out (the spec's *prune*)."""
         return Resources({name: amount for name, amount in self._amounts.items() if amount})
 
 
@@ -112,7 +112,7 @@ def _or_empty(resources: Resources | None) -> Resources:
 
 
 def add(left: Resources | None, right: Resources | None) -> Resources:
-    """Union of types, undefined counts 0."""
+    """Returns the sum by type; a type that is missing counts as 0."""
     total = dict(_or_empty(left))
     for name, amount in _or_empty(right).items():
         total[name] = clamp(total.get(name, 0) + amount)
@@ -120,7 +120,7 @@ def add(left: Resources | None, right: Resources | None) -> Resources:
 
 
 def subtract(left: Resources | None, right: Resources | None) -> Resources:
-    """Union of types, undefined counts 0; results may be negative."""
+    """Returns the difference by type; a type that is missing counts as 0, and results may be negative."""
     total = dict(_or_empty(left))
     for name, amount in _or_empty(right).items():
         total[name] = clamp(total.get(name, 0) - amount)
@@ -128,21 +128,21 @@ def subtract(left: Resources | None, right: Resources | None) -> Resources:
 
 
 def multiply(resources: Resources | None, factor: int) -> Resources:
-    """Every amount times *factor*; nothing at all for ``None`` or factor 0."""
+    """Returns every amount times *factor*; nothing at all for ``None`` or factor 0."""
     if resources is None or factor == 0:
         return NOTHING
     return Resources({name: clamp(amount * factor) for name, amount in resources.items()})
 
 
 def scale(resources: Resources | None, ratio: float) -> Resources:
-    """Every amount times *ratio*, cut off toward zero."""
+    """Returns every amount times *ratio*, cut off toward zero."""
     if resources is None or ratio == 0:
         return NOTHING
     return Resources({name: clamp(int(amount * ratio)) for name, amount in resources.items()})
 
 
 def component_min(left: Resources | None, right: Resources | None) -> Resources | None:
-    """The lesser amount of each type; a type that only one side has keeps that side's amount."""
+    """Returns the lesser amount of each type; a type that only one side has keeps that side's amount."""
     if left is None or right is None:
         return right if left is None else left
     least = dict(right)
@@ -152,14 +152,14 @@ def component_min(left: Resources | None, right: Resources | None) -> Resources 
 
 
 def component_max(left: Resources | None, right: Resources | None) -> Resources:
-    """The greater amount of each type, undefined counts 0; empty when either side is ``None``."""
+    """Returns the greater amount of each type, undefined counts 0; empty when either side is ``None``."""
     if left is None or right is None:
         return NOTHING
     return Resources({name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}})
 
 
 def fits(limit: Resources | None, small: Resources | None) -> bool:
-    """Whether *small* fits into *limit*: a type the limit lacks, or has negative, counts as 0. (Nodes, root.)"""
+    """Tells whether *small* fits into *limit*: a type the limit lacks, or has negative, counts as 0. (Nodes, root.)"""
     bound = _or_empty(limit)
     return all(amount <= max(0, bound.get(name, 0)) for name, amount in _or_empty(small).items())
 
@@ -179,7 +179,7 @@ def fits_actual(limit: Resources | None, small: Resources | None) -> bool:
 
 
 def equals(left: Resources | None, right: Resources | None) -> bool:
-    """Whether all types are equal, undefined counting 0. ``None`` equals only ``None``."""
+    """Tells whether all types are equal, undefined counting 0. ``None`` equals only ``None``."""
     if left is None or right is None:
         return left is right
     return all(left.get(name, 0) == right.get(name, 0) for name in {**left, **right})
@@ -191,19 +191,19 @@ def equals_or_empty(left: Resources | None, right: Resources | None) -> bool:
 
 
 def strictly_greater(left: Resources | None, right: Resources | None) -> bool:
-    """Whether no type is smaller on the left and at least one is greater; undefined counts 0."""
+    """Tells whether no type is smaller on the left and at least one is greater; undefined counts 0."""
     big, small = _or_empty(left), _or_empty(right)
     differences = [big.get(name, 0) - small.get(name, 0) for name in {**big, **small}]
     return all(d >= 0 for d in differences) and any(differences)
 
 
 def strictly_greater_than_zero(resources: Resources | None) -> bool:
-    """Whether at least one amount is above 0 and none below; false for ``None``."""
+    """Tells whether at least one amount is above 0 and none below; false for ``None``."""
     return strictly_greater(resources, NOTHING)
 
 
 def greater_or_equal_only_existing(left: Resources | None, right: Resources | None) -> bool:
-    """Whether, among the types of *left*, none is smaller than on the right (scheduling.md 2.4)."""
+    """Tells whether, among the types of *left*, none is smaller than on the right (scheduling.md 2.4)."""
     big, small = _or_empty(left), _or_empty(right)
     if not big:
         return False
@@ -213,13 +213,13 @@ def greater_or_equal_only_existing(left: Resources | None, right: Resources | No
 
 
 def match_any(left: Resources | None, right: Resources | None) -> bool:
-    """Whether both name at least one common type, whatever the amounts."""
+    """Tells whether both name at least one common type, whatever the amounts."""
     other = _or_empty(right)
     return any(name in other for name in _or_empty(left))
 
 
 def shares(resources: Resources | None, total: Resources | None) -> list[float]:
-    """Share of each type against *total*, ascending; the last is the dominant share.
+    """Returns the share of each type in *total*, ascending; the last is the dominant share.
 
     0 stays 0; a type whose total is absent or 0 contributes its raw amount (scheduling.md 2.5).
     """
@@ -232,7 +232,7 @@ def shares(resources: Resources | None, total: Resources | None) -> list[float]:
 
 
 def compare_shares(left: list[float], right: list[float]) -> int:
-    """-1, 0 or 1 for two ascending share lists, compared from the largest share downwards."""
+    """Returns -1, 0 or 1 for two ascending share lists, compared from the largest share downwards."""
     for mine, other in zip(reversed(left), reversed(right), strict=False):
         if mine != other:
             return 1 if mine > other else -1
@@ -244,7 +244,7 @@ def compare_shares(left: list[float], right: list[float]) -> int:
 
 
 def used_percent(used: Resources, capacity: Resources) -> dict[str, int]:
-    """Whole percent of *capacity* used, by type that both name; may exceed 100 (scheduling.md 2.5)."""
+    """Returns whole percent of *capacity* used, by type that both name; may exceed 100 (scheduling.md 2.5)."""
     result: dict[str, int] = {}
     held = used.as_dict()
     if not held:

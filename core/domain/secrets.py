@@ -1,4 +1,4 @@
-"""What is not shown to anybody: secrets among settings. Whoever shows settings asks here.
+"""Secrets among settings, which are not shown to anybody. Whoever shows settings asks here.
 
 A setting is a secret by its name, and so is what gives itself away within a value: user and password in an address, a
 token, a private key. All of it takes time in proportion to the text, whoever wrote that.

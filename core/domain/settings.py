@@ -1,4 +1,4 @@
-"""What an administrator may choose between. Policies compare against these members; ``core.config`` fills them in.
+"""The choices of an administrator. Policies compare against these members; ``core.config`` fills them in.
 
 Rules: config.md 2.6 to 2.8 and 6.1, preemption.md 0.2.
 """
@@ -27,7 +27,7 @@ class SortPolicy(StrEnum):
 
 
 class PriorityPolicy(StrEnum):
-    """What a queue shows its parent: the priorities below it plus its offset, or (fence) its offset alone."""
+    """The priority that a queue shows its parent: those below it plus its offset, or (fence) its offset alone."""
 
     DEFAULT = "default"
     FENCE = "fence"
@@ -42,28 +42,29 @@ class PreemptionPolicyKind(StrEnum):
 
 
 class QuotaTimer(StrEnum):
-    """What a further change does to an armed quota timer: start the delay again, or shift the first start."""
+    """The effect of a further change on an armed quota timer: start the delay again, or shift the first start."""
 
     RESET = "reset"
     ADJUST = "adjust"
 
 
 class GuaranteeMode(StrEnum):
-    """How far preemption may carry a queue: until it reaches its guarantee, or strictly never above it (law 4)."""
+    """The level to which preemption may carry a queue: until it reaches its guarantee, or strictly never above it (law
+    4)."""
 
     REACH = "reach"
     STRICT = "strict"
 
 
 class MonitorContract(StrEnum):
-    """Whether the applications of a notified victim may answer with another one (preemption.md E.7)."""
+    """The right of a notified victim's application to answer with another one (preemption.md E.7)."""
 
     NEGOTIABLE = "negotiable"
     STRICT = "strict"
 
 
 class NodeSortPolicy(StrEnum):
-    """Which node is tried first: the least used (fair) or the fullest (binpacking)."""
+    """The order of nodes: the least used (fair) or the fullest (binpacking) first."""
 
     FAIR = "fair"
     BINPACKING = "binpacking"
@@ -88,7 +89,7 @@ class QueueProperties:
 
 @dataclass(frozen=True, slots=True)
 class FilterConfig:
-    """Whom a placement rule serves (config.md 8.3). A single entry may be a regular expression."""
+    """The users and groups that a placement rule serves (config.md 8.3). A single entry may be a regular expression."""
 
     deny: bool = False
     users: tuple[str, ...] = ()
@@ -108,7 +109,7 @@ class PlacementRuleConfig:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What preemption may take within a window, from one queue, from one application, or altogether.
+    """The most that preemption may take within a window, from one queue, from one application, or altogether.
 
     victims  number of allocations; 0: any number
     lost     by type, resource-seconds in base units that may be thrown away; an absent type is not limited
@@ -120,7 +121,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class VictimBound:
-    """How many victims one kind of preemption may tell to leave; 0: any number.
+    """The most victims that one kind of preemption may take; 0: any number.
 
     ask       in one attempt for one ask
     interval  within any window as long as the interval of the preemption cycle

@@ -1,4 +1,4 @@
-"""What a shim sends a core, and what it waits for; times are those of the caller's clock."""
+"""The sending side of a shim, with its waits; times are those of the caller's clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What became of a burst of asks.
+    """The result of a burst of asks.
 
     *latencies_ms*: of each allocation since the message with its ask was handed to gRPC, sorted.
     """
@@ -45,7 +45,7 @@ class Placed:
         return len(self.latencies_ms) / self.took_s
 
     def percentile_ms(self, percent: float) -> float:
-        """The latency within which *percent* of a hundred allocations came."""
+        """Returns the latency within which *percent* of a hundred allocations came."""
         return self.latencies_ms[min(len(self.latencies_ms) - 1, int(len(self.latencies_ms) * percent / 100))]
 
 
@@ -65,7 +65,7 @@ class Sender:
         )
 
     async def report_nodes(self, infos: Sequence[si.NodeInfo]) -> float:
-        """New nodes, until all are accepted. Nodes per second."""
+        """Report new nodes, until all are accepted. Returns the nodes per second."""
         began = time.perf_counter()
         stream = self.stub.UpdateNode(metadata=self._metadata)
         sending = asyncio.create_task(
@@ -90,7 +90,7 @@ class Sender:
         return len(infos) / took
 
     async def add_applications(self, requests: Sequence[si.AddApplicationRequest]) -> None:
-        """New applications, until all are accepted."""
+        """Add new applications, until all are accepted."""
         stream = self.stub.UpdateApplication(metadata=self._metadata)
         await stream.write(si.ApplicationRequest(rmID=self.rm_id, new=requests))
         accepted = 0
@@ -106,13 +106,13 @@ class Sender:
     async def allocations(
         self,
     ) -> AsyncIterator[grpc.aio.StreamStreamCall[si.AllocationRequest, si.AllocationResponse]]:
-        """A stream for asks, allocations and releases."""
+        """Yields a stream for asks, allocations and releases."""
         stream = self.stub.UpdateAllocation(metadata=self._metadata)
         try:
             yield stream
             await stream.done_writing()
         except asyncio.InvalidStateError as error:
-            raise await _ended(stream) from error
+            raise await _describe_end(stream) from error
         except BaseException:
             stream.cancel()
             raise
@@ -179,12 +179,12 @@ async def _write_all(stream: grpc.aio.StreamStreamCall[Any, Any], messages: Iter
 
 
 async def _read(stream: grpc.aio.StreamStreamCall[Any, Any]) -> Any:
-    """The next response. Raises :class:`LoadError` when there is none."""
+    """Returns the next response. Raises :class:`LoadError` when there is none."""
     response = await stream.read()
     if response is grpc.aio.EOF:
-        raise await _ended(stream)
+        raise await _describe_end(stream)
     return response
 
 
-async def _ended(stream: grpc.aio.StreamStreamCall[Any, Any]) -> LoadError:
+async def _describe_end(stream: grpc.aio.StreamStreamCall[Any, Any]) -> LoadError:
     return LoadError(f"the stream ended: {(await stream.code()).name}: {await stream.details()}")

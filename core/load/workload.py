@@ -63,7 +63,7 @@ class Workload:
                 yield f"{indent}  properties: {{application.sort.policy: {self.application_order}}}"
 
     def node_infos(self, first: int = 0) -> list[si.NodeInfo]:
-        """Equal nodes, counted from *first*."""
+        """Returns equal nodes, counted from *first*."""
         capacity = resource(vcore=self.node_cores * CORE, memory=self.node_gib * GIB)
         create = si.NodeInfo.CREATE
         return [
@@ -72,23 +72,24 @@ class Workload:
         ]
 
     def application_requests(self) -> list[si.AddApplicationRequest]:
-        """The applications of every leaf."""
+        """Returns the applications of every leaf."""
         ugi = si.UserGroupInformation(user=USER)
         return [
-            si.AddApplicationRequest(applicationID=self._application(leaf, number), queueName=path, ugi=ugi)
+            si.AddApplicationRequest(applicationID=self._application_of(leaf, number), queueName=path, ugi=ugi)
             for number in range(self.applications)
             for leaf, path in enumerate(self.leaves)
         ]
 
     def ask_messages(self, rm_id: str, prefix: str = "ask") -> Iterator[si.AllocationRequest]:
-        """All asks in batches: each application in turn asks for one, of a size that repeats after *sizes* asks."""
+        """Yields all asks in batches: each application in turn asks for one, of a size that repeats after *sizes*
+        asks."""
         dice = random.Random(self.seed)
         amounts = [
             resource(vcore=dice.randint(1, 8) * CORE, memory=dice.randint(1, 16) * GIB) for _ in range(self.sizes)
         ]
         if self.sizes == 1:
             amounts = [resource(vcore=CORE, memory=GIB)]
-        names = [self._application(leaf, n) for n in range(self.applications) for leaf in range(len(self.leaves))]
+        names = [self._application_of(leaf, n) for n in range(self.applications) for leaf in range(len(self.leaves))]
         for start in range(0, self.asks, self.batch):
             asks = [
                 si.Allocation(
@@ -101,10 +102,10 @@ class Workload:
             yield si.AllocationRequest(rmID=rm_id, allocations=asks)
 
     @staticmethod
-    def _application(leaf: int, number: int) -> str:
+    def _application_of(leaf: int, number: int) -> str:
         return f"app-{leaf}-{number}"
 
 
 def resource(**amounts: int) -> si.Resource:
-    """Amounts in base units."""
+    """Returns amounts in base units."""
     return si.Resource(resources={name: si.Quantity(value=amount) for name, amount in amounts.items()})

@@ -1,4 +1,4 @@
-"""What was decided, counted from the engine's effects.
+"""Counts of decisions, from the engine's effects.
 
 For an effect that comes by the hundred thousand this costs an increment. What has to be looked at one by one is rare:
 decisions to preempt, changes of applications, and placements while an ask that preempted waits for its node.
@@ -39,7 +39,7 @@ _CONTAINERS: Final = frozenset({Allocated, Released})
 
 
 class QueueCounts:
-    """What happened in one queue since the core started. ``ended``: applications, by last state."""
+    """The counts of one queue since the core started. ``ended``: applications, by last state."""
 
     __slots__ = ("allocated", "ended", "released")
 
@@ -56,9 +56,9 @@ class Decisions:
         self._queue_of = queue_of
         self.preemptions = Preemptions(now_ns)
         self.effects: Counter[type[Effect]] = Counter()
-        """How many of each kind."""
+        """The number of effects of each kind."""
         self.states: Counter[AppState] = Counter()
-        """How often each state was entered."""
+        """The number of times that each state was entered."""
         self.failed_nodes = 0
         """Registered for a partition that does not exist."""
         self.queues: dict[str, QueueCounts] = {}
@@ -74,7 +74,7 @@ class Decisions:
         kinds = Counter(map(type, effects))
         self.effects.update(kinds)
         if not _RARE.isdisjoint(kinds):
-            self._look(effects)
+            self._count_closely(effects)
         placed = self.last_placed = kinds[Allocated]
         attempts = self.last_attempts = kinds[PreemptionDecided]
         if placed or kinds[Released]:
@@ -83,7 +83,7 @@ class Decisions:
             self.preemptions.observe(effects)
 
     def refused(self) -> int:
-        """Allocation entries turned away so far."""
+        """Returns how many allocation entries were refused so far."""
         return self.effects[AllocationRejected]
 
     def _count_by_queue(self, effects: Iterable[Effect]) -> None:
@@ -91,26 +91,26 @@ class Decisions:
         for effect in [effect for effect in effects if type(effect) in _CONTAINERS]:
             if type(effect) is Allocated:
                 name = effect.spec.application_id
-                (known.get(name) or self._find(name)).allocated += 1
+                (known.get(name) or self._find_queue(name)).allocated += 1
             elif type(effect) is Released:
                 name = effect.application_id
-                (known.get(name) or self._find(name)).released += 1
+                (known.get(name) or self._find_queue(name)).released += 1
 
-    def _look(self, effects: Iterable[Effect]) -> None:
+    def _count_closely(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             if type(effect) is ApplicationUpdated:
                 state = AppState(effect.state)
                 self.states[state] += 1
                 if state in LAST_STATES:
-                    self._find(effect.application_id).ended[state] += 1
+                    self._find_queue(effect.application_id).ended[state] += 1
             elif type(effect) is ApplicationAccepted:
                 self._applications.pop(effect.application_id, None)
-                self._find(effect.application_id)
+                self._find_queue(effect.application_id)
             elif type(effect) is NodeRejected:
                 self.failed_nodes += effect.reason.startswith(Rejection.PARTITION_NOT_FOUND)
 
-    def _find(self, application_id: str) -> QueueCounts:
-        """The counters of the queue of an application; counters that nobody sees if it is not known."""
+    def _find_queue(self, application_id: str) -> QueueCounts:
+        """Returns the counters of the queue of an application; counters that nobody sees if it is not known."""
         found = self._applications.get(application_id)
         if found is not None:
             return found
@@ -118,19 +118,19 @@ class Decisions:
         if not path:
             return QueueCounts()
         found = self._applications[application_id] = self._counts_of(path)
-        _trim(self._applications, APPLICATIONS_REMEMBERED)
+        _trim_queues(self._applications, APPLICATIONS_REMEMBERED)
         return found
 
     def _counts_of(self, path: str) -> QueueCounts:
         found = self.queues.get(path)
         if found is None:
             found = self.queues[path] = QueueCounts()
-            _trim(self.queues, QUEUES_REMEMBERED)
+            _trim_queues(self.queues, QUEUES_REMEMBERED)
         return found
 
 
-def _trim(entries: dict[str, QueueCounts], most: int) -> None:
-    """Forget the oldest tenth of too many."""
+def _trim_queues(entries: dict[str, QueueCounts], most: int) -> None:
+    """Drop the oldest tenth of too many entries."""
     if len(entries) > most:
         for name in list(islice(entries, most // 10)):
             del entries[name]

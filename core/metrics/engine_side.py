@@ -20,13 +20,13 @@ ABOVE_MAX_SHOWN: Final = 200
 
 
 def families(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
-    """All of them."""
-    yield from _scheduling(sources, scrape)
-    yield from _preemption(sources, scrape)
-    yield from _governor(scrape)
+    """Yields all of them."""
+    yield from _scheduling_metrics(sources, scrape)
+    yield from _preemption_metrics(sources, scrape)
+    yield from _governor_metrics(scrape)
 
 
-def _scheduling(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
+def _scheduling_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     timings = sources.measures.timings
     yield histogram("kornel_scheduling_cycle_seconds", "How long a cycle of scheduling took.", timings.cycles)
     yield histogram("kornel_scheduling_slice_seconds", "How long one slice of a cycle took.", timings.slices)
@@ -44,7 +44,7 @@ def _scheduling(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
         yield gauges(f"kornel_{name}", text, ["partition"], _by_partition(scrape, value))
 
 
-def _preemption(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
+def _preemption_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     preemptions = sources.measures.decisions.preemptions
     yield counters(
         "kornel_preemption_attempts_total",
@@ -54,7 +54,7 @@ def _preemption(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     )
     yield counters(
         "kornel_preemption_victims_total",
-        "Allocations told to leave by kind; laws: those that bind this kind.",
+        "Allocations preempted by kind; laws: those that bind this kind.",
         ["kind", "laws"],
         {(kind, laws_of(kind)): count for kind, count in preemptions.victims.items()},
     )
@@ -125,7 +125,7 @@ def _preemption(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     )
 
 
-def _governor(scrape: Scrape) -> Iterable[Metric]:
+def _governor_metrics(scrape: Scrape) -> Iterable[Metric]:
     yield counters(
         "kornel_governor_denied_total",
         "Plans that bounds against storms kept back.",

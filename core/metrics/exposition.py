@@ -44,7 +44,7 @@ class _One(CollectorRegistry):
 
 
 def batched(lines: Iterable[str]) -> Iterator[list[str]]:
-    """*lines* some hundred at a time."""
+    """Yields *lines* some hundred at a time."""
     left = iter(lines)
     while some := list(islice(left, LINES_AT_ONCE)):
         yield some
@@ -54,9 +54,9 @@ class Exposition(Collector):
     """:meth:`pieces` writes it all down. Cost: linear in queues, applications and nodes."""
 
     def __init__(self, sources: Sources, *, aliases: bool = False) -> None:
-        """*aliases*: also under names that upstream's older dashboards ask for."""
+        """Prepares the metrics. *aliases*: also under names that upstream's older dashboards ask for."""
         self.sources = sources
-        """What a scrape looks at."""
+        """The sources of a scrape."""
         self._aliases = aliases
         self._queues = QueueSeries(aliases=aliases)
         self._removed = upstream.NodesRemoved()
@@ -69,11 +69,11 @@ class Exposition(Collector):
             collector(registry=self._registry)
 
     def render(self) -> bytes:
-        """All of it at once."""
+        """Returns all of it at once."""
         return b"".join(self.pieces())
 
     def pieces(self) -> Iterator[bytes]:
-        """The text in pieces, some of them empty: after each others may have a turn. Not for two at a time."""
+        """Yields the text in pieces, some of them empty: after each others may have a turn. Not for two at a time."""
         began = time.perf_counter()
         sources = self.sources
         waits: dict[str, Callable[[str], bool]] = {}
@@ -106,11 +106,11 @@ class Exposition(Collector):
         self._took_s = time.perf_counter() - began
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: what there is to tell depends on the cluster."""
+        """Returns nothing, since the metrics depend on the cluster."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Everything but the series of single queues."""
+        """Yields everything but the series of single queues."""
         sources, scrape = self.sources, self._scrape
         yield from upstream.families(sources, scrape, self._removed)
         if self._aliases:

@@ -13,12 +13,12 @@ Labelled = Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple
 
 
 def counter(name: str, text: str, value: float) -> CounterMetricFamily:
-    """One number that only grows. *name* ends in ``_total``."""
+    """Returns one number that only grows. *name* ends in ``_total``."""
     return CounterMetricFamily(name, text, value=value)
 
 
 def counters(name: str, text: str, labels: Sequence[str], values: Labelled) -> CounterMetricFamily:
-    """Numbers that only grow, by the values of *labels*."""
+    """Returns numbers that only grow, by the values of *labels*."""
     family = CounterMetricFamily(name, text, labels=labels)
     for of, value in values.items():
         family.add_metric([of] if isinstance(of, str) else of, value)
@@ -26,12 +26,12 @@ def counters(name: str, text: str, labels: Sequence[str], values: Labelled) -> C
 
 
 def gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    """One number as of now."""
+    """Returns one number as of now."""
     return GaugeMetricFamily(name, text, value=value)
 
 
 def gauges(name: str, text: str, labels: Sequence[str], values: Labelled) -> GaugeMetricFamily:
-    """Numbers as of now, by the values of *labels*."""
+    """Returns numbers as of now, by the values of *labels*."""
     family = GaugeMetricFamily(name, text, labels=labels)
     for of, value in values.items():
         family.add_metric([of] if isinstance(of, str) else of, value)
@@ -39,14 +39,14 @@ def gauges(name: str, text: str, labels: Sequence[str], values: Labelled) -> Gau
 
 
 def histogram(name: str, text: str, durations: Durations) -> HistogramMetricFamily:
-    """Seconds, counted by how many."""
+    """Returns seconds, counted by how many."""
     return HistogramMetricFamily(name, text, buckets=list(durations.cumulated()), sum_value=durations.total)
 
 
 def histograms(
     name: str, text: str, labels: Sequence[str], durations: Mapping[str, Durations]
 ) -> HistogramMetricFamily:
-    """Seconds, counted by how many, by the value of the one label."""
+    """Returns seconds, counted by how many, by the value of the one label."""
     family = HistogramMetricFamily(name, text, labels=labels)
     for of, each in durations.items():
         family.add_metric([of], buckets=list(each.cumulated()), sum_value=each.total)

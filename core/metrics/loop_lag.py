@@ -1,4 +1,4 @@
-"""How late the event loop comes to what is due: everything the core says waits that long."""
+"""The delay of the event loop behind its timers: every message of the core waits that long."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LoopLag:
         """Look from now on, four times a second."""
         loop = asyncio.get_running_loop()
         self._due_s = loop.time() + EVERY_S
-        self._timer = loop.call_at(self._due_s, self._look, loop)
+        self._timer = loop.call_at(self._due_s, self._measure_lag, loop)
 
     def stop(self) -> None:
         """Look no more."""
@@ -31,8 +31,8 @@ class LoopLag:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _measure_lag(self, loop: asyncio.AbstractEventLoop) -> None:
         now_s = loop.time()
         self.lag.add(max(0.0, now_s - self._due_s))
         self._due_s = now_s + EVERY_S
-        self._timer = loop.call_at(self._due_s, self._look, loop)
+        self._timer = loop.call_at(self._due_s, self._measure_lag, loop)

@@ -1,4 +1,4 @@
-"""What is counted while the core runs. What can be looked up when somebody asks is not counted here."""
+"""Counters that are kept while the core runs. What can be looked up when somebody asks is not counted here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Measures:
     """
 
     def __init__(self, queue_of: Callable[[str], str], *, clock: Clock) -> None:
-        """*queue_of*: path of the queue of a live application; empty: there is none."""
+        """Makes all counters. *queue_of*: path of the queue of a live application; empty: there is none."""
         self.decisions = Decisions(queue_of, clock.now_ns)
         self.timings = Timings(self.decisions)
         self.lag = LoopLag()
@@ -28,10 +28,10 @@ class Measures:
             dict.fromkeys(product(map(str, Origin), ("applied", "refused")), 0)
         )
         self.configured_ns = 0
-        """When one last came into force; 0: none has yet."""
+        """The time when a configuration last came into force; 0: none has yet."""
 
     def version_added(self, version: Version) -> None:
-        """A configuration came into force or was refused."""
+        """Count a configuration that came into force or was refused."""
         self.configurations[str(version.origin), "applied" if version.applied else "refused"] += 1
         if version.applied:
             self.configured_ns = version.at_ns

@@ -56,24 +56,24 @@ class Preemptions:
         """Count what *effects* say of preemption."""
         for effect in effects:
             if type(effect) is PreemptionDecided:
-                self._decided(effect)
+                self._count_decision(effect)
             elif type(effect) is Allocated and self.waiting:
-                self._allocated(effect)
+                self._count_allocation(effect)
 
     def forget_gone(self, waits: Callable[[str, str], bool]) -> None:
-        """Asks of which *waits* (partition, key) says no were withdrawn before they got a node."""
+        """Drop the asks that were withdrawn before they got a node, of which *waits* (partition, key) says no."""
         for name in [name for name in self.waiting if not waits(*name)]:
             del self.waiting[name]
             self.ended["gone"] += 1
 
     def oldest_wait_s(self) -> float:
-        """For how long the ask that has waited longest since it preempted has; 0: none waits."""
+        """Returns the longest time since an ask that still waits has preempted; 0: none waits."""
         first = next(iter(self.waiting.values()), None)
         return max(0.0, (self._now_ns() - first.since_ns) / SECOND_NS) if first is not None else 0.0
 
-    def _decided(self, decision: PreemptionDecided) -> None:
+    def _count_decision(self, decision: PreemptionDecided) -> None:
         kind, outcome = decision.kind, decision.outcome
-        self.attempts[kind, str(outcome), _law(decision)] += 1
+        self.attempts[kind, str(outcome), _law_label(decision)] += 1
         if ending_of(decision).leaves:
             self.victims[kind] += len(decision.victims)
             for victim in decision.victims:
@@ -87,14 +87,14 @@ class Preemptions:
             if len(self.waiting) > WAITING_REMEMBERED:
                 del self.waiting[next(iter(self.waiting))]
 
-    def _allocated(self, placed: Allocated) -> None:
+    def _count_allocation(self, placed: Allocated) -> None:
         ask = self.waiting.pop((placed.spec.partition, placed.spec.key), None)
         if ask is not None:
             self.placed.add((self._now_ns() - ask.since_ns) / SECOND_NS)
             self.ended["placed" if placed.node_id == ask.node_id else "elsewhere"] += 1
 
 
-def _law(decision: PreemptionDecided) -> str:
+def _law_label(decision: PreemptionDecided) -> str:
     if decision.outcome is Outcome.LAW_BROKEN:
         named = _NAMED.search(decision.detail)
         return named.group(1) if named is not None else ""

@@ -34,7 +34,7 @@ RESOURCE: Final = "yunikorn_queue_resource"
 CONTAINERS: Final = "kornel_queue_containers_total"
 
 NAME: Final = "yunikorn_{queue}_queue_container"
-"""Of the counter that each queue has under a name of its own."""
+"""The name of the counter that each queue has for itself."""
 
 ALIAS_APP: Final = "yunikorn_{queue}_queue_app"
 ALIAS_RESOURCE: Final = "yunikorn_{queue}_queue_resource"
@@ -45,13 +45,13 @@ _FOREIGN: Final = re.compile(r"[^a-zA-Z0-9_:]")
 
 
 def sanitised(name: str) -> str:
-    """*name* as a part of the name of a metric (rest.md 6)."""
+    """Returns *name* as a part of the name of a metric (rest.md 6)."""
     cleaned = _FOREIGN.sub("_", name)
     return f"_{cleaned}" if cleaned[:1].isdigit() else cleaned
 
 
 def escaped(value: str) -> str:
-    """*value* as the value of a label."""
+    """Returns *value* as the value of a label."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
@@ -89,7 +89,10 @@ class QueueSeries:
     """Remembers which series there are. ``omitted``: queues of the last scrape that were too many to be shown."""
 
     def __init__(self, *, aliases: bool = False) -> None:
-        """*aliases*: also under the names of before upstream 1.8, which its dashboards still ask for."""
+        """Prepares the series.
+
+        *aliases*: also under the names of before upstream 1.8, which its dashboards still ask for.
+        """
         self._aliases = aliases
         self._queues: dict[str, _Queue] = {}
         self._earlier: dict[str, Counter[AppState]] = {}
@@ -97,7 +100,8 @@ class QueueSeries:
         self.omitted = 0
 
     def lines(self, partitions: Sequence[PartitionGauges], counts: Mapping[str, QueueCounts]) -> Iterator[str]:
-        """Everything about queues, as text in pieces. *counts*: what happened in each so far, gone ones included."""
+        """Yields everything about queues, as text in pieces. *counts*: what happened in each so far, gone ones
+        included."""
         before, self._queues, self.omitted = self._queues, {}, 0
         apps: dict[str, dict[AppState, int]] = {}
         for partition in partitions:
@@ -116,7 +120,7 @@ class QueueSeries:
                 else:
                     for state, number in gauges.applications.items():
                         apps[gauges.path][state] = apps[gauges.path].get(state, 0) + number
-                _collect(queue.values, gauges, types)
+                _collect_series(queue.values, gauges, types)
                 yield ""
         self._forget_earlier_lives(before, counts)
         yield from self._resource_lines()
@@ -135,7 +139,7 @@ class QueueSeries:
             del self._earlier[path]
 
     def _resource_lines(self) -> Iterator[str]:
-        yield _head(RESOURCE, "gauge", "What a queue is guaranteed, may use, uses, waits for and is losing.")
+        yield _head_lines(RESOURCE, "gauge", "What a queue is guaranteed, may use, uses, waits for and is losing.")
         for queue in self._queues.values():
             values, known = queue.values, queue.resources
             for key, value in values.items():
@@ -148,7 +152,7 @@ class QueueSeries:
     def _app_lines(
         self, apps: Mapping[str, Mapping[AppState, int]], counts: Mapping[str, QueueCounts]
     ) -> Iterator[str]:
-        yield _head(APP, "gauge", "Applications of a queue by state; those that ended count up.")
+        yield _head_lines(APP, "gauge", "Applications of a queue by state; those that ended count up.")
         for path, queue in self._queues.items():
             live, counted = apps[path], counts.get(path)
             for state in LIVE_STATES:
@@ -163,7 +167,7 @@ class QueueSeries:
 
     def _container_lines(self, counts: Mapping[str, QueueCounts]) -> Iterator[str]:
         families: dict[str, list[int]] = {}
-        yield _head(CONTAINERS, "counter", "Allocations and releases of a queue that were sent to the shim.")
+        yield _head_lines(CONTAINERS, "counter", "Allocations and releases of a queue that were sent to the shim.")
         for path, queue in self._queues.items():
             counted = counts.get(path)
             if counted is not None:
@@ -173,7 +177,7 @@ class QueueSeries:
                 both[0] += counted.allocated
                 both[1] += counted.released
         for name, (allocated, released) in families.items():
-            yield _head(name, "counter", "Allocations and releases that were sent to the shim.")
+            yield _head_lines(name, "counter", "Allocations and releases that were sent to the shim.")
             yield f'{name}{{state="allocated"}} {allocated}\n{name}{{state="released"}} {released}\n'
 
     def _alias_lines(self, apps: Mapping[str, Mapping[AppState, int]]) -> Iterator[str]:
@@ -190,16 +194,16 @@ class QueueSeries:
                     states[state] = states.get(state, 0) + number
             app, resource = ALIAS_APP.format(queue=name), ALIAS_RESOURCE.format(queue=name)
             if states:
-                yield _head(app, "gauge", f"As {APP}, under its older name.")
+                yield _head_lines(app, "gauge", f"As {APP}, under its older name.")
                 for state, number in states.items():
                     yield f'{app}{{state="{state.lower()}"}} {number}\n'
             if values:
-                yield _head(resource, "gauge", f"As {RESOURCE}, under its older name.")
+                yield _head_lines(resource, "gauge", f"As {RESOURCE}, under its older name.")
                 for (of, type_name), value in values.items():
                     yield f'{resource}{{state="{of}",resource="{escaped(type_name)}"}} {value}\n'
 
 
-def _collect(values: dict[tuple[str, str], int], gauges: QueueGauges, types: Sequence[str]) -> None:
+def _collect_series(values: dict[tuple[str, str], int], gauges: QueueGauges, types: Sequence[str]) -> None:
     """Add what *gauges* show to *values*."""
     for state, declared in (("guaranteed", gauges.guaranteed), ("max", gauges.max)):
         for t, amount in declared.items():
@@ -222,12 +226,12 @@ def _collect(values: dict[tuple[str, str], int], gauges: QueueGauges, types: Seq
 
 
 def _total_lines(counts: Mapping[str, QueueCounts]) -> Iterable[str]:
-    yield _head(APP_TOTAL, "counter", "Applications that ended, also in queues that are gone.")
+    yield _head_lines(APP_TOTAL, "counter", "Applications that ended, also in queues that are gone.")
     for path, counted in list(counts.items()):
         for state in sorted(LAST_STATES):
             if counted.ended[state]:
                 yield f'{APP_TOTAL}{{queue="{escaped(path)}",state="{state.lower()}"}} {counted.ended[state]}\n'
 
 
-def _head(name: str, kind: str, text: str) -> str:
+def _head_lines(name: str, kind: str, text: str) -> str:
     return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"

@@ -15,20 +15,20 @@ from core.service.connections import Cause
 
 
 def families(sources: Sources) -> Iterable[Metric]:
-    """All of them. Those of the history only if there is one."""
+    """Yields all of them. Those of the history only if there is one."""
     yield gauges("kornel_build_info", "Always 1.", ["version"], {sources.version: 1})
-    yield from _streams(sources)
+    yield from _stream_metrics(sources)
     yield from _families_of_callers(sources)
-    yield from _callbacks(sources)
+    yield from _callback_metrics(sources)
     yield from _events(sources)
-    yield from _configuration(sources)
+    yield from _configuration_metrics(sources)
     yield from _health(sources)
     history = sources.history()
     if history is not None:
         yield from _history(history, sources.clock)
 
 
-def _streams(sources: Sources) -> Iterable[Metric]:
+def _stream_metrics(sources: Sources) -> Iterable[Metric]:
     service = sources.service
     yield gauge("kornel_manager_registered", "1: a resource manager is registered.", int(bool(sources.runner.rm_id)))
     found = sources.runner.presence
@@ -117,11 +117,11 @@ def _families_of_callers(sources: Sources) -> Iterable[Metric]:
 
 
 def _on_the_wall(at_ns: int, clock: Clock) -> float:
-    """*at_ns* in seconds as the wall clock shows it, which is what alerts compare with; 0 stays 0: never."""
+    """Returns *at_ns* in seconds of the wall clock, which alerts compare with; 0 stays 0: never."""
     return at_ns / SECOND_NS + clock.ahead_s if at_ns else 0.0
 
 
-def _callbacks(sources: Sources) -> Iterable[Metric]:
+def _callback_metrics(sources: Sources) -> Iterable[Metric]:
     service, times = sources.service, sources.callbacks.times
     yield gauge(
         "kornel_callback_attached", "1: a shim answers questions.", int(sources.callbacks.attachment is not None)
@@ -141,7 +141,7 @@ def _callbacks(sources: Sources) -> Iterable[Metric]:
     )
     yield counters(
         "kornel_notices_total",
-        "What the shim is told without being asked, by kind.",
+        "Notices sent to the shim, by kind.",
         ["kind", "result"],
         {
             ("scheduling-state", "sent"): service.scheduling_states_sent,
@@ -162,11 +162,11 @@ def _events(sources: Sources) -> Iterable[Metric]:
     yield gauge("kornel_event_streams", "Clients that follow events.", len(places))
     yield counter("kornel_event_streams_dropped_total", "Clients dropped because they read too slowly.", places.dropped)
     yield counter(
-        "kornel_event_streams_missed_total", "Events overwritten before a client could be told.", places.missed
+        "kornel_event_streams_missed_total", "Events overwritten before a client could read them.", places.missed
     )
 
 
-def _configuration(sources: Sources) -> Iterable[Metric]:
+def _configuration_metrics(sources: Sources) -> Iterable[Metric]:
     configurator, measures = sources.configurator, sources.measures
     yield gauge("kornel_configuration_version", "Number of the configuration in force; 0: none.", configurator.in_force)
     yield counters(

@@ -1,4 +1,4 @@
-"""What a scrape looks at."""
+"""The sources of a scrape."""
 
 from __future__ import annotations
 
@@ -20,33 +20,53 @@ from core.telling.partitions.partition_gauges import PartitionGauges
 
 
 class HistoryGauges(Protocol):
-    """How a history is doing. ``queued``: entries in memory; ``problem`` empty: nothing is wrong."""
+    """The gauges of a history. ``queued``: entries in memory; ``problem`` empty: nothing is wrong."""
 
     @property
-    def stored(self) -> int: ...
+    def stored(self) -> int:
+        """Records stored in this run."""
+
     @property
-    def committed(self) -> int: ...
+    def committed(self) -> int:
+        """Records taken to the database since the start."""
+
     @property
-    def dropped(self) -> int: ...
+    def dropped(self) -> int:
+        """Entries lost for lack of room."""
+
     @property
-    def refused(self) -> int: ...
+    def refused(self) -> int:
+        """Records that the database will never take."""
+
     @property
-    def queued(self) -> int: ...
+    def queued(self) -> int:
+        """Entries in memory."""
+
     @property
-    def spool_bytes(self) -> int: ...
+    def spool_bytes(self) -> int:
+        """Bytes that wait on the disk."""
+
     @property
-    def spool_limit(self) -> int: ...
+    def spool_limit(self) -> int:
+        """The most bytes that may wait."""
+
     @property
-    def problem(self) -> str: ...
+    def problem(self) -> str:
+        """Present problem; empty: none."""
+
     @property
-    def last_commit_ns(self) -> int: ...
+    def last_commit_ns(self) -> int:
+        """Time of the last commit; 0: none yet."""
+
     @property
-    def set_aside(self) -> int: ...
+    def set_aside(self) -> int:
+        """Records and files that were set aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """``history``: how the durable history is doing; ``None``: there is none. ``queue_limit``: of response queues."""
+    """The sources of a scrape. ``history``: of the durable history; ``None``: there is none. ``queue_limit``: of
+    response queues."""
 
     measures: Measures
     runner: PartitionRunner
@@ -70,5 +90,5 @@ class Scrape:
     partitions: Sequence[PartitionGauges]
 
     def sum(self, value: Callable[[PartitionGauges], int]) -> int:
-        """*value* over all partitions."""
+        """Returns the sum of *value* over all partitions."""
         return sum(map(value, self.partitions))

@@ -1,4 +1,4 @@
-"""How long the engine takes. Aggregated by slice: a placement costs nothing here."""
+"""Times that the engine takes, by slice: a placement costs nothing here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from core.metrics.decisions import Decisions
 from core.service.durations import Durations
 
 UPSTREAM_BOUNDS_S: Final = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
-"""Of every histogram that has a name of upstream's (rest.md 6)."""
+"""The bounds of every histogram that has a name of upstream's (rest.md 6)."""
 
 BOUNDS_S: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 PLACEMENT_BOUNDS_S: Final = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1, 1.0)
@@ -38,11 +38,11 @@ class Timings:
         self._cycle_s = 0.0
 
     def command_took(self, seconds: float) -> None:
-        """One command was applied."""
+        """Count a command that was applied."""
         self.commands.add(seconds)
 
     def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
-        """One slice was run, and its effects were counted."""
+        """Count a slice that was run, with its effects."""
         self.slices.add(seconds)
         self.upstream_slices.add(seconds)
         self._cycle_s += seconds

@@ -31,24 +31,24 @@ GOING: Final = (AppState.RUNNING, AppState.RESUMING, AppState.FAILING, AppState.
 ENDED: Final = (AppState.COMPLETED, AppState.FAILED)
 
 _NEVER: Final = Durations(UPSTREAM_BOUNDS_S)
-"""Of things that do not happen here: nodes are kept in order, and a search does not walk over all of them."""
+"""The metrics for what does not happen here: nodes are kept in order, and a search does not walk over all of them."""
 
 
 class NodesRemoved:
-    """How many nodes were decommissioned so far: partitions forget it when their manager registers again."""
+    """The number of nodes decommissioned so far, since partitions drop theirs when their manager registers again."""
 
     def __init__(self) -> None:
         self.total = 0
         self._last = 0
 
     def follow(self, now: int) -> None:
-        """The partitions count *now*."""
+        """Add what the partitions count *now*."""
         self.total += now - self._last if now >= self._last else now
         self._last = now
 
 
 def families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -> Iterable[Metric]:
-    """All of them. *removed* is brought up to date."""
+    """Yields all of them. *removed* is brought up to date."""
     decisions, timings = sources.measures.decisions, sources.measures.timings
     effects = decisions.effects
     refused = decisions.refused()
@@ -89,7 +89,7 @@ def families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -> Iterabl
             "decommissioned": removed.total,
         },
     )
-    for name, deciles in _usage([partition.usage for partition in scrape.partitions]).items():
+    for name, deciles in _usage_buckets([partition.usage for partition in scrape.partitions]).items():
         yield gauges(
             f"yunikorn_scheduler_{sanitised(name)}_node_usage_total",
             f"Nodes by the part of their {sanitised(name)} that is allocated.",
@@ -131,13 +131,13 @@ def families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -> Iterabl
 
 
 def older() -> Iterable[Metric]:
-    """Names of the Go runtime that mean the same here, for the dashboards that ask for them."""
+    """Returns names of the Go runtime that mean the same here, for the dashboards that ask for them."""
     yield gauge("go_goroutines", "Tasks of the event loop.", len(asyncio.all_tasks()))
     yield gauge("go_threads", "Threads of the process.", threading.active_count())
 
 
-def _usage(partitions: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
-    """Deciles by resource type, added up."""
+def _usage_buckets(partitions: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
+    """Returns deciles by resource type, added up."""
     found = {name: [0] * len(RANGES) for name in ALWAYS}
     for usage in partitions:
         for name, deciles in usage.items():
@@ -152,7 +152,7 @@ def _usage(partitions: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[
 
 
 def _events(sources: Sources) -> Iterable[Metric]:
-    """Upstream counts these and does not publish them."""
+    """Returns the counters of events, which upstream counts and does not publish."""
     made = sources.events.events.next_id
     for name, text, value in (
         ("created", "Events that happened.", made),

@@ -1,4 +1,4 @@
-"""What a partition consists of: mutable records with their own bookkeeping, and the orders kept over them.
+"""The records of a partition: mutable, with their own bookkeeping, and the orders kept over them.
 
 Nothing here decides anything. Policies read these records, :mod:`core.partition` changes them.
 """

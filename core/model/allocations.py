@@ -37,7 +37,8 @@ _NOT_DUE: Final[dict[Allocation, None]] = {}
 
 
 class StartFailure(NamedTuple):
-    """How often in a row the shim could not start an ask on a node, and until when that node is left out for it."""
+    """The number of failures in a row to start an ask on a node, and the time until which that node is left out for
+    it."""
 
     times: int
     until_ns: int
@@ -50,7 +51,7 @@ V = TypeVar("V")
 
 
 def identity(key: str, instance: int) -> str:
-    """Under which name a request is kept: its key, unless it shares that with others (protocol.md 3.4)."""
+    """Returns the name under which a request is kept: its key, unless it shares that with others (protocol.md 3.4)."""
     return f"{key}{SEPARATOR}{instance}" if instance else key
 
 
@@ -59,7 +60,7 @@ BOUND: Final = 4
 
 
 def standing_of(spec: AllocationSpec) -> int:
-    """What decides who goes first, but for age, in one number: ``priority << 3 | class``.
+    """Returns the order among victims, but for age, in one number: ``priority << 3 | class``.
 
     Classes: 0 plain, +1 opted out, +2 originator (law 1: each goes only after all before it), or :data:`BOUND`.
     """
@@ -125,18 +126,18 @@ class Allocation:
     )  # fmt: skip
 
     preemptor: _Extra[Allocation | None] = _Extra(None)
-    """For a marked victim: the ask it makes room for."""
+    """The ask that a marked victim makes room for."""
     victims: _Extra[dict[str, Allocation]] = _Extra(NO_VICTIMS)
-    """As a triggered ask: victims not yet confirmed gone."""
+    """The victims of a triggered ask that are not yet confirmed gone."""
     stuck: _Extra[dict[str, str]] = _Extra(NONE_STUCK)
-    """As an ask: victims that did not leave in time, by key, with the node that it looks past because of them."""
+    """The victims of an ask that did not leave in time, by key, with the node that it looks past because of them."""
     rearm_ns: _Extra[int] = _Extra(0)
-    """As a triggered ask: when it may preempt again; 0 while victims remain."""
+    """The time when a triggered ask may preempt again; 0 while victims remain."""
     rearms: _Extra[int] = _Extra(0)
     swaps_in: _Extra[tuple[Queue, ...]] = _Extra(())
-    """As a triggered ask: queues above their max in which it takes the place of its victims."""
+    """The queues above their max in which a triggered ask takes the place of its victims."""
     attempt_due: _Extra[bool] = _Extra(False)
-    """Its next attempt to preempt is due, and it waits in no group, which would know."""
+    """Tells whether the next attempt to preempt is due although the ask waits in no group, which would know."""
     outcome: _Extra[Outcome | None] = _Extra(None)
     """How the last attempt to preempt for this ask ended."""
     inquiry: _Extra[Inquiry | None] = _Extra(None)
@@ -146,7 +147,7 @@ class Allocation:
     proposed_by: _Extra[Allocation | None] = _Extra(None)
     """As a placeholder: the ask that it waits for in the same way."""
     refusals: _Extra[int] = _Extra(0)
-    """How often in a row it was refused everywhere: the pause before the next try grows with it."""
+    """The number of refusals everywhere in a row: the pause before the next try grows with it."""
     pause_until_ns: _Extra[int] = _Extra(0)
     """Refused everywhere, it is not tried before then unless another node gains room."""
     failed_on: _Extra[dict[str, StartFailure]] = _Extra(NEVER_FAILED)
@@ -154,13 +155,13 @@ class Allocation:
     reserve_after_ns: _Extra[int] = _Extra(0)
     """No node is reserved for it because of its age before then: the shim is being asked, or has refused one."""
     dialogue: _Extra[Any] = _Extra(None)
-    """As an ask that looks for victims: what the shim has said about them so far."""
+    """The shim's answers so far about victims for this ask."""
     failures: _Extra[FailureLog | None] = _Extra(None)
-    """Why it has not been placed."""
+    """The reasons why the ask has not been placed."""
     told: _Extra[Told | None] = _Extra(None)
-    """What the event history says of it at present."""
+    """The state in which the event history shows the ask at present."""
     placeholder_ns: _Extra[int] = _Extra(0)
-    """When the placeholder was made whose place it took; 0: it took none."""
+    """The time when the placeholder was made whose place it took; 0: it took none."""
 
     def __init__(
         self, spec: AllocationSpec, application: Application, shape: Shape, created_ns: int, arrival: int
@@ -181,16 +182,16 @@ class Allocation:
         self.where: Any = None
         """What it is in there: its :class:`AskGroup`, the node that it is held on, or the nodes that were refused."""
         self.replaces: Allocation | None = None
-        """As a real ask: the placeholder whose place it takes once the shim confirms."""
+        """The placeholder whose place a real ask takes once the shim confirms."""
         self.replaced_by: Allocation | None = None
-        """As a placeholder: the real ask that takes its place."""
+        """The real ask that takes a placeholder's place."""
         self.reservation: Reservation | None = None
         self.released = False
-        """Its release was announced to the shim for another reason than preemption."""
+        """Set when a release was announced to the shim for another reason than preemption."""
         self.preempted = False
         """Marked as a victim; stays booked until its exit is confirmed."""
         self.triggered = False
-        """As an ask: it has preempted and waits for its victims to leave."""
+        """Set when the ask has preempted and waits for its victims to leave."""
         self.refused: dict[str, str] | None = None
         """Nodes the shim refused for it lately, with the reason."""
         self.scale_up = False
@@ -199,10 +200,10 @@ class Allocation:
         """A number of the partition that stands for what is shown of it as an allocation. It gets another one when that
         changes, or when it is none any more; nothing else ever has the same."""
         self.missed = 0
-        """How often in a row it was a candidate and was not placed (preemption.md F8)."""
+        """The number of times in a row that it was a candidate and was not placed (preemption.md F8)."""
 
     def placed(self) -> None:
-        """It runs: what was noted on the way there is over."""
+        """Clear what was noted on the way to its node."""
         self.missed = 0
         self.refused = None
         if self.extras is not None:
@@ -212,14 +213,17 @@ class Allocation:
 
     @property
     def priority(self) -> int:
+        """Priority of the request."""
         return self.spec.priority
 
     @property
     def pending(self) -> bool:
+        """Tells whether it is an ask without a node."""
         return self.node is None
 
     @property
     def queue(self) -> Queue:
+        """Leaf of its application."""
         return self.application.queue
 
     @property
@@ -264,17 +268,20 @@ class Reservation:
         self.by_age: Final = by_age
         """Because the ask had waited, not because it preempted or must run here: counts as promised on its path."""
         self.comes_last = by_age or bool(ask.spec.required_node)
-        """Whether claims of asks that preempt come before it: by age always, and where the ask must run here as long as
-        nobody makes room for it. It would otherwise shield the node's tasks for as long as it waits."""
+        """Tells whether claims of asks that preempt come before it: by age always, and where the ask must run here as
+        long as nobody makes room for it. It would otherwise shield the node's tasks for as long as it waits."""
         self.pairs: Pairs = ask.shape.pairs
-        """What is held: what the ask asks for."""
+        """The amounts held, which are those of the ask."""
         self.parked_at: Room | None = None
-        """As for an :class:`AskGroup`; room on its own node wakes it wherever it waits."""
+        """The waiting room, as for an :class:`AskGroup`; room on its own node wakes it wherever it waits."""
 
     @property
     def rank(self) -> int:
-        """Whose claim comes first, the smallest: who must run here and is made room for, who preempts, who must run
-        here and waits, who has waited long."""
+        """Returns the order among claims, the smallest first.
+
+        An ask that must run here and has victims comes first, then one that preempts, then one that must run here and
+        waits, then one that has waited long.
+        """
         if self.ask.spec.required_node:
             return 2 if self.comes_last else 0
         return 3 if self.by_age else 1
@@ -299,7 +306,7 @@ class AskGroup:
         """Of :meth:`oldest_ns`, while it is known."""
         self.size = 0
         self.scale_ups = 0
-        """How many of the asks the shim was told about as reasons to add nodes."""
+        """The number of asks that the shim was notified of as reasons to add nodes."""
         self.lent = NOTHING_WAITS
         """The priority that it lends its application: of its first ask, unless none of them can be placed now."""
         self.parked_at: Room | None = None
@@ -316,7 +323,7 @@ class AskGroup:
         return self.waits_for is WaitsFor.USER_LIMIT or self.waits_for is WaitsFor.APPLICATION_SLOT
 
     def add(self, ask: Allocation) -> bool:
-        """Take *ask* in. Whether it comes before all others."""
+        """Add *ask*. Returns whether it comes before all others."""
         heappush(self._heap, (-ask.spec.priority, ask.created_ns, ask.arrival, ask))
         ask.where = self
         self.size += 1
@@ -348,44 +355,46 @@ class AskGroup:
             self._heap = [(*waiting.order, waiting) for waiting in self.asks()]
 
     def attempt_is_due(self, ask: Allocation) -> None:
-        """Its next attempt to preempt may be made."""
+        """Note that the next attempt to preempt for *ask* may be made."""
         if self.due is _NOT_DUE:
             self.due = {}
         self.due[ask] = None
         self._due_sorted = False
 
     def next_due(self) -> list[Allocation]:
-        """The asks whose next attempt is due, in order; put in order again only after one was added."""
+        """Returns the asks whose next attempt is due, in order; put in order again only after one was added."""
         if not self._due_sorted:
             self.due = dict.fromkeys(sorted(self.due, key=lambda ask: ask.order))
             self._due_sorted = True
         return list(self.due)
 
     def attempt_is_over(self, ask: Allocation) -> bool:
-        """No attempt of *ask* is due any more. Whether one was."""
+        """Note that no attempt of *ask* is due any more. Returns whether one was."""
         if ask not in self.due:
             return False
         del self.due[ask]
         return True
 
     def no_attempt_is_due(self) -> None:
+        """Note that no attempt of any ask is due any more."""
         self.due = _NOT_DUE
 
     def oldest_ns(self) -> int:
-        """When the oldest ask was created. Kept until that one leaves; finding the next is linear in the asks."""
+        """Returns when the oldest ask was created. Kept until that one leaves; finding the next is linear in the
+        asks."""
         if self._oldest_ns is None:
             self._oldest_ns = min([created_ns for _, created_ns, _, ask in self._heap if ask.where is self])
         return self._oldest_ns
 
     def head(self) -> Allocation:
-        """The ask whose turn is first; the group must not be empty."""
+        """Returns the ask whose turn is first; the group must not be empty."""
         heap = self._heap
         while heap[0][3].where is not self:
             heappop(heap)
         return heap[0][3]
 
     def head_order(self) -> tuple[int, int, int]:
-        """The ``order`` of :meth:`head`."""
+        """Returns the ``order`` of :meth:`head`."""
         return self.head().order
 
     def members(self) -> list[Allocation]:
@@ -393,7 +402,7 @@ class AskGroup:
         return [entry[3] for entry in self._heap if entry[3].where is self]
 
     def asks(self) -> list[Allocation]:
-        """All asks, in order. For reports; the hot path asks for :meth:`head` only."""
+        """Returns all asks, in order. For reports; the hot path asks for :meth:`head` only."""
         return list(
             dict.fromkeys(entry[3] for entry in sorted(self._heap, key=lambda e: e[:3]) if entry[3].where is self)
         )

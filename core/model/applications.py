@@ -23,7 +23,7 @@ STATES_KEPT: Final = 64
 
 
 class SpentKind(StrEnum):
-    """How an allocation counts in what its application has used (rest.md 4.5, resourceHistory)."""
+    """The kinds by which the usage of ended allocations is counted (rest.md 4.5, resourceHistory)."""
 
     REAL = "real"
     PREEMPTED = "preempted"
@@ -52,14 +52,14 @@ class Application:
         self.submitted_ns = now_ns
         """Earliest of its own creation and that of anything it ever asked for (scheduling.md 5.2)."""
         self.timer_ns: int | None = None
-        """When its current state times out; ``None``: never."""
+        """The time when the current state times out; ``None``: never."""
         self.placeholder_deadline_ns: int | None = None
-        """When its allocated placeholders have waited long enough; ``None``: no such timer runs."""
+        """The time when its allocated placeholders have waited long enough; ``None``: no such timer runs."""
         self.asks: dict[str, Allocation] = {}
         """Pending ones, and those that are taking the place of a placeholder."""
         self.allocations: dict[str, Allocation] = {}
         self.placeholder_count = 0
-        """How many of ``allocations`` are placeholders."""
+        """The number of placeholders among ``allocations``."""
         self.task_groups: dict[str, TaskGroup] = {}
         self.groups: dict[tuple[Shape, str], AskGroup] = {}
         self.order = GroupOrder()
@@ -81,19 +81,20 @@ class Application:
         self.backoff_room: Room = {}
         """Groups that wait for the end of the back-off."""
         self.held_count = 0
-        """Its asks that are held on a node while the shim is asked about them."""
+        """The number of asks that are held on a node while the shim is asked about them."""
         self.accounts: tuple[Account, ...] = ()
-        """Where its usage counts against a limit of its user or group, the root's first."""
+        """The accounts in which its usage counts against a limit of its user or group, the root's first."""
         self.limit_group: str | None = None
         """The group it counts for, chosen once (config.md 10.2); ``None``: no group limit binds it."""
         self.allocating = False
         """Counted in ``Queue.allocating`` on its path."""
         self.held_at: Queue | Account | None = None
-        """Whose limit of applications it waits for; ``None``: for none."""
+        """The limit of applications that it waits for; ``None``: for none."""
         self.held_groups: Room = {}
         """The waiting room of its groups in the meantime."""
         self.offered_by: Queue | Account | None = None
-        """Where it was held back and is offered from again: should it not start, the next one has its turn."""
+        """The limit that it is offered from again after being held back: should it not start, the next one has its
+        turn."""
         self.told_held_by_queue = False
         """The event history says that a limit of applications of a queue keeps it from starting."""
         self.told_held_by_quota = False
@@ -101,14 +102,14 @@ class Application:
         self.entered: list[StateEntry] = []
         """When it entered which state, the last :data:`STATES_KEPT`."""
         self.started_ns = 0
-        """When it first was Running; 0: never."""
+        """The time when it first was Running; 0: never."""
         self.spent: dict[tuple[SpentKind, str], dict[int, int]] = {}
-        """What its ended allocations have used, by kind and instance type, then resource type: amount times seconds."""
+        """The usage of its ended allocations, by kind and instance type, then resource type: amount times seconds."""
         self._priorities: dict[int, int] = {}
         self._group_numbers = 0
 
     def enter(self, state: AppState, now_ns: int) -> None:
-        """From now on it is in *state*."""
+        """Set *state*."""
         self.state = state
         self.entered.append(StateEntry(now_ns, state))
         if len(self.entered) > STATES_KEPT:
@@ -117,17 +118,18 @@ class Application:
             self.started_ns = now_ns
 
     def next_group_number(self) -> int:
+        """Returns a number that no earlier group of the application had."""
         self._group_numbers += 1
         return self._group_numbers
 
     def holds(self, *, placeholders: bool) -> bool:
-        """Whether it holds an allocation of the given kind."""
+        """Tells whether it holds an allocation of the given kind."""
         if placeholders:
             return self.placeholder_count > 0
         return len(self.allocations) > self.placeholder_count
 
     def confirmed(self) -> Vector:
-        """``real`` without what is charged for asks while the shim is asked about them."""
+        """Returns ``real`` without what is charged for asks while the shim is asked about them."""
         if not self.held_count:
             return self.real
         confirmed = list(self.real)
@@ -138,7 +140,7 @@ class Application:
         return confirmed
 
     def lends(self, before: int, now: int) -> None:
-        """One of its groups (or asks outside of groups) that lent it priority *before* lends it *now*.
+        """Update the priority that one of its groups (or asks outside of groups) lends it from *before* to *now*.
 
         The cost is constant unless the highest goes; then it is linear in the distinct priorities lent.
         """
@@ -163,18 +165,19 @@ class Application:
             self.queue.shows(before, priority)
 
     def step_back(self) -> None:
-        """Nothing of it may be tried for now: its queue is ranked without it."""
+        """Leave the application out of its queue's rank, since nothing of it may be tried for now."""
         if not self.set_back:
             self.set_back = True
             self.queue.shows(self.priority, NOTHING_WAITS)
 
     def come_forward(self) -> None:
-        """It may be tried again: its queue is ranked with it."""
+        """Rank the queue with the application again, since it may be tried."""
         if self.set_back:
             self.set_back = False
             self.queue.shows(NOTHING_WAITS, self.priority)
 
     def widen(self, width: int) -> None:
+        """Extend all amounts to *width* types."""
         for vector in (self.pending, self.real, self.placeholder, self.peak):
             widen(vector, width)
 

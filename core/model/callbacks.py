@@ -72,8 +72,10 @@ class Callbacks:
 
     @property
     def full(self) -> bool:
+        """Tells whether no further question may be asked."""
         return len(self.open) >= MOST_OPEN
 
     def next_number(self) -> int:
+        """Returns the number of the next question."""
         self._number += 1
         return self._number

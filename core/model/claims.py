@@ -29,17 +29,17 @@ class Claims:
         self.reservations: dict[str, Reservation] = {}
         """By the key of the ask that holds something, in the order in which the claims were made."""
         self.held: Vector = [0] * width
-        """What is held for asks that must run here, or preempt for the room."""
+        """The amounts held for asks that must run here, or preempt for the room."""
         self.needed: Vector = [0] * width
-        """What of that does not come from their own victims, and so from what is free."""
+        """The part of ``held`` that does not come from their own victims, and so from what is free."""
         self.by_age: Vector = [0] * width
-        """What is held for asks that come last: they have waited long, or must run here and have no victims."""
+        """The amounts held for asks that come last: they have waited long, or must run here and have no victims."""
         self.victims: dict[str, Pairs] = {}
         """By key, what each victim that is expected to leave makes free."""
         self.leaving: Vector = [0] * width
         """The sum of ``victims``."""
         self.unowned: Vector = [0] * width
-        """What of that was not told to leave for a claim here: it goes to whoever comes first."""
+        """The amounts of leaving victims that no claim here asked for: the first holder gets them."""
         self._owners: dict[str, str] = {}
         """By key of a victim, the key of the ask with a claim here that it leaves for."""
         self._parts: dict[str, dict[int, int]] = {}
@@ -51,27 +51,27 @@ class Claims:
     def add(self, reservation: Reservation) -> None:
         """Hold what the ask of *reservation* needs. Its victims here, if it has any, leave for this claim."""
         self.reservations[reservation.ask.key] = reservation
-        self._begin(reservation)
+        self._begin_claim(reservation)
 
     def drop(self, reservation: Reservation) -> None:
         """Hold nothing for *reservation* any more. What its victims free is anybody's."""
-        self._end(reservation)
+        self._end_claim(reservation)
         del self.reservations[reservation.ask.key]
 
     def resize(self, reservation: Reservation, pairs: Pairs) -> None:
         """Hold *pairs* for *reservation* instead of what was held, or nothing; its place in the order stays."""
-        self._end(reservation)
+        self._end_claim(reservation)
         reservation.pairs = pairs
         if pairs:
-            self._begin(reservation)
+            self._begin_claim(reservation)
 
     def rank(self, reservation: Reservation, *, last: bool) -> None:
         """Have *reservation* come after asks that preempt, or before them; among its equals its place stays."""
-        self._end(reservation)
+        self._end_claim(reservation)
         reservation.comes_last = last
-        self._begin(reservation)
+        self._begin_claim(reservation)
 
-    def _begin(self, reservation: Reservation) -> None:
+    def _begin_claim(self, reservation: Reservation) -> None:
         if reservation.comes_last:
             book(self.by_age, reservation.pairs)
             return
@@ -93,7 +93,7 @@ class Claims:
             self._parts[ask.key] = part
         book(self.needed, self._from_free(reservation))
 
-    def _end(self, reservation: Reservation) -> None:
+    def _end_claim(self, reservation: Reservation) -> None:
         if reservation.comes_last:
             unbook(self.by_age, reservation.pairs)
             return
@@ -103,7 +103,8 @@ class Claims:
         unbook(self.held, reservation.pairs)
 
     def expect_exit(self, victim: Allocation) -> None:
-        """*victim* is going to leave and to free what it holds, for its preemptor if that has a claim here."""
+        """Note that *victim* is going to leave and to free what it holds, for its preemptor if that has a claim
+        here."""
         pairs, leaving, unowned = victim.shape.pairs, self.leaving, self.unowned
         self.victims[victim.key] = pairs
         for t, amount in pairs:
@@ -116,7 +117,7 @@ class Claims:
             self._give_to(victim.key, claim.ask.key)
 
     def expect_no_exit(self, key: str) -> None:
-        """The victim called *key* has left, or is not expected to any more; an unknown key does nothing."""
+        """Note that the victim called *key* has left, or is not expected to any more; an unknown key does nothing."""
         if key in self.victims:
             self._give_to(key, None)
             pairs = self.victims.pop(key)
@@ -136,10 +137,10 @@ class Claims:
         ]
 
     def room_beside(self, free: Vector, without: Reservation | None = None) -> Vector:
-        """By type, what remains of *free* and of what is leaving once every holder has its amount; at least 0.
+        """Returns, by type, what remains of *free* and of what is leaving once every holder has its amount; at least 0.
 
-        Below 0 only where the node is over-allocated or more is claimed than there is. *without*: a holder that is
-        left out.
+        Below 0 only where the node is over-allocated or more is claimed than there is. *without*: a holder that counts
+        as none.
         """
         held, kept = self.held, self.by_age
         if without is not None:
@@ -151,19 +152,20 @@ class Claims:
         ]
 
     def overdrawn(self, free: Vector, t: int) -> bool:
-        """Whether more of type *t* is claimed, age aside, than there will be: nobody may add a claim to that."""
+        """Tells whether more of type *t* is claimed, age aside, than there will be: nobody may add a claim to that."""
         return self.held[t] > 0 and free[t] + self.leaving[t] < self.held[t]
 
     def exceed(self, free: Vector) -> bool:
-        """Whether more is claimed of some type, age aside, than there will be."""
+        """Tells whether more is claimed of some type, age aside, than there will be."""
         return any(self.overdrawn(free, t) for t in range(len(free)))
 
     def in_order(self) -> list[Reservation]:
-        """All claims, the first to be served first."""
+        """Returns all claims, the first to be served first."""
         return sorted(self.reservations.values(), key=lambda reservation: reservation.rank)
 
     def to_wake(self, free: Vector) -> list[Reservation]:
-        """The claims for which *free* has room by now, with those before them served; who must run here in any case."""
+        """Returns the claims for which *free* has room by now, with those before them served; who must run here in any
+        case."""
         found: list[Reservation] = []
         before = [0] * len(free)
         for reservation in self.in_order():
@@ -173,7 +175,7 @@ class Claims:
         return found
 
     def room_for(self, reservation: Reservation, free: Vector) -> bool:
-        """Whether *free* holds what *reservation* claims, with what claims before it still need left alone."""
+        """Tells whether *free* holds what *reservation* claims, with what claims before it still need left alone."""
         before = [0] * len(free)
         for earlier in self.in_order():
             if earlier is reservation:
@@ -182,7 +184,7 @@ class Claims:
         return self._fits(reservation, free, before)
 
     def copy(self) -> Claims:
-        """The same claims in a record of their own."""
+        """Returns the same claims in a record of their own."""
         claims = Claims(len(self.held))
         claims.reservations, claims.victims = dict(self.reservations), dict(self.victims)
         claims.held, claims.needed, claims.by_age = self.held.copy(), self.needed.copy(), self.by_age.copy()
@@ -192,11 +194,12 @@ class Claims:
         return claims
 
     def widen(self, width: int) -> None:
+        """Extend all amounts to *width* types."""
         for vector in (self.held, self.needed, self.by_age, self.leaving, self.unowned):
             widen(vector, width)
 
     def _fits(self, reservation: Reservation, free: Vector, before: Vector) -> bool:
-        """Whether *reservation* can be served from *free*, of which claims before it need *before*."""
+        """Tells whether *reservation* can be served from *free*, of which claims before it need *before*."""
         for t, amount in reservation.pairs:
             room = free[t]
             if min(room, room + self.unowned[t] - before[t]) < amount:
@@ -204,24 +207,25 @@ class Claims:
         return True
 
     def _from_free(self, reservation: Reservation) -> Pairs:
-        """What *reservation* holds of the room that is free: the rest comes from its victims."""
+        """Returns the amounts that *reservation* holds of the free room: the rest comes from its victims."""
         part = self._parts.get(reservation.ask.key)
         if part is None:
             return reservation.pairs
         return tuple([(t, max(0, amount - part.get(t, 0))) for t, amount in reservation.pairs])
 
     def _give_to(self, key: str, owner: str | None) -> None:
-        """The victim called *key* leaves for the claim of the ask called *owner*; ``None``: for nobody here."""
+        """Note that the victim called *key* leaves for the claim of the ask called *owner*; ``None``: for nobody
+        here."""
         before = self._owners.pop(key, None)
         if before is not None:
-            self._share(before, self.victims[key], -1)
+            self._share_exit(before, self.victims[key], -1)
             book(self.unowned, self.victims[key])
         if owner is not None:
             self._owners[key] = owner
-            self._share(owner, self.victims[key], 1)
+            self._share_exit(owner, self.victims[key], 1)
             unbook(self.unowned, self.victims[key])
 
-    def _share(self, owner: str, pairs: Pairs, sign: int) -> None:
+    def _share_exit(self, owner: str, pairs: Pairs, sign: int) -> None:
         reservation = self.reservations[owner]
         unbook(self.needed, self._from_free(reservation))
         part = self._parts.setdefault(owner, {})
@@ -233,5 +237,5 @@ class Claims:
 
 
 def _beside(room: int, kept: int) -> int:
-    """What of *room* is not *kept*; room that is overdrawn already stays as it is."""
+    """Returns the part of *room* that is not *kept*; room that is overdrawn already stays as it is."""
     return room if room < 0 else max(0, room - kept)

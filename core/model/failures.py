@@ -1,4 +1,4 @@
-"""Why an ask was not placed, told in few words and counted (scheduling.md 17)."""
+"""Reasons why an ask was not placed, in constant texts and counted (scheduling.md 17)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ class FailureLog:
         self._entries: dict[str, Failure] = {}
 
     def note(self, message: str, now_ns: int) -> None:
-        """It happened again, or for the first time."""
+        """Count *message* once more, or for the first time."""
         before = self._entries.pop(message, None)
         self._entries[message] = Failure(message, 1 if before is None else before.times + 1, now_ns)
         if len(self._entries) > KEPT:
             del self._entries[next(iter(self._entries))]
 
     def recent_first(self) -> tuple[Failure, ...]:
+        """Returns all reasons, the most recent first."""
         return tuple(reversed(self._entries.values()))

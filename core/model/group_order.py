@@ -1,4 +1,4 @@
-"""Which asks of an application come next: its active groups, by the ask that heads each.
+"""The order of an application's active groups, by the ask that heads each.
 
 A group's head only gets later while asks are placed, and that is the rule, so nothing is done about it then: the entry
 that surfaces is compared with the head its group has now. Only a new head that comes earlier needs an entry at once.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from core.model.allocations import AskGroup
 
 Entry = tuple[int, int, int, int, "AskGroup"]
-"""(negative priority, creation, arrival of the head, number of the group, group): scheduling.md 5.3."""
+"""A sort key: (negative priority, creation, arrival of the head, number of the group, group) (scheduling.md 5.3)."""
 
 
 class GroupOrder:
@@ -34,11 +34,11 @@ class GroupOrder:
         return group in self._groups
 
     def __iter__(self) -> Iterator[AskGroup]:
-        """Groups in the order they were added, not sorted."""
+        """Returns groups in the order they were added, not sorted."""
         return iter(self._groups)
 
     def offer(self, group: AskGroup) -> None:
-        """Take *group* in, or note that it may have an earlier head than before."""
+        """Add *group*, or note that it may have an earlier head than before."""
         listed = self._groups.get(group)
         head = group.head()
         if listed is not None and listed[2] == head.arrival:
@@ -59,7 +59,7 @@ class GroupOrder:
                 self._entries.clear()
 
     def first(self) -> AskGroup | None:
-        """The group with the first ask, or ``None`` when there is none."""
+        """Returns the group with the first ask, or ``None`` when there is none."""
         entries, groups = self._entries, self._groups
         while entries:
             entry = entries[0]

@@ -39,7 +39,7 @@ class KeyedHeap(Generic[T]):
         return member in self._keys
 
     def __iter__(self) -> Iterator[T]:
-        """Members in the order they were added, not sorted."""
+        """Returns members in the order they were added, not sorted."""
         return iter(self._keys)
 
     def add(self, member: T) -> None:
@@ -78,7 +78,7 @@ class KeyedHeap(Generic[T]):
                 self._entries.clear()
 
     def first(self) -> T | None:
-        """The member with the smallest key, or ``None`` when empty."""
+        """Returns the member with the smallest key, or ``None`` when empty."""
         keys, entries = self._keys, self._entries
         if len(keys) <= 1:
             # Nothing to compare with; what is marked stays so until there is.
@@ -110,5 +110,5 @@ class KeyedHeap(Generic[T]):
         return None
 
     def ordered(self) -> list[T]:
-        """All members, sorted. For reports and reservations; the hot path asks for :meth:`first` only."""
+        """Returns all members, sorted. For reports and reservations; the hot path asks for :meth:`first` only."""
         return sorted(self._keys, key=self._key_of)

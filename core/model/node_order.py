@@ -36,11 +36,11 @@ class _Group:
         self.refused: set[Pairs] = set()
         """Demands that no node here can hold."""
         self.loose = False
-        """Whether a node left since the bound was tightened."""
+        """Tells whether a node left since the bound was tightened."""
         self.tighten()
 
     def refuse(self, pairs: Pairs) -> None:
-        """No node here can hold *pairs*."""
+        """Note that no node here can hold *pairs*."""
         if self.loose:
             self.tighten()
         if len(self.refused) == REFUSED_KEPT:
@@ -78,7 +78,7 @@ class NodeOrder:
             yield from group.nodes
 
     def first_fit(self, pairs: Pairs) -> Node | None:
-        """The first node in order whose open room holds *pairs*."""
+        """Returns the first node in order whose open room holds *pairs*."""
         if not pairs:
             return next(iter(self), None)
         # What was too small in one place is tried first in the next: neighbours tend to lack the same.
@@ -108,7 +108,7 @@ class NodeOrder:
         return None
 
     def fitting(self, pairs: Pairs) -> Iterator[Node]:
-        """All nodes in order whose open room holds *pairs*; nothing may change while they are looked at."""
+        """Yields all nodes in order whose open room holds *pairs*; nothing may change while they are looked at."""
         for group in self._groups:
             bound = group.bound
             if all(bound[t] >= amount for t, amount in pairs):
@@ -117,7 +117,7 @@ class NodeOrder:
                         yield node
 
     def score_of(self, node: Node) -> float:
-        """The score that *node* has as it is loaded now."""
+        """Returns the score that *node* has as it is loaded now."""
         return self._score(node)
 
     def add(self, node: Node) -> None:
@@ -144,7 +144,7 @@ class NodeOrder:
             group.refused = {pairs for pairs in group.refused if not node.fits(pairs)}
         lasts[at] = group.places[-1]
         if len(group.nodes) > 2 * GROUP_SIZE:
-            self._split(at)
+            self._split_group(at)
 
     def discard(self, node: Node) -> None:
         """Take *node* out if it is in."""
@@ -173,7 +173,7 @@ class NodeOrder:
             self.add(node)
 
     def room_changed(self, node: Node) -> None:
-        """What is held on *node* changed, but not its load: it stays where it is, with another open room."""
+        """Update the open room of *node*, on which held amounts changed but not its load, so that its place stays."""
         group = self._home.get(node)
         if group is None:
             return
@@ -186,6 +186,7 @@ class NodeOrder:
             group.refused = {pairs for pairs in group.refused if not node.fits(pairs)}
 
     def widen(self, width: int) -> None:
+        """Extend all amounts to *width* types."""
         self._width = width
         for group in self._groups:
             widen(group.bound, width)
@@ -206,7 +207,7 @@ class NodeOrder:
             self._home.update(dict.fromkeys(group.nodes, group))
         self._lasts = [group.places[-1] for group in self._groups]
 
-    def _split(self, at: int) -> None:
+    def _split_group(self, at: int) -> None:
         group = self._groups[at]
         half = len(group.nodes) // 2
         upper = _Group(group.places[half:], group.nodes[half:], self._width)

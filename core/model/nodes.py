@@ -53,10 +53,10 @@ class Node:
         self.free: Vector = list(capacity)
         self.open: Vector = self.free
         self.claims: Claims | None = None
-        """What is held here, and which victims are leaving; ``None``: nothing and nobody."""
+        """The claims on the node, and the victims that are leaving; ``None``: neither."""
         self.drained_by_shim = False
         self.operator_drain: OperatorDrain | None = None
-        """Who else keeps it out of scheduling; ``None``: no operator does."""
+        """The operator who keeps it out of scheduling; ``None``: no operator does."""
         self.schedulable = True
         """Neither of them does. Kept beside the two because every search for room asks for it."""
         self.allocations: dict[str, Allocation] = {}
@@ -66,14 +66,14 @@ class Node:
         self.foreign: dict[str, Pairs] = {}
         """Load of other schedulers, by its key."""
         self.foreign_loads: dict[str, ForeignLoad] = {}
-        """What is known of it; nothing of what was reported for the node as a whole."""
+        """The known foreign allocations, without what was reported for the node as a whole."""
         self.score = 0.0
         self.version = 0
         """Changes whenever its load or capacity does."""
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:
-        """Who holds room here, by the key of the ask, in the order in which the claims were made."""
+        """Returns the holders of room here, by the key of the ask, in the order in which the claims were made."""
         return NO_RESERVATIONS if self.claims is None else self.claims.reservations
 
     @property
@@ -83,7 +83,7 @@ class Node:
         return self.free if claims is None else claims.room_beside(self.free)
 
     def fits(self, pairs: Pairs) -> bool:
-        """Whether the open room holds *pairs* now; a type the node lacks counts as 0."""
+        """Tells whether the open room holds *pairs* now; a type the node lacks counts as 0."""
         room = self.open
         for t, amount in pairs:
             if room[t] < amount:
@@ -91,24 +91,24 @@ class Node:
         return True
 
     def fits_holder(self, reservation: Reservation) -> bool:
-        """Whether the free room holds what *reservation* claims now, with earlier claims respected."""
+        """Tells whether the free room holds what *reservation* claims now, with earlier claims respected."""
         assert self.claims is not None, "whoever holds something here has a claim"
         return self.claims.room_for(reservation, self.free)
 
     def room_without(self, own: Reservation | None) -> Vector:
-        """``beside``, as if *own* held nothing here."""
+        """Returns ``beside``, as if *own* held nothing here."""
         claims = self.claims
         if claims is None or own is None or own.node is not self:
             return self.beside
         return claims.room_beside(self.free, own)
 
     def overdrawn(self, pairs: Pairs) -> bool:
-        """Whether claims here already exceed what there will be of a type in *pairs*."""
+        """Tells whether claims here already exceed what there will be of a type in *pairs*."""
         claims = self.claims
         return claims is not None and any(claims.overdrawn(self.free, t) for t, _ in pairs)
 
     def could_hold(self, pairs: Pairs) -> bool:
-        """Whether the empty node would hold *pairs*."""
+        """Tells whether the empty node would hold *pairs*."""
         capacity = self.capacity
         return all(capacity[t] >= amount for t, amount in pairs)
 
@@ -181,7 +181,7 @@ class Node:
         self._claims_changed()
 
     def expect_exits(self, victims: Iterable[Allocation]) -> bool:
-        """*victims*, which run here, are going to leave: what they free goes to the holders first.
+        """Note that *victims*, which run here, are going to leave: what they free goes to the holders first.
 
         Returns whether that changed the open room.
         """
@@ -191,12 +191,13 @@ class Node:
         return self._claims_changed()
 
     def expect_no_exit(self, victim: Allocation) -> None:
-        """*victim* has left, or is not expected to any more."""
+        """Note that *victim* has left, or is not expected to any more."""
         if self.claims is not None:
             self.claims.expect_no_exit(victim.key)
             self._claims_changed()
 
     def widen(self, width: int) -> None:
+        """Extend all amounts to *width* types."""
         for vector in (self.capacity, self.allocated, self.occupied, self.free):
             widen(vector, width)
         if self.claims is not None:

@@ -1,4 +1,4 @@
-"""Who was told that it may have to leave, and until when: the memory of the periodic policy between its rounds.
+"""Open notices to applications that may lose allocations: the memory of the monitor between its rounds.
 
 A notice goes to one application and covers some of its allocations, the entries. Rules: preemption.md E.6, E.7.
 """
@@ -40,7 +40,7 @@ class Entry:
 
 
 class Notice:
-    """What one application was told at one moment."""
+    """A notice to one application, with its allocations at risk."""
 
     __slots__ = ("accepted", "application", "deadline_ns", "entries", "number", "round")
 
@@ -50,9 +50,9 @@ class Notice:
         self.round: Final = round_number
         self.deadline_ns: Final = deadline_ns
         self.entries: Final[dict[str, Entry]] = {}
-        """Those still at risk, by key, in the order in which they were selected."""
+        """The entries still at risk, by key, in the order in which they were selected."""
         self.accepted: bool | None = None
-        """What the application said; ``None``: nothing."""
+        """The application's answer; ``None``: none."""
 
 
 class Taken(NamedTuple):
@@ -85,42 +85,47 @@ class Notices:
         self.steps: Generator[int, None, None] | None = None
         """The round under way."""
         self.slices = 0
-        """In how many slices a round did something, ever."""
+        """The number of slices in which a round did something, ever."""
         self.now_ns = 0
         """Time of the last of them."""
         self.entries: Final[dict[str, Entry]] = {}
-        """By the allocation's key."""
+        """The entries by the allocation's key."""
         self.open: Final[dict[int, Notice]] = {}
         """Notices with entries left, by number."""
         self.of_application: Final[dict[Application, dict[int, Notice]]] = {}
         self.held: Final[dict[Application, dict[int, int]]] = {}
-        """By application with open notices: what it held when told, without what has left since as asked or on our
-        word and what it has credit for already; it holds less as far as it released others on its own."""
+        """The amounts by application with open notices, as held when it was notified.
+
+        Without what has left since as asked or by our decision, and what it has credit for already; it holds less as
+        far as it released others on its own.
+        """
         self.offered: Final[dict[str, Notice]] = {}
         """Keys that applications named in exchange for what a notice lists, until the next round has looked at them."""
         self.checkpoints: Final[dict[str, int]] = {}
         """When allocations last saved their work, by key, as far as their applications said so."""
         self.places: tuple[Any, ...] = ()
-        """What the last round planned: :class:`core.preemption.monitor.plan.Place`."""
+        """The places that the last round planned: :class:`core.preemption.monitor.plan.Place`."""
         self.observed: dict[str, tuple[str, ...]] = {}
-        """By leaf: whom the last round would have notified, had it not only observed."""
+        """The allocations by leaf that the last round would have notified, had it not only observed."""
 
         self.lacking: dict[str, dict[int, int]] = {}
-        """By leaf and type: what it should have held more when the last round looked."""
+        """The amounts by leaf and type that it should have held more when the last round looked."""
         self.taken: Final[dict[str, Taken]] = {}
-        """By leaf: when something was taken from it last."""
+        """The last decisions by leaf that something was taken from."""
 
     @property
     def decision(self) -> str:
-        """What the parts of one round have in common, and no two rounds of one generation of settings."""
+        """Returns a name that the parts of one round have in common, and no two rounds of one generation of
+        settings."""
         return f"round {self.rounds} of {self.generation}"
 
     def add(self, notice: Notice) -> None:
+        """Add *notice* with its entries."""
         self.open[notice.number] = notice
         self.of_application.setdefault(notice.application, {})[notice.number] = notice
 
     def drop(self, entry: Entry) -> None:
-        """*entry* is at risk no more; its notice goes with its last one."""
+        """Remove *entry*, which is no longer at risk; its notice goes with its last one."""
         notice = entry.notice
         key = entry.allocation.key
         if self.entries.get(key) is entry:
@@ -135,7 +140,7 @@ class Notices:
                 self.held.pop(notice.application, None)
 
     def allocation_left(self, allocation: Allocation, *, by_us: bool) -> None:
-        """*allocation* is gone: no longer at risk, or to the credit of an application that was to give up others."""
+        """Remove *allocation*, or credit it to an application that was to give up others."""
         self.offered.pop(allocation.key, None)
         self.checkpoints.pop(allocation.key, None)
         entry = self.entries.get(allocation.key)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DynamicTerms:
-    """What dynamic queues below a managed parent are made with: its child template, and what they inherit from it.
+    """The settings of dynamic queues below a managed parent: its child template, and what they inherit from it.
 
     Template amounts by type index; in ``max`` an absent type is unlimited. max_applications: 0 is unlimited.
     """
@@ -68,7 +68,8 @@ class Queue:
         width: int,
         order_key: Callable[[Any], Any],
     ) -> None:
-        """*order_key* orders the active children of a parent, or the active applications of a leaf."""
+        """Makes an empty queue. *order_key* orders the active children of a parent, or the active applications of a
+        leaf."""
         self.name: Final = name
         self.parent: Final = parent
         self.path: Final[str] = name if parent is None else f"{parent.path}.{name}"
@@ -104,11 +105,11 @@ class Queue:
         self.order: KeyedHeap[Any] = KeyedHeap(order_key)
         """Children (or applications) that hold an ask worth trying, first one first."""
         self.newcomers: KeyedHeap[Application] | None = None
-        """As a leaf sorted ``stateaware``: the applications that have not started and could, one of which may."""
+        """The applications of a leaf sorted ``stateaware`` that have not started and could, one of which may."""
         if leaf and properties.sort_policy is SortPolicy.STATE_AWARE:
             self.newcomers = KeyedHeap(order_key)
         self.parked: dict[Shape, Room] = {}
-        """Who is kept back by this queue's max, by shape."""
+        """The groups kept back by this queue's max, by shape."""
         self.max_applications = 0
         """Applications that may run below at once; 0: unlimited (scheduling.md 12)."""
         self.running = 0
@@ -122,7 +123,7 @@ class Queue:
         self.accounts: dict[tuple[AccountKind, str], Account] = {}
         """The users and groups that a limit of this queue binds at present."""
         self.priority = NOTHING_WAITS
-        """What this queue shows its parent (preemption.md G)."""
+        """The priority that this queue shows its parent (preemption.md G)."""
         self._priorities: dict[int, int] = {}
         self._lineage: tuple[Queue, ...] = (self, *(parent.lineage() if parent is not None else ()))
 
@@ -130,7 +131,7 @@ class Queue:
         return f"Queue({self.path})"
 
     def lineage(self) -> tuple[Queue, ...]:
-        """This queue and its ancestors, root last."""
+        """Returns this queue and its ancestors, root last."""
         return self._lineage
 
     def dissolve(self) -> None:
@@ -150,7 +151,7 @@ class Queue:
             self.newcomers.clear()
 
     def admits(self, pairs: Pairs) -> bool:
-        """Whether *pairs* fit under this queue's own max (its ancestors not looked at)."""
+        """Tells whether *pairs* fit under this queue's own max (its ancestors not looked at)."""
         if self.ceilings:
             ceilings, used = self.max, self.used
             for t, amount in pairs:
@@ -161,12 +162,13 @@ class Queue:
         return True
 
     def has_room(self, pairs: Pairs) -> bool:
-        """Whether *pairs* fit under this queue's own max now, whatever is claimed: so an ask with a claim is judged."""
+        """Tells whether *pairs* fit under this queue's own max now, whatever is claimed: so an ask with a claim is
+        judged."""
         used, ceilings = self.used, self.max
         return all(t not in ceilings or used[t] + amount <= ceilings[t] for t, amount in pairs)
 
     def admits_beside_claims(self, pairs: Pairs) -> bool:
-        """Whether *pairs* fit under this queue's own max once victims have left and those they leave for are placed.
+        """Tells whether *pairs* fit this queue's own max once victims have left and their preemptors are placed.
 
         What an ask has preempted for is spoken for: whoever took it meanwhile would have the victims leave for nothing.
         """
@@ -177,7 +179,7 @@ class Queue:
         return True
 
     def open(self) -> bool:
-        """Whether one more application may start below, as far as this queue's own limit goes."""
+        """Tells whether one more application may start below, as far as this queue's own limit goes."""
         return not self.max_applications or self.running + len(self.allocating) < self.max_applications
 
     def set_limits(self, guaranteed: dict[int, int], maximum: dict[int, int]) -> None:
@@ -187,6 +189,7 @@ class Queue:
         self.ceilings = tuple(maximum.items()) if self.parent is not None else ()
 
     def widen(self, width: int) -> None:
+        """Extend all amounts to *width* types."""
         for vector in (
             self.used, self.pending, self.preempting, self.claimed, self.promised, self.preempted_total,
         ):  # fmt: skip
@@ -195,7 +198,8 @@ class Queue:
             widen(account.used, width)
 
     def shows(self, before: int, now: int) -> None:
-        """A child (or application) that showed priority *before* shows *now*: pass on what changes upwards."""
+        """Update the priority that a child (or application) shows from *before* to *now*, and pass on what changes
+        upwards."""
         counts = self._priorities
         kinds = len(counts)
         if now != NOTHING_WAITS:

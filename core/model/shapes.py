@@ -27,7 +27,7 @@ ASKED_TYPES: Final = 16
 """Types that nobody offers and that are known by name all the same, while asks wait for them."""
 
 OTHER_TYPES: Final = "(types that no node has)"
-"""What stands for all others that nobody offers."""
+"""The index that stands for all types that nobody offers."""
 
 _NAMED_KEPT: Final = 4_096
 """Vectors whose names are remembered: nodes are alike, and so is what is on them."""
@@ -76,12 +76,13 @@ class ResourceTypes:
     __slots__ = ("_asked", "_free", "_indexes", "_is_wanted", "_named", "_on_growth", "_other", "_shapes", "names")
 
     def __init__(self, on_growth: Callable[[int], None], is_wanted: Callable[[int], bool] = lambda _: True) -> None:
-        """*on_growth* is called with the new number of types before a new index is used anywhere.
+        """Makes an empty set of types.
 
-        *is_wanted*: whether some ask waits for the type of an index that nobody offers.
+        *on_growth* is called with the new number of types before a new index is used anywhere. *is_wanted*: whether
+        some ask waits for the type of an index that nobody offers.
         """
         self.names: list[str] = []
-        """By index. Of a type that nobody waits for any more the index may be given to another one."""
+        """The names by index. A type that nobody waits for any more may give its index to another one."""
         self._indexes: dict[str, int] = {}
         self._asked: dict[int, list[Shape]] = {}
         """Indexes of types that nobody offers, with the demands that name them."""
@@ -94,7 +95,7 @@ class ResourceTypes:
         self._is_wanted = is_wanted
 
     def index(self, name: str) -> int:
-        """The index of *name*, which is offered from here on. Raises :class:`TooManyTypes`."""
+        """Returns the index of *name*, which is offered from here on. Raises :class:`TooManyTypes`."""
         found = self._indexes.get(name)
         if found is None or found in self._asked:
             self.check([name])
@@ -105,13 +106,13 @@ class ResourceTypes:
         return found
 
     def unoffered(self, names: Iterable[str]) -> list[str]:
-        """Those of *names*, each once, that nobody offers."""
+        """Returns the names, each once, that nobody offers."""
         known, asked = self._indexes, self._asked
         return [name for name in dict.fromkeys(names) if name not in known or known[name] in asked]
 
     @property
     def offered(self) -> int:
-        """How many types are."""
+        """The number of types offered."""
         return len(self._indexes) - len(self._asked)
 
     def check(self, names: Iterable[str], *, leaving: int = 0) -> None:
@@ -162,7 +163,7 @@ class ResourceTypes:
             self._asked[t] = [shape for shape in known if self._shapes.get(shape.resources) is shape]
 
     def known_now(self) -> KnownTypes:
-        """What :meth:`follow` needs, as plain values of this moment."""
+        """Returns the state that :meth:`follow` needs, as plain values of this moment."""
         return KnownTypes(tuple(self.names), dict(self._indexes), tuple(self._asked), self._other, tuple(self._free))
 
     def follow(self, types: KnownTypes) -> None:
@@ -176,7 +177,7 @@ class ResourceTypes:
         self._on_growth(len(self.names))
 
     def _grow(self, name: str) -> int:
-        """An index for *name*: one that was given back, or a new one."""
+        """Returns an index for *name*: one that was given back, or a new one."""
         if self._free:
             free = self._free.pop(0)
             self.names[free] = name
@@ -186,7 +187,7 @@ class ResourceTypes:
         return len(self.names) - 1
 
     def _asked_for(self, name: str, kept: Container[int]) -> int | None:
-        """An index for *name*, which nobody offers, other than those *kept*; ``None``: it has to share one."""
+        """Returns an index for *name*, which nobody offers, other than those *kept*; ``None``: it has to share one."""
         if len(self._asked) < ASKED_TYPES:
             found = self._grow(name)
         else:
@@ -210,11 +211,12 @@ class ResourceTypes:
         self._is_wanted = _want_none
 
     def known(self, name: str) -> int | None:
-        """The index of *name* if this partition ever met it."""
+        """Returns the index of *name* if this partition ever met it."""
         return self._indexes.get(name)
 
     def shape(self, resources: Resources) -> Shape:
-        """The shape of *resources*, amounts >= 0; types with 0 take no part in any check (scheduling.md S-14)."""
+        """Returns the shape of *resources*, amounts >= 0; types with 0 take no part in any check (scheduling.md
+        S-14)."""
         found = self._shapes.get(resources)
         if found is None:
             found = self._shapes[resources] = self._made(resources)
@@ -247,11 +249,11 @@ class ResourceTypes:
         return shape
 
     def shapes(self) -> Mapping[Resources, Shape]:
-        """All shapes that are known."""
+        """Returns all shapes that are known."""
         return self._shapes
 
     def vector(self, resources: Resources | None) -> Vector:
-        """*resources* as a list over all types known so far; absent is 0."""
+        """Returns *resources* as a list over all types known so far; absent is 0."""
         if resources is not None:
             for name in resources:
                 self.index(name)
@@ -261,7 +263,7 @@ class ResourceTypes:
         return result
 
     def sparse(self, resources: Mapping[str, int] | None) -> dict[int, int]:
-        """*resources* by type index, absent types staying absent (guaranteed and max need the difference)."""
+        """Returns *resources* by type index, absent types staying absent (guaranteed and max need the difference)."""
         return {self.index(name): amount for name, amount in (resources or {}).items()}
 
     def resources(self, amounts: Vector | Mapping[int, int]) -> Resources:
@@ -298,11 +300,11 @@ def widen(vector: Vector, width: int) -> None:
 
 
 def _ignore_growth(_: int) -> None:
-    """Nobody keeps amounts by these types any more."""
+    """Does nothing, since nobody keeps amounts by these types any more."""
 
 
 def _want_none(_: int) -> bool:
-    """Nobody waits for these types any more."""
+    """Returns False, since nobody waits for these types any more."""
     return False
 
 

@@ -30,17 +30,17 @@ class TaskGroup:
         self.count = 0
         """Placeholders ever asked for or recovered."""
         self.replaced = 0
-        """Of these: traded for a real allocation, which the shim confirmed."""
+        """The number of placeholders traded for a real allocation, which the shim confirmed."""
         self.timed_out = 0
-        """Of these: gone in any other way."""
+        """The number of placeholders gone in any other way."""
         self.asks: KeyedHeap[Allocation] = KeyedHeap(attrgetter("order"))
         """Pending real asks that wait for a placeholder instead of a node."""
         self.free: KeyedHeap[Allocation] = KeyedHeap(_by_age)
-        """Allocated placeholders that nobody told to leave, oldest first."""
+        """The allocated placeholders whose release nobody asked for, oldest first."""
 
     @property
     def open(self) -> bool:
-        """Whether a placeholder is left that may come to stand in for a real ask (scheduling.md 10.2)."""
+        """Tells whether a placeholder is left that may come to stand in for a real ask (scheduling.md 10.2)."""
         return self.count > self.replaced + self.timed_out
 
     def __repr__(self) -> str:

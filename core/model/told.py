@@ -1,10 +1,10 @@
-"""What the event history has said of an ask, so that it is not said again (scheduling.md 17)."""
+"""The state of an ask in the event history, so that no event is repeated (scheduling.md 17)."""
 
 from __future__ import annotations
 
 
 class Told:
-    """Kept from the first event about an ask that cannot be placed; absent while nothing is recorded."""
+    """The events recorded about an ask that cannot be placed; absent while nothing is recorded."""
 
     __slots__ = ("bounded_ns", "no_victim_ns", "over_queue_quota", "over_user_quota", "refused_ns")
 
@@ -12,8 +12,8 @@ class Told:
         self.over_user_quota = False
         self.over_queue_quota = False
         self.refused_ns: int | None = None
-        """When it was last said that no node is good enough for the shim."""
+        """The time of the last event that no node is good enough for the shim."""
         self.bounded_ns: int | None = None
-        """When it was last said that a bound on preemption stands against it."""
+        """The time of the last event that a bound on preemption stands against it."""
         self.no_victim_ns: int | None = None
-        """When it was last said that nobody can make room on the node it requires."""
+        """The time of the last event that no victim can make room on the node it requires."""

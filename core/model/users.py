@@ -23,7 +23,7 @@ WILDCARD: Final = "*"
 
 
 class Limit(NamedTuple):
-    """What one user or group may have in one queue and below.
+    """The limit of one user or group in one queue and below.
 
     max               by type index; absent: not limited, 0: none of this type
     max_applications  that hold something at once; 0: not limited
@@ -44,7 +44,7 @@ NO_LIMITS: Final = QueueLimits(MappingProxyType({}), MappingProxyType({}))
 
 
 class AccountKind(StrEnum):
-    """Whose account it is."""
+    """The kinds of owners of an account."""
 
     USER = "user"
     GROUP = "group"
@@ -72,14 +72,15 @@ class Account:
         self.applications: dict[Application, None] = {}
         """All applications whose usage is booked here."""
         self.holders: dict[Application, None] = {}
-        """Those that hold an allocation."""
+        """The applications that hold an allocation."""
         self.parked: dict[Shape, Room] = {}
         """Ask groups that this limit keeps back, by shape."""
         self.held_back: dict[Queue, KeyedHeap[Application]] = {}
         """Applications that may not start because too many hold something, by leaf."""
 
     def admits(self, pairs: Pairs) -> bool:
-        """Whether *pairs* fit under this limit. Usage above the limit leaves no room, types without one all of it."""
+        """Tells whether *pairs* fit under this limit. Usage above the limit leaves no room, types without one all of
+        it."""
         most, used = self.limit.max, self.used
         for t, amount in pairs:
             ceiling = most.get(t)
@@ -88,18 +89,20 @@ class Account:
         return True
 
     def headroom(self) -> dict[int, int]:
-        """What is left of each limited type; negative above the limit."""
+        """Returns the amount left of each limited type; negative above the limit."""
         return {t: most - self.used[t] for t, most in self.limit.max.items()}
 
     def open(self) -> bool:
-        """Whether one more application may start to hold something."""
+        """Tells whether one more application may start to hold something."""
         return not self.max_applications or len(self.holders) < self.max_applications
 
     def charge(self, pairs: Pairs) -> None:
+        """Add *pairs* to the usage."""
         for t, amount in pairs:
             self.used[t] += amount
 
     def refund(self, pairs: Pairs) -> None:
+        """Subtract *pairs* from the usage."""
         for t, amount in pairs:
             self.used[t] -= amount
 

@@ -28,7 +28,7 @@ class TracingUnavailable(Exception):
 
 
 def tracing_to(endpoint: str, logger: FilteringBoundLogger) -> Tracing | None:
-    """Tracing to an OTLP receiver; ``None`` for an empty *endpoint*. Raises :class:`TracingUnavailable`."""
+    """Returns tracing to an OTLP receiver; ``None`` for an empty *endpoint*. Raises :class:`TracingUnavailable`."""
     if not endpoint:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Which event loop a process of ours runs."""
+"""The choice of the event loop that a process of ours runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 def loop_factory() -> LoopFactory | None:
-    """uvloop's, where it is installed; ``None`` means the standard library's."""
+    """Returns uvloop's factory, where it is installed; ``None`` means the standard library's."""
     try:
         import uvloop  # noqa: PLC0415 - optional, so nothing else may import it
     except ImportError:

@@ -51,9 +51,9 @@ NO_HISTORY: Final = HistoryChoice()
 def chosen_history(
     where: str | None, keep: list[str], spool: Path | None = None, spool_bytes: int = DEFAULT_SPOOL_BYTES
 ) -> HistoryChoice:
-    """*where* ``None``: nobody said anything, so the default file, or nothing where that is not possible.
+    """Returns the history that the options choose. Raises :class:`HistorySettingsError`.
 
-    Raises :class:`HistorySettingsError`.
+    *where* ``None``: no option was given, so the default file, or no history where that is not possible.
     """
     settings = history_settings(where or default_history(), keep, spool, spool_bytes)
     return HistoryChoice(settings, required=where is not None)
@@ -94,11 +94,11 @@ class History:
 
     @property
     def observers(self) -> tuple[EffectObserver, ...]:
-        """Who is to see the engine's effects."""
+        """Returns the observers of the engine's effects."""
         return (self._archive,) if self._archive is not None else ()
 
     def status(self) -> ArchiveStatus | None:
-        """How it is doing; ``None``: there is none."""
+        """Returns how it is doing; ``None``: there is none."""
         return self._archive.status() if self._archive is not None else None
 
     def start(self, on_problem: Callable[[str], None]) -> None:
@@ -108,12 +108,12 @@ class History:
             self._archive.start()
 
     def version_added(self, version: Version) -> None:
-        """A configuration came into force or was refused."""
+        """Store a configuration that came into force or was refused."""
         if self._archive is not None:
             self._archive.version_added(version)
 
     def close(self, patience_s: float) -> None:
-        """Blocks while what is queued is stored, and for *patience_s* seconds while the database takes it."""
+        """Block while what is queued is stored, and for *patience_s* seconds while the database takes it."""
         self.service.close()
         if self._archive is not None:
             self._archive.close(patience_s)

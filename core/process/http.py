@@ -51,7 +51,7 @@ class HttpFront:
         tls: Callable[[], ssl.SSLContext] | None = None,
         connections: int = MOST_CONNECTIONS,
     ) -> None:
-        """*tls* absent: plain HTTP. *connections*: the most at a time."""
+        """Prepares the server for HTTP. *tls* absent: plain HTTP. *connections*: the most at a time."""
         services = Services(
             runner=runner,
             configurator=configurator,
@@ -81,6 +81,7 @@ class HttpFront:
 
     @property
     def address(self) -> str:
+        """Address, once started."""
         return self._server.address
 
     def listen(self) -> None:

@@ -141,15 +141,15 @@ OPTIONS: Final = (
 
 
 class AddressUnavailable(Exception):
-    """The core cannot listen where it was told to."""
+    """The core cannot listen on the address."""
 
 
 class OriginUnusable(ValueError):
-    """What was given as the origin of web pages is none."""
+    """A text that was given as the origin of web pages is none."""
 
 
 class AddressTooOpen(ValueError):
-    """What is to be served must not be reachable from other machines, and would be."""
+    """A service that must not be reachable from other machines would be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +218,10 @@ class KornelServer:
         security: Security | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        """*sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*.
+        """Builds the server without starting it. Raises :class:`core.process.history.HistoryUnusable`.
 
-        *security* absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced.
-
-        Raises :class:`core.process.history.HistoryUnusable`.
+        *sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*. *security*
+        absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced.
         """
         sources = sources or Sources.without_settings()
         self._settings = settings
@@ -233,30 +232,30 @@ class KornelServer:
         self._metrics = metrics
         self._garbage = garbage
         self.connections = ConnectionKeeper(settings.connections, logger)
-        """How far each connection is ahead of the core."""
+        """The amounts by which connections are ahead of the core."""
         self.admission = AdmissionInterceptor(settings.calls, self.connections, logger)
-        """Which calls are open."""
+        """The open calls, and their bounds."""
         self._presence = PresenceKeeper(clock, self._on_presence)
         self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit, presence=self._presence)
         self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger, presence=self._presence)
         self.events = events = EventJournal(str(uuid4()), logger=logger)
-        """What has happened lately."""
+        """The latest events."""
         self.health = HealthKeeper(
             lambda: self._runner.reader.partitions(),  # noqa: PLW0108 - the runner is made with this observer
             lambda: self._runner.extra_config(),  # noqa: PLW0108
             clock=clock,
             logger=logger,
-            absence=self._absence,
+            absence=self._describe_absence,
         )
-        """Whether the books agree and requests make sense."""
+        """Tells whether the books agree and requests make sense."""
         self.usage = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.usage_samples)
-        """How much ran, minute by minute."""
+        """The usage, minute by minute."""
         self.measures = Measures(lambda name: self._runner.reader.queue_of(name), clock=clock)  # noqa: PLW0108
-        """What metrics count."""
+        """The counts for metrics."""
         self.history = History(
             settings.history, clock=clock, logger=logger, keeps_events=lambda: events.settings.tracking
         )
-        """What has happened, for good."""
+        """The stored history."""
         self._levels = levels or LevelSwitch(LogLevel.INFO)
         engine.record_events()
         self._runner = PartitionRunner(
@@ -325,7 +324,7 @@ class KornelServer:
             ),
             aliases=settings.metric_aliases,
         )
-        """What is known of the core, for Prometheus."""
+        """The metrics for Prometheus."""
         self._http: HttpFront | None = None
         if settings.rest_address:
             self._http = HttpFront(
@@ -362,7 +361,7 @@ class KornelServer:
                 tls=security.tls.context if security and security.tls else None,
             )
         self._ready = False
-        """Whether requests are taken and the state can be trusted."""
+        """Tells whether requests are taken and the state can be trusted."""
         self._reading: set[asyncio.Task[None]] = set()
         self._health = HealthService(logger)
         self._services: tuple[str, ...] = ()
@@ -370,9 +369,9 @@ class KornelServer:
         self._lock: SocketLock | None = None
         self._running: asyncio.Task[None] | None = None
         self.address = ""
-        """Where it listens, once started."""
+        """The address of gRPC, once started."""
         self.rest_address = ""
-        """Where it serves HTTP, once started; empty: nowhere."""
+        """The address of HTTP, once started; empty: none."""
 
     async def start(self) -> str:
         """Listen and serve. Returns the address and writes it to the ready file.
@@ -475,7 +474,7 @@ class KornelServer:
             self._read_file(self._file.reload())
 
     async def stop(self) -> None:
-        """Go down in the order this module states."""
+        """Stop the parts in the order that this module states."""
         assert self._server is not None
         assert self._running is not None
         for reading in self._reading:
@@ -592,7 +591,7 @@ class KornelServer:
         for observer in (self.events, *self.history.observers):
             observer.observe(told)
 
-    def _absence(self) -> str:
+    def _describe_absence(self) -> str:
         found = self._presence.now
         return found.words if found is not None else ""
 
@@ -633,13 +632,13 @@ class KornelServer:
 
 
 def _event_of_root(at_ns: int, message: str) -> EventRecorded:
-    """The event history knows no configurations; what concerns all queues is told of the root."""
+    """Returns an event about the root queue, since the event history knows no configurations."""
     record = si_pb2.EventRecord
     return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, shortened(message))
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text: str) -> None:
-    """From another thread, which may outlive the loop."""
+    """Schedule *call* in *loop* from another thread, which may outlive the loop."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call, text)
 

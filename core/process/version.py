@@ -1,4 +1,4 @@
-"""Which version of the core this is."""
+"""The version of the core."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def core_version() -> str:
-    """Version of the installed distribution; ``unknown`` when run from a tree that was never installed."""
+    """Returns the version of the installed distribution; ``unknown`` when run from a tree that was never installed."""
     try:
         return version("kornel")
     except PackageNotFoundError:

@@ -1,4 +1,5 @@
-"""What a request takes of its caller, and who decides: the one place where security joins in."""
+"""The permission that a request takes of its caller, and the interface of the guard: the one place where security joins
+in."""
 
 from __future__ import annotations
 
@@ -26,15 +27,15 @@ PERMISSIONS: Final = {
     Access.CONFIGURE: Permission.CONFIGURE,
     Access.ADMIN: Permission.ADMINISTER,
 }
-"""What a caller has to be granted for each class, where there is a guard."""
+"""The permission that a caller needs for each class, where there is a guard."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """What a core asks of its callers, for its documentation.
+    """The proofs that a core demands of its callers, for its documentation.
 
     guarded      a security file says who may do what; else whoever gets through may do everything
-    certificate  TLS lets nobody in without a client certificate
+    certificate  TLS admits nobody without a client certificate
     """
 
     guarded: bool = False
@@ -52,17 +53,17 @@ class Door(Protocol):
         """Raises :class:`core.rest.errors.RestError` with 401, 403 or 429 unless the caller may."""
 
     def leave(self, scope: Scope) -> None:
-        """The request with this *scope* was answered, admitted or not."""
+        """End the request with this *scope*, admitted or not."""
 
 
 class OpenDoor:
     """Everybody may do everything: for addresses that only this machine reaches."""
 
     async def admit(self, request: Request, access: Access) -> None:
-        """Admitted."""
+        """Admits every request."""
 
     def leave(self, scope: Scope) -> None:
-        """Nothing was noted."""
+        """Does nothing, since nothing was noted."""
 
 
 OPEN_DOOR: Final[Door] = OpenDoor()

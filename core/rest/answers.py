@@ -25,13 +25,13 @@ _WIDEST: Final = 256 * 1024
 """Bytes handed to the transport at once; it says when it wants more."""
 
 _SENDING_S: Final = 0.25
-"""How long the engine makes room for the sending of an answer."""
+"""The time for which the engine makes room for the sending of an answer."""
 
 _OPTIONS: Final = orjson.OPT_APPEND_NEWLINE
 
 
 def encode(document: Any) -> bytes:
-    """*document* as one JSON text that ends with a newline. Raises ``TypeError`` for what JSON cannot say."""
+    """Returns *document* as one JSON text that ends with a newline. Raises ``TypeError`` for what JSON cannot say."""
     return orjson.dumps(document, option=_OPTIONS)
 
 
@@ -67,50 +67,50 @@ class Answer:
         headers.append(("Content-Length", str(size)))
         await send({"type": "http.response.start", "status": self.status, "headers": raw(headers)})
         with Sharing.of_loop().reading(at_most_s=_SENDING_S):
-            for piece in _pieces(chunks):
+            for piece in _join_chunks(chunks):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def size_of(answer: ASGIApp) -> int:
-    """Bytes of the body of *answer*; 0: it is made while it is sent."""
+    """Returns bytes of the body of *answer*; 0: it is made while it is sent."""
     return sum(map(len, answer.chunks)) if isinstance(answer, Answer) else 0
 
 
 def wants_gzip(scope: Scope) -> bool:
-    """Whether the client of a request takes compressed answers."""
+    """Tells whether the client of a request takes compressed answers."""
     return accepts_gzip(",".join(Headers(scope=scope).getlist("accept-encoding")))
 
 
 def raw(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    """*headers* as ASGI wants them."""
+    """Returns *headers* as ASGI wants them."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
 
 
 def json_answer(document: Any, *, status: int = 200, headers: Iterable[tuple[str, str]] = ()) -> Answer:
-    """*document* with the headers that all JSON answers have."""
+    """Returns *document* with the headers that all JSON answers have."""
     return Answer([encode(document)], JSON, status=status, headers=(*json_headers(), *headers))
 
 
 def json_headers() -> list[tuple[str, str]]:
-    """Those headers but the content type. Pages of other origins are the router's business."""
+    """Returns the headers of JSON answers but the content type. Pages of other origins are the router's business."""
     return [("YuniKorn-Api-Version", API_VERSION), ("Cache-Control", "no-store")]
 
 
 def error_answer(status: int, message: str, headers: Iterable[tuple[str, str]] = ()) -> Answer:
-    """The error body with *status*."""
+    """Returns the error body with *status*."""
     return json_answer(error_document(status, message), status=status, headers=headers)
 
 
 def text_answer(
     text: str, *, status: int = 200, content_type: str = TEXT, headers: Iterable[tuple[str, str]] = ()
 ) -> Answer:
-    """*text* as it is."""
+    """Returns *text* as it is."""
     return Answer([text.encode()], content_type, status=status, headers=headers)
 
 
-def _pieces(chunks: Sequence[bytes]) -> Iterable[bytes]:
-    """*chunks*, neighbours joined, none much wider than what one write should be."""
+def _join_chunks(chunks: Sequence[bytes]) -> Iterable[bytes]:
+    """Yields *chunks*, neighbours joined, none much wider than what one write should be."""
     waiting: list[bytes] = []
     size = 0
     for chunk in chunks:

@@ -37,7 +37,7 @@ from core.service.runner import PartitionRunner
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the interface shows. ``ready``: whether the core takes requests. ``log_level``: in force now."""
+    """The services behind the interface. ``ready``: whether the core takes requests. ``log_level``: in force now."""
 
     runner: PartitionRunner
     configurator: Configurator
@@ -106,5 +106,5 @@ class RestApplication:
         self.app: ASGIApp = Router(Table(routes), logger=logger, door=door, rules=rules, otherwise=page)
 
     def close(self) -> None:
-        """The core stops."""
+        """End all streams, since the core stops."""
         self._streams.close()

@@ -1,4 +1,4 @@
-"""What web pages may do with a core that a browser can reach: next to nothing, unless somebody asked for it.
+"""Rules for web pages and a core that a browser can reach: they may do next to nothing by default.
 
 A page of any site can have a browser send requests to this machine. It cannot read the answers unless they carry
 ``Access-Control-Allow-Origin``; and by having its own name lead here (DNS rebinding) it becomes this core's own page,
@@ -20,7 +20,7 @@ _HEADERS: Final = "X-Requested-With,Content-Type,Accept,Origin"
 
 
 class BadOrigin(ValueError):
-    """What was given as an origin is none."""
+    """A text that was given as an origin is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,8 @@ class BrowserRules:
         return True
 
     def allow(self, origin: str, methods: str) -> list[tuple[str, str]]:
-        """The headers of an answer to a page of *origin*; empty text: it does not say. *methods*: of the route."""
+        """Returns the headers of an answer to a page of *origin*; empty text: it does not say. *methods*: of the
+        route."""
         if not self.origins:
             return []
         allowed = [
@@ -78,12 +79,12 @@ ANYTHING: Final = BrowserRules()
 
 
 def local_hosts(more: Iterable[str] = ()) -> frozenset[str]:
-    """Names of this machine, and *more*."""
+    """Returns names of this machine, and *more*."""
     return frozenset(name.lower().rstrip(".") for name in ("localhost", socket.gethostname(), *more))
 
 
 def checked_origins(origins: Iterable[str]) -> frozenset[str]:
-    """*origins* as browsers write them. Raises :class:`BadOrigin`."""
+    """Returns *origins* as browsers write them. Raises :class:`BadOrigin`."""
     return frozenset(map(_checked_origin, origins))
 
 
@@ -102,7 +103,7 @@ def _checked_origin(text: str) -> str:
 
 
 def _name_of(host: str) -> str:
-    """The name or address in a ``Host`` header, without port."""
+    """Returns the name or address in a ``Host`` header, without port."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower().rstrip(".")

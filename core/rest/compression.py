@@ -1,7 +1,7 @@
-"""When an answer is compressed, and how: once, while it is being made (rest.md 2).
+"""Compression of answers, once, while they are being made (rest.md 2).
 
-On the event loop, in the turns of whoever makes it: ISA-L takes less time for a long list than another thread would
-have to wait for the interpreter while the engine is busy.
+It runs on the event loop, in the turns of whoever makes the answer: ISA-L takes less time for a long list than another
+thread would have to wait for the interpreter while the engine is busy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _GZIP: Final = 31
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether the header lists gzip, in any case; a parameter of exactly ``q=0`` refuses it."""
+    """Tells whether the header lists gzip, in any case; a parameter of exactly ``q=0`` refuses it."""
     for entry in accept_encoding.split(","):
         name, *parameters = (part.strip().lower() for part in entry.split(";"))
         if name == "gzip":
@@ -38,32 +38,32 @@ class Body:
 
     def __init__(self, *, compress: bool = False) -> None:
         self.chunks: list[bytes] = []
-        """What it consists of, in order, once :meth:`finish` has returned."""
+        """The chunks, in order, once :meth:`finish` has returned."""
         self.encoded = False
-        """Whether ``chunks`` are compressed."""
+        """Tells whether ``chunks`` are compressed."""
         self._packer = isal_zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP) if compress else None
         self._waiting: list[bytes] = []
-        """What is in no chunk yet."""
+        """The pieces that are in no chunk yet."""
         self._size = 0
-        """Of those, in bytes."""
+        """The bytes of those pieces."""
 
     def add(self, piece: bytes) -> None:
-        """*piece* comes next."""
+        """Append *piece*."""
         self._waiting.append(piece)
         self._size += len(piece)
         if self._size >= PACKED_AT_ONCE:
-            self._pack()
+            self._pack_pieces()
 
     def finish(self) -> None:
-        """Nothing more comes."""
+        """End the body."""
         if self._packer is not None and not self.encoded and self._size < SMALLEST:
             self.chunks = self._waiting
             return
-        self._pack()
+        self._pack_pieces()
         if self._packer is not None:
             self.chunks.append(self._packer.flush())
 
-    def _pack(self) -> None:
+    def _pack_pieces(self) -> None:
         """Put what waits into one piece: of many small ones the allocator would keep several times the memory."""
         packed = b"".join(self._waiting)
         if self._packer is not None:

@@ -42,93 +42,95 @@ _FREE_KEYS: Final = frozenset({"Properties", "Extra", "MaxResources", "Guarantee
 
 
 def configuration_document(text: str, checksum: str) -> Document:
-    """What *text* says, with JSON's keys. Empty text: the built-in default."""
+    """Returns the configuration in *text*, with JSON's keys. Empty text: the built-in default."""
     log = ProblemLog()
     keys = Field(read(text or DEFAULT_CONFIGURATION, log).root, 1, 1, log).entries()
     partitions = keys["partitions"].items() if "partitions" in keys else []
-    return {"Partitions": [_partition(item.entries()) for item in partitions], "Checksum": checksum}
+    return {"Partitions": [_partition_document(item.entries()) for item in partitions], "Checksum": checksum}
 
 
 def completed(document: Document, extra: Mapping[str, str]) -> Document:
-    """*document* with the service settings in force, but for secrets."""
+    """Returns *document* with the service settings in force, but for secrets."""
     settings = {"Extra": without_secrets(dict(sorted(extra.items())))} if extra else {}
     return {**document, **settings, "DeadlockDetectionEnabled": False, "DeadlockTimeoutSeconds": 60}
 
 
 def as_yaml(document: Document) -> str:
-    """The same with YAML's keys, without nested objects in which nothing is set."""
+    """Returns the same with YAML's keys, without nested objects in which nothing is set."""
     shown: str = yaml.dump(
-        _lowered(document), Dumper=_DUMPER, sort_keys=False, indent=4, allow_unicode=True, default_flow_style=False
+        _lower_keys(document), Dumper=_DUMPER, sort_keys=False, indent=4, allow_unicode=True, default_flow_style=False
     )
     return shown
 
 
-def _partition(keys: Mapping[str, Field]) -> Document:
-    queues = [_queue(item.entries()) for item in _items(keys, "queues")]
+def _partition_document(keys: Mapping[str, Field]) -> Document:
+    queues = [_queue_document(item.entries()) for item in _items(keys, "queues")]
     if len(queues) != 1 or queues[0]["Name"].lower() != ROOT:
         queues = [{"Name": ROOT, "Parent": True, "Resources": {}, "ChildTemplate": {"Resources": {}}, "Queues": queues}]
     queues[0]["Parent"] = True
     document = {
         "Name": _text(keys, "name") or "default",
         "Queues": queues,
-        "PlacementRules": [_rule(item.entries()) for item in _items(keys, "placementrules")],
-        "Limits": [_limit(item.entries()) for item in _items(keys, "limits")],
-        "Preemption": _preemption(_entries(keys, "preemption")),
-        "NodeSortPolicy": _node_sort(_entries(keys, "nodesortpolicy")),
-        "UserGroupResolver": {"type": _text(_entries(keys, "usergroupresolver"), "type")},
+        "PlacementRules": [_rule_document(item.entries()) for item in _items(keys, "placementrules")],
+        "Limits": [_limit_document(item.entries()) for item in _items(keys, "limits")],
+        "Preemption": _preemption_document(_entries_of(keys, "preemption")),
+        "NodeSortPolicy": _node_sort(_entries_of(keys, "nodesortpolicy")),
+        "UserGroupResolver": {"type": _text(_entries_of(keys, "usergroupresolver"), "type")},
     }
     return _without_empty(document, "PlacementRules", "Limits")
 
 
-def _queue(keys: Mapping[str, Field]) -> Document:
-    children = [_queue(item.entries()) for item in _items(keys, "queues")]
-    resources = _entries(keys, "resources")
-    properties = _texts(keys, "properties")
+def _queue_document(keys: Mapping[str, Field]) -> Document:
+    children = [_queue_document(item.entries()) for item in _items(keys, "queues")]
+    resources = _entries_of(keys, "resources")
+    properties = _texts_of(keys, "properties")
     if QUOTA_DELAY in resources and resources[QUOTA_DELAY].given:
         properties.setdefault(QUOTA_DELAY, resources[QUOTA_DELAY].text())
     document = {
         "Name": _text(keys, "name"),
         "Parent": bool(children) or _flag(keys, "parent"),
-        "Resources": _resources(resources),
+        "Resources": _resources_document(resources),
         "MaxApplications": _number(keys, "maxapplications"),
         "Properties": without_secrets(properties),
         "AdminACL": _text(keys, "adminacl"),
         "SubmitACL": _text(keys, "submitacl"),
-        "ChildTemplate": _template(_entries(keys, "childtemplate")),
+        "ChildTemplate": _template_document(_entries_of(keys, "childtemplate")),
         "Queues": children,
-        "Limits": [_limit(item.entries()) for item in _items(keys, "limits")],
+        "Limits": [_limit_document(item.entries()) for item in _items(keys, "limits")],
     }
     return _without_empty(
         document, "Parent", "MaxApplications", "Properties", "AdminACL", "SubmitACL", "Queues", "Limits"
     )
 
 
-def _template(keys: Mapping[str, Field]) -> Document:
+def _template_document(keys: Mapping[str, Field]) -> Document:
     document = {
         "MaxApplications": _number(keys, "maxapplications"),
-        "Properties": without_secrets(_texts(keys, "properties")),
-        "Resources": _resources(_entries(keys, "resources")),
+        "Properties": without_secrets(_texts_of(keys, "properties")),
+        "Resources": _resources_document(_entries_of(keys, "resources")),
     }
     return _without_empty(document, "MaxApplications", "Properties")
 
 
-def _resources(keys: Mapping[str, Field]) -> Document:
-    return _without_empty({"Guaranteed": _texts(keys, "guaranteed"), "Max": _texts(keys, "max")}, "Guaranteed", "Max")
+def _resources_document(keys: Mapping[str, Field]) -> Document:
+    return _without_empty(
+        {"Guaranteed": _texts_of(keys, "guaranteed"), "Max": _texts_of(keys, "max")}, "Guaranteed", "Max"
+    )
 
 
-def _limit(keys: Mapping[str, Field]) -> Document:
+def _limit_document(keys: Mapping[str, Field]) -> Document:
     document = {
         "Limit": _text(keys, "limit"),
         "Users": [item.text() for item in _items(keys, "users")],
         "Groups": [item.text() for item in _items(keys, "groups")],
-        "MaxResources": _texts(keys, "maxresources"),
+        "MaxResources": _texts_of(keys, "maxresources"),
         "MaxApplications": _number(keys, "maxapplications"),
     }
     return _without_empty(document, "Users", "Groups", "MaxResources", "MaxApplications")
 
 
-def _rule(keys: Mapping[str, Field]) -> Document:
-    filtered = _entries(keys, "filter")
+def _rule_document(keys: Mapping[str, Field]) -> Document:
+    filtered = _entries_of(keys, "filter")
     document = {
         "Name": _text(keys, "name"),
         "Create": _flag(keys, "create"),
@@ -141,34 +143,34 @@ def _rule(keys: Mapping[str, Field]) -> Document:
             "Users",
             "Groups",
         ),
-        "Parent": _rule(keys["parent"].entries()) if "parent" in keys and keys["parent"].given else {},
+        "Parent": _rule_document(keys["parent"].entries()) if "parent" in keys and keys["parent"].given else {},
         "Value": _text(keys, "value"),
     }
     return _without_empty(document, "Create", "Parent", "Value")
 
 
-def _preemption(keys: Mapping[str, Field]) -> Document:
+def _preemption_document(keys: Mapping[str, Field]) -> Document:
     document: Document = {}
     for key, name in _SWITCHES.items():
         if key in keys and keys[key].given:
             document[name] = _flag(keys, key)
     for key, name in _OURS.items():
         if key in keys and keys[key].given:
-            document[name] = _plain(keys[key])
+            document[name] = _plain_value(keys[key])
     return document
 
 
 def _node_sort(keys: Mapping[str, Field]) -> Document:
-    weights = {name: found.number() for name, found in _entries(keys, "resourceweights").items()}
+    weights = {name: found.number() for name, found in _entries_of(keys, "resourceweights").items()}
     return _without_empty({"Type": _text(keys, "type"), "ResourceWeights": weights}, "ResourceWeights")
 
 
-def _plain(field: Field) -> Any:
-    """A setting of ours, with numbers and booleans as such."""
+def _plain_value(field: Field) -> Any:
+    """Returns a setting of ours, with numbers and booleans as such."""
     if isinstance(field.node, MappingNode):
-        return {name: _plain(found) for name, found in field.entries().items()}
+        return {name: _plain_value(found) for name, found in field.entries().items()}
     if isinstance(field.node, SequenceNode):
-        return [_plain(item) for item in field.items()]
+        return [_plain_value(item) for item in field.items()]
     text = field.text()
     if isinstance(field.node, ScalarNode) and field.node.plain:
         if text.lower() in ("true", "false"):
@@ -181,7 +183,7 @@ def _plain(field: Field) -> Any:
     return text
 
 
-def _entries(keys: Mapping[str, Field], key: str) -> Mapping[str, Field]:
+def _entries_of(keys: Mapping[str, Field], key: str) -> Mapping[str, Field]:
     return keys[key].entries() if key in keys else {}
 
 
@@ -193,7 +195,7 @@ def _text(keys: Mapping[str, Field], key: str) -> str:
     return keys[key].text() if key in keys else ""
 
 
-def _texts(keys: Mapping[str, Field], key: str) -> dict[str, str]:
+def _texts_of(keys: Mapping[str, Field], key: str) -> dict[str, str]:
     return {name: text for name, (text, _) in keys[key].text_map().items()} if key in keys else {}
 
 
@@ -209,15 +211,15 @@ def _without_empty(document: Document, *names: str) -> Document:
     return {name: value for name, value in document.items() if value or name not in names}
 
 
-def _lowered(value: Any, *, names: bool = False) -> Any:
-    """*value* with keys in lower case; ``names``: its keys are an administrator's, not ours."""
+def _lower_keys(value: Any, *, names: bool = False) -> Any:
+    """Returns *value* with keys in lower case; ``names``: its keys are an administrator's, not ours."""
     if isinstance(value, list):
-        return [_lowered(item) for item in value]
+        return [_lower_keys(item) for item in value]
     if not isinstance(value, dict):
         return value
     shown: Document = {}
     for key, item in value.items():
-        below = _lowered(item, names=key in _FREE_KEYS)
+        below = _lower_keys(item, names=key in _FREE_KEYS)
         if isinstance(item, dict) and not below and not names:
             continue
         if key == "type" and not below:

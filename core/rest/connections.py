@@ -12,20 +12,20 @@ from typing import Final
 from core.rest.http_protocol import PatientProtocol
 
 MOST_CONNECTIONS: Final = 512
-"""By default."""
+"""The most connections by default."""
 
 PART_OF_AN_ADDRESS: Final = 4
 """One address has at most a quarter of all connections."""
 
 HANDSHAKE_PATIENCE_S: Final = 10.0
 GOODBYE_PATIENCE_S: Final = 5.0
-"""For the end of a TLS connection."""
+"""The time for the end of a TLS connection."""
 
 ACCEPTED_AT_ONCE: Final = 64
 """Connections, before others have their turn."""
 
 PAUSE_S: Final = 0.5
-"""After the system could not give one."""
+"""The pause after the system could not give a connection."""
 
 FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -43,7 +43,7 @@ class _Connection:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody's request would be lost with it."""
+        """Tells whether nobody's request would be lost with it."""
         return self.protocol is None or self.protocol.waiting
 
     def drop(self) -> None:
@@ -85,7 +85,7 @@ class Connections:
     def start(self) -> None:
         """Take connections from now on."""
         self._pausing = None
-        self._loop.add_reader(self._listener.fileno(), self._accept)
+        self._loop.add_reader(self._listener.fileno(), self._accept_connections)
 
     def stop(self) -> None:
         """Take no more."""
@@ -105,7 +105,7 @@ class Connections:
             if connection.protocol is not None:
                 connection.protocol.check_reader(now)
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 taken, peer = self._listener.accept()
@@ -117,9 +117,9 @@ class Connections:
                 self._pausing = self._loop.call_later(PAUSE_S, self.start)
                 return
             taken.setblocking(False)
-            self._take(taken, peer[0])
+            self._take_connection(taken, peer[0])
 
-    def _take(self, taken: socket.socket, address: str) -> None:
+    def _take_connection(self, taken: socket.socket, address: str) -> None:
         if self._by_address.get(address, 0) >= self._most_of_address:
             room = self._make_room(address)
         else:
@@ -136,18 +136,18 @@ class Connections:
         connection.task = self._loop.create_task(self._serve(connection), name="http connection")
 
     def _make_room(self, address: str | None) -> bool:
-        """Whether a connection could be spared: one from *address* if given. It is gone then."""
+        """Tells whether a connection could be spared: one from *address* if given. It is gone then."""
         for connection in self._open:
             if connection.idle and address in (None, connection.address):
                 connection.drop()
-                self._forget(connection)
+                self._remove_connection(connection)
                 return True
         return False
 
     async def _serve(self, connection: _Connection) -> None:
         """Begin to speak HTTP."""
         protocol = self._protocols()
-        protocol.on_lost = lambda: self._forget(connection)
+        protocol.on_lost = lambda: self._remove_connection(connection)
         context = self._tls() if self._tls is not None else None
         patience = HANDSHAKE_PATIENCE_S if context is not None else None
         goodbye = GOODBYE_PATIENCE_S if context is not None else None
@@ -161,7 +161,7 @@ class Connections:
             )
         except (OSError, asyncio.CancelledError):
             # Whoever says nothing, or what is no TLS, or shows no certificate: of no interest to anybody else.
-            self._forget(connection)
+            self._remove_connection(connection)
             connection.socket.close()
             protocol.give_up()
             return
@@ -169,7 +169,7 @@ class Connections:
         if connection not in self._open:
             connection.drop()
 
-    def _forget(self, connection: _Connection) -> None:
+    def _remove_connection(self, connection: _Connection) -> None:
         if connection not in self._open:
             return
         del self._open[connection]

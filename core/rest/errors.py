@@ -20,7 +20,7 @@ class RestError(Exception):
 
 
 def not_found(what: str) -> RestError:
-    """404 for *what*, such as ``Queue``."""
+    """Returns the error 404 for *what*, such as ``Queue``."""
     return RestError(404, f"{what} not found")
 
 

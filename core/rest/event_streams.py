@@ -36,12 +36,12 @@ class EventStreams:
     def __init__(self, journal: EventJournal, *, clock: Clock, logger: FilteringBoundLogger) -> None:
         self.journal = journal
         self.logger = logger
-        self.encodings = _encodings()
+        self.encodings = _make_encodings()
         self._clock = clock
         self._open: dict[EventStream, None] = {}
 
     def place(self, host: str) -> ExitStack:
-        """A place for one more stream; close it to give it up. Raises 503 if there is none."""
+        """Returns a place for one more stream; close it to give it up. Raises 503 if there is none."""
         place = ExitStack()
         try:
             place.enter_context(self.journal.places.place(host, self._clock.now_ns()))
@@ -50,14 +50,14 @@ class EventStreams:
         return place
 
     def opened(self, stream: EventStream) -> None:
-        """*stream* is to be ended when the core stops."""
+        """Note *stream*, which is to be ended when the core stops."""
         self._open[stream] = None
 
     def ended(self, stream: EventStream) -> None:
-        """*stream* is no more."""
+        """Remove *stream*."""
         self._open.pop(stream, None)
         if not self._open:
-            self.encodings = _encodings()
+            self.encodings = _make_encodings()
 
     def close(self) -> None:
         """End all streams."""
@@ -65,7 +65,7 @@ class EventStreams:
             stream.end()
 
 
-def _encodings() -> Encodings[EventRecorded]:
+def _make_encodings() -> Encodings[EventRecorded]:
     return Encodings(lambda _, event: encode_event_line(event))
 
 
@@ -82,7 +82,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the client goes away, reads too slowly, or the core stops."""
         sending = self._sending = asyncio.create_task(self._send_all(send), name="event stream")
-        watching = asyncio.create_task(_disconnected(receive), name="event stream client")
+        watching = asyncio.create_task(_wait_for_disconnect(receive), name="event stream client")
         self._streams.opened(self)
         try:
             await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -90,10 +90,10 @@ class EventStream:
             watching.cancel()
             said, _ = await asyncio.gather(sending, watching, return_exceptions=True)
             if isinstance(said, TimeoutError):
-                self._dropped(scope, f"read too slowly: a write took longer than {WRITE_PATIENCE_S:g} s")
-                _abort(scope)
+                self._log_drop(scope, f"read too slowly: a write took longer than {WRITE_PATIENCE_S:g} s")
+                _abort_connection(scope)
             elif isinstance(said, Missed):
-                self._dropped(scope, str(said))
+                self._log_drop(scope, str(said))
                 await _last_line(scope, send, str(said))
             elif self._ended:
                 await _last_line(scope, send, "the core stops")
@@ -109,7 +109,7 @@ class EventStream:
         if self._sending is not None:
             self._sending.cancel()
 
-    def _dropped(self, scope: Scope, reason: str) -> None:
+    def _log_drop(self, scope: Scope, reason: str) -> None:
         self._streams.journal.places.dropped += 1
         self._streams.logger.info("event stream dropped", client=(scope.get("client") or ("",))[0], cause=reason)
 
@@ -132,7 +132,7 @@ class EventStream:
                 return
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -142,15 +142,15 @@ async def _write(send: Send, lines: bytes) -> None:
 
 
 async def _last_line(scope: Scope, send: Send, reason: str) -> None:
-    """``reason`` is ours; the rest clients of YuniKorn know."""
+    """Send the last line of a stream. ``reason`` is ours; clients of YuniKorn know the rest."""
     try:
         await _write(send, encode({**error_document(200, CLOSED), "reason": reason}))
         await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), WRITE_PATIENCE_S)
     except TimeoutError:
-        _abort(scope)
+        _abort_connection(scope)
 
 
-def _abort(scope: Scope) -> None:
+def _abort_connection(scope: Scope) -> None:
     """Drop the connection and what waits to be written to it."""
     extension = scope.get("extensions", {}).get(ABORT)
     if extension is not None:

@@ -21,7 +21,7 @@ from core.service.callers import Permission
 from core.service.status_codes import NotAuthenticated, NotPermitted, TooMany
 
 Administers = Callable[[str, str, str, Sequence[str]], bool]
-"""Whether a queue of a partition is administered by a user with these groups."""
+"""Tells whether a queue of a partition is administered by a user with these groups."""
 
 _ADMITTED: Final = "kornel.admitted"
 
@@ -61,7 +61,7 @@ class GuardDoor:
             admitted.on_end = abort["abort"]
 
     def leave(self, scope: Scope) -> None:
-        """The request is answered."""
+        """End the request."""
         admitted = scope.pop(_ADMITTED, None)
         if admitted is not None:
             self._guard.leave(admitted)

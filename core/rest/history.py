@@ -43,7 +43,7 @@ class UsageHistory:
                 self._containers -= 1
 
     def samples(self) -> tuple[UsageSample, ...]:
-        """The oldest first."""
+        """Returns the oldest first."""
         return tuple(self._samples)
 
     def start(self) -> None:
@@ -59,12 +59,12 @@ class UsageHistory:
 
     def _wait(self) -> None:
         self._due_ns = self._clock.now_ns() + INTERVAL_NS
-        self._timer = self._clock.call_at(self._due_ns, self._sample)
+        self._timer = self._clock.call_at(self._due_ns, self._take_sample)
 
-    def _sample(self) -> None:
+    def _take_sample(self) -> None:
         now_ns = self._clock.now_ns()
         if now_ns < self._due_ns:  # A timer may come early.
-            self._timer = self._clock.call_at(self._due_ns, self._sample)
+            self._timer = self._clock.call_at(self._due_ns, self._take_sample)
             return
         self._samples.append(UsageSample(now_ns, self._running(), self._containers))
         self._wait()

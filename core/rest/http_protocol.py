@@ -22,7 +22,7 @@ HEADER_PATIENCE_S: Final = 10.0
 """From the first byte of a request, or the connection, to the end of its headers."""
 
 BODY_PATIENCE_S: Final = 30.0
-"""From the end of the headers to the end of the body."""
+"""The time from the end of the headers to the end of the body."""
 
 READER_PATIENCE_S: Final = 10.0
 """Within this time a client takes at least :data:`LEAST_TAKEN` of an answer, or all that is left of it."""
@@ -43,7 +43,7 @@ FRAMING_PER_BYTE: Final = 8
 """Bytes of chunk sizes, their extensions and trailers: so many, and so many more for each byte of the body."""
 
 DRAINED: Final = 64 * 1024
-"""So much of a body that nobody wants is read after the answer; with more to come the connection ends."""
+"""The bytes of an unwanted body that are read after the answer; with more to come the connection ends."""
 
 LINGER_S: Final = 1.0
 LONGEST_LINGER: Final = 10
@@ -95,20 +95,20 @@ class PatientProtocol(HttpToolsProtocol):
         self._parsed = 0
         """Bytes of the first of those that are parsed already."""
         self._held_up = False
-        """Whether nothing is read now."""
+        """Tells whether nothing is read now."""
         self._asked = False
-        """Whether there was a request."""
+        """Tells whether there was a request."""
         self._lost = False
-        """Whether the connection has ended."""
+        """Tells whether the connection has ended."""
         self._ends = False
-        """Whether nothing is taken any more, and the connection ends with the answers that are due."""
+        """Tells whether nothing is taken any more, and the connection ends with the answers that are due."""
         self._lingers = False
-        """Whether the last answer was given, and what still comes is thrown away."""
+        """Tells whether the last answer was given, and what still comes is thrown away."""
         self._thrown_away = 0
         self._thrown_before = 0
         """How much that was when the connection was last looked at."""
         self._in_headers = False
-        """Whether a request has begun, or the first one is awaited."""
+        """Tells whether a request has begun, or the first one is awaited."""
         self._header_bytes = 0
         self._in_body = False
         self._length: int | None = None
@@ -119,16 +119,16 @@ class PatientProtocol(HttpToolsProtocol):
         self._sent = 0
         """Bytes of bodies that were given to the transport."""
         self._taken = 0
-        """How many of those had gone when the client was last found to read."""
+        """The number of those that had gone when the client was last found to read."""
         self._taken_at = 0.0
 
     @property
     def waiting(self) -> bool:
-        """Whether no request is being answered on this connection."""
+        """Tells whether no request is being answered on this connection."""
         return not self.pipeline and (not self._asked or self.cycle.response_complete)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Headers are expected from now on."""
+        """Begin to wait for headers."""
         super().connection_made(transport)
         self.flow = _Flow(self, transport)
         self._taken_at = self.loop.time()
@@ -136,7 +136,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is expected any more."""
+        """Drop all timers, since nothing is expected any more."""
         self._lost = True
         self._stop_clock()
         self._forget_input()
@@ -175,9 +175,9 @@ class PatientProtocol(HttpToolsProtocol):
                 self.transport.resume_reading()
 
     def on_message_begin(self) -> None:
-        """A further request on the same connection begins."""
+        """Begin a further request on the same connection."""
         super().on_message_begin()
-        extensions: dict[str, Any] = {ABORT: {"abort": self._abort}}
+        extensions: dict[str, Any] = {ABORT: {"abort": self._abort_connection}}
         if self._certificate is not None:
             extensions[CERTIFICATE] = self._certificate
         self.scope["extensions"] = extensions
@@ -185,16 +185,16 @@ class PatientProtocol(HttpToolsProtocol):
             self._expect_headers()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header. What follows a body is none: nobody asks for it, so it is counted and forgotten."""
+        """Keep a header. One that follows a body is only counted, since nobody asks for it."""
         if self._in_headers and len(self.headers) <= HEADERS_LIMIT:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The request can be answered."""
+        """Begin the answer."""
         self._stop_clock()
         self._in_headers = False
         if len(self.headers) > HEADERS_LIMIT:
-            self._refuse(TOO_MUCH_HEAD)
+            self._refuse_request(TOO_MUCH_HEAD)
             return
         if self.url.startswith(b"//"):  # Else what comes next would be taken for a host.
             self.url = b"/." + self.url
@@ -206,13 +206,13 @@ class PatientProtocol(HttpToolsProtocol):
         self._start_clock(BODY_PATIENCE_S)
 
     def on_body(self, body: bytes) -> None:
-        """Some of the body."""
+        """Take a part of the body."""
         if self._in_body:
             self._body_bytes += len(body)
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """All of the request is there."""
+        """End the request."""
         self._stop_clock()
         self._header_bytes = 0
         if self._in_body:
@@ -220,8 +220,8 @@ class PatientProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """What came is no HTTP."""
-        self._refuse(b"400 Bad Request", msg.encode())
+        """Answer bytes that are no HTTP."""
+        self._refuse_request(b"400 Bad Request", msg.encode())
 
     def check_reader(self, now: float) -> None:
         """Drop the connection if its client takes too little of what is there for it. *now*: of the loop."""
@@ -230,13 +230,13 @@ class PatientProtocol(HttpToolsProtocol):
         if not left or taken - self._taken >= LEAST_TAKEN:
             self._taken, self._taken_at = taken, now
         elif now - self._taken_at >= READER_PATIENCE_S:
-            self._abort()
+            self._abort_connection()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         super()._start_asgi_task(cycle, _Counted(self, cycle, app))  # type: ignore[arg-type]
 
     def answering(self, cycle: RequestResponseCycle, message: Message) -> Message:
-        """*message* of an answer, as it is to be sent."""
+        """Returns *message* of an answer, as it is to be sent."""
         if message["type"] == "http.response.body":
             self._sent += len(message.get("body", b""))
         elif cycle.more_body and cycle is self.cycle and self._is_more_than_drained():
@@ -244,7 +244,7 @@ class PatientProtocol(HttpToolsProtocol):
         return message
 
     def _is_more_than_drained(self) -> bool:
-        """Whether much of a body is still to come that nobody will read, or nobody knows how much."""
+        """Tells whether much of a body is still to come that nobody will read, or nobody knows how much."""
         return self._length is None or self._length - self._body_bytes > DRAINED
 
     @property
@@ -252,7 +252,7 @@ class PatientProtocol(HttpToolsProtocol):
         return not self._lost and not self.transport.is_closing()
 
     def _next_piece(self) -> bytes:
-        """The next bytes to be parsed: the head of one request, or a part of one body."""
+        """Returns the next bytes to be parsed: the head of one request, or a part of one body."""
         data, start = self._unparsed[0], self._parsed
         if not self._in_body:
             found = data.find(_END_OF_HEADERS, start, start + PARSED_AT_ONCE)
@@ -273,7 +273,7 @@ class PatientProtocol(HttpToolsProtocol):
         if not in_body:
             self._header_bytes += len(data)
             if self._header_bytes > HEADER_LIMIT:
-                self._refuse(TOO_MUCH_HEAD)
+                self._refuse_request(TOO_MUCH_HEAD)
                 return
         super().data_received(data)
         if not self._open or self._ends or self._lingers:
@@ -281,9 +281,9 @@ class PatientProtocol(HttpToolsProtocol):
         if self._in_body and in_body:
             self._framing_bytes += len(data) - (self._body_bytes - body_bytes)
             if self._framing_bytes > FRAMING_LIMIT + FRAMING_PER_BYTE * self._body_bytes:
-                self._refuse(b"400 Bad Request")
+                self._refuse_request(b"400 Bad Request")
             elif self._body_bytes > BODY_LIMIT:
-                self._refuse(b"413 Content Too Large")
+                self._refuse_request(b"413 Content Too Large")
 
     def _forget_input(self) -> None:
         self._unparsed.clear()
@@ -309,13 +309,13 @@ class PatientProtocol(HttpToolsProtocol):
         if self._held_up:
             self._start_clock(patience_s)  # It is us who do not read.
         else:
-            self._refuse(b"408 Request Timeout")
+            self._refuse_request(b"408 Request Timeout")
 
-    def _abort(self) -> None:
+    def _abort_connection(self) -> None:
         self._forget_input()
         self.transport.abort()
 
-    def _refuse(self, status: bytes, text: bytes = b"") -> None:
+    def _refuse_request(self, status: bytes, text: bytes = b"") -> None:
         if self._may_answer() and self._open:
             head = b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
             self.transport.write(head % (status, len(text)) + b"connection: close\r\n\r\n" + text)
@@ -349,13 +349,13 @@ class PatientProtocol(HttpToolsProtocol):
         """Count what came and nobody wants. After the last byte of a body the connection can end at once."""
         self._thrown_away += count
         if self._thrown_away > LINGER_BYTES:
-            self._abort()
+            self._abort_connection()
         elif self._in_body and self._length is not None and self._body_bytes + self._thrown_away >= self._length:
             self._stop_clock()
             self.transport.close()
 
     def _may_answer(self) -> bool:
-        """Whether a refusal of what is coming in may be written now. If not, the connection ends without one.
+        """Tells whether a refusal of what is coming in may be written now. If not, the connection ends without one.
 
         Answers that are due to earlier requests come first, and none is mixed with another.
         """
@@ -370,7 +370,7 @@ class PatientProtocol(HttpToolsProtocol):
             self._ends = True
             return False
         if self.pipeline or self.cycle.response_started:
-            self._abort()
+            self._abort_connection()
             return False
         # Whoever is about to answer the request, of which not all has come, learns that its client is gone.
         self.cycle.disconnected = True

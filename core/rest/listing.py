@@ -1,4 +1,4 @@
-"""What a client may ask of a list besides all of it: a page, some fields, a summary, an order (rest.md 12.3).
+"""Parameters of lists: a page, some fields, a summary, an order (rest.md 12.3).
 
 Without such parameters a list is what it always was. Cursors are opaque to clients: they hold the key of the last item
 of a page, in a sorted list also what it was sorted by, so items that come or go meanwhile are neither repeated nor
@@ -51,7 +51,7 @@ class Wishes:
 
     @property
     def plain(self) -> bool:
-        """Whether the client wants what every client of YuniKorn wants."""
+        """Tells whether the client wants what every client of YuniKorn wants."""
         return not (self.limit or self.after or self.summary)
 
 
@@ -68,7 +68,7 @@ def wishes_of(request: Request) -> Wishes:
 
 
 def page_of(keyed: Sequence[tuple[str, T]], wishes: Wishes) -> tuple[list[T], str]:
-    """The part of *keyed*, which is sorted, that is wanted, and the key to go on after; empty: that is all."""
+    """Returns the part of *keyed*, which is sorted, that is wanted, and the key to go on after; empty: that is all."""
     rest = [(key, item) for key, item in keyed if key > wishes.after] if wishes.after else keyed
     if not wishes.limit or len(rest) <= wishes.limit:
         return [item for _, item in rest], ""
@@ -76,7 +76,7 @@ def page_of(keyed: Sequence[tuple[str, T]], wishes: Wishes) -> tuple[list[T], st
 
 
 async def page_in_order(ranked: Sequence[tuple[Value, str, T]], wishes: Wishes, order: Order) -> tuple[list[T], str]:
-    """The wanted part of *ranked*, each with its value and its key, and the cursor to go on with. Raises 400.
+    """Returns the wanted part of *ranked*, each with its value and its key, and the cursor to go on with. Raises 400.
 
     *ranked* is sorted by key. It is put in order in turns: in runs, and then by merging as many as are wanted.
     """
@@ -103,7 +103,8 @@ async def page_answer(
     document: Callable[[T], dict[str, Any]],
     orders: Orders | None = None,
 ) -> Answer:
-    """The part of *keyed* that *request* wants, by key or in one of *orders*, as *document* shows it. Raises 400."""
+    """Returns the part of *keyed* that *request* wants, by key or in one of *orders*, as *document* shows it. Raises
+    400."""
     wishes = wishes_of(request)
     order = orders.wanted(wishes.query) if orders is not None else None
     found = sorted(keyed, key=itemgetter(0))
@@ -120,28 +121,28 @@ async def page_answer(
 async def list_answer(
     request: Request, documents: Iterable[dict[str, Any]], wishes: Wishes, *, more: str = "", total: int | None = None
 ) -> Answer:
-    """*documents* as a JSON list. *more*: key after which the next page begins; *total*: items of all pages."""
+    """Returns *documents* as a JSON list. *more*: key after which the next page begins; *total*: items of all pages."""
     if wishes.fields:
         documents = ({name: value for name, value in each.items() if name in wishes.fields} for each in documents)
     headers = json_headers()
     if total is not None:
         headers.append(("X-Total-Count", str(total)))
     if more:
-        headers.append(("Link", f'<{_next(request, wishes, more)}>; rel="next"'))
+        headers.append(("Link", f'<{_next_page(request, wishes, more)}>; rel="next"'))
     if total is not None:
         headers.append(("Access-Control-Expose-Headers", "Link, X-Total-Count"))
-    return _answer(await encode_list(documents, compress=wants_gzip(request.scope)), headers)
+    return _make_answer(await encode_list(documents, compress=wants_gzip(request.scope)), headers)
 
 
 async def whole_list_answer(request: Request, items: Iterable[Iterable[bytes]]) -> Answer:
-    """All *items*, each of which is JSON in pieces."""
-    return _answer(await write_list(items, compress=wants_gzip(request.scope)), json_headers())
+    """Returns all *items*, each of which is JSON in pieces."""
+    return _make_answer(await write_list(items, compress=wants_gzip(request.scope)), json_headers())
 
 
-def _answer(body: Body, headers: list[tuple[str, str]]) -> Answer:
+def _make_answer(body: Body, headers: list[tuple[str, str]]) -> Answer:
     return Answer(body.chunks, JSON, headers=headers, compress=False, encoded=body.encoded)
 
 
-def _next(request: Request, wishes: Wishes, after: str) -> str:
+def _next_page(request: Request, wishes: Wishes, after: str) -> str:
     query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in {**wishes.query, "cursor": after}.items())
     return f"{quote(request.scope['path'])}?{query}"

@@ -1,4 +1,4 @@
-"""How much memory long answers may take: while they are being made, and until their clients have taken them.
+"""Bounds on the memory of long answers, while they are being made, and until their clients have taken them.
 
 A few are made at a time, others wait in a queue. What clients have not taken yet has a budget together; who has been
 taking an answer for long makes room for a newcomer when it is spent, however slowly or quickly it reads.
@@ -14,17 +14,17 @@ from typing import Final
 from core.rest.errors import RestError
 
 MOST_BYTES: Final = 24 * 2**20
-"""Of answers that were made and are not taken yet. One answer may be longer, if it is the only one."""
+"""The most bytes of answers that were made and are not taken yet. One answer may be longer, if it is the only one."""
 
 COUNTED_FROM: Final = 64 * 1024
-"""Bytes: what is shorter is bounded by the number of connections."""
+"""The bytes from which on an answer counts; what is shorter is bounded by the number of connections."""
 
 MADE_AT_ONCE: Final = 2
 MOST_WAITING: Final = 64
 """Requests for long answers that wait for others to be made."""
 
 PATIENCE_S: Final = 5.0
-"""So long an answer may be on its way although others wait for the room it takes."""
+"""The time for which an answer may be on its way although others wait for the room it takes."""
 
 
 class _Held:
@@ -46,7 +46,7 @@ class LongAnswers:
 
     @asynccontextmanager
     async def making(self) -> AsyncIterator[None]:
-        """A long answer is being made. Raises 503 when too many wait for that already."""
+        """Counts a long answer as being made. Raises 503 when too many wait for that already."""
         if self._waiting >= MOST_WAITING:
             raise RestError(503, "too many long answers are being made", [("Retry-After", "2")])
         self._waiting += 1
@@ -55,14 +55,14 @@ class LongAnswers:
         finally:
             self._waiting -= 1
         try:
-            await self._room()
+            await self._make_room()
             yield
         finally:
             self._places.release()
 
     @contextmanager
     def on_its_way(self, size: int, abort: Callable[[], None] | None) -> Iterator[None]:
-        """An answer of *size* bytes is being sent. *abort* ends its connection."""
+        """Counts an answer of *size* bytes as being sent. *abort* ends its connection."""
         if size < COUNTED_FROM:
             yield
             return
@@ -74,7 +74,7 @@ class LongAnswers:
         finally:
             self._let_go(held)
 
-    async def _room(self) -> None:
+    async def _make_room(self) -> None:
         """Wait until no more is on its way than may be. Who has had its time makes room."""
         loop = asyncio.get_running_loop()
         while self.held >= MOST_BYTES:

@@ -19,7 +19,7 @@ _GUARD_TEXTS: Final = {
     403: "The caller is known and was not granted this.",
     429: "The caller asks too often, or too many proofs of identity from its address were refused.",
 }
-"""Of a core with a security file; open routes are spared."""
+"""The texts of a core with a security file; open routes are spared."""
 
 _HEADERS: Final[dict[int, dict[str, str]]] = {
     401: {"WWW-Authenticate": "The scheme to answer with: Bearer."},
@@ -61,16 +61,17 @@ _PATH_SCHEMAS: Final = {
     "group": {"type": "string", "pattern": r"^[_a-zA-Z][a-zA-Z0-9:_.-]*$"},
     "state": any_case("active", "completed", "rejected"),
 }
-"""Of names as they are sent after one decoding and one encoding; what is there may be decoded once more."""
+"""The schemas of names as they are sent after one decoding and one encoding; an existing one may be decoded once
+more."""
 
 
 def openapi_document(routes: Iterable[Route], version: str, proofs: Proofs) -> dict[str, Any]:
-    """What *routes* promise. *version*: of this core; *proofs*: what it asks of its callers."""
+    """Returns the description of *routes*. *version*: of this core; *proofs*: those it demands of its callers."""
     paths: dict[str, Any] = {}
     for route in routes:
         if route.operation is not None:
             path = _NAMED.sub(r"{\1}", route.path)
-            paths.setdefault(path, {})[route.method.lower()] = _operation(route, route.operation, proofs)
+            paths.setdefault(path, {})[route.method.lower()] = _describe_operation(route, route.operation, proofs)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -86,8 +87,9 @@ def openapi_document(routes: Iterable[Route], version: str, proofs: Proofs) -> d
     }
 
 
-def _security(access: Access, proofs: Proofs) -> list[dict[str, list[str]]]:
-    """Any one of these lets a request in; none: nothing is asked. The names in them are the permission it takes."""
+def _security_of(access: Access, proofs: Proofs) -> list[dict[str, list[str]]]:
+    """Returns alternatives of which one admits a request; none: nothing is demanded. The names are the permission it
+    takes."""
     granted = [str(PERMISSIONS[access])] if proofs.guarded and access is not Access.OPEN else []
     choices = []
     if granted and proofs.certificate:
@@ -101,7 +103,7 @@ def _security(access: Access, proofs: Proofs) -> list[dict[str, list[str]]]:
     return choices
 
 
-def _operation(route: Route, operation: Operation, proofs: Proofs) -> dict[str, Any]:
+def _describe_operation(route: Route, operation: Operation, proofs: Proofs) -> dict[str, Any]:
     names = _NAMED.findall(route.path)
     parameters: list[dict[str, Any]] = [
         {
@@ -129,8 +131,8 @@ def _operation(route: Route, operation: Operation, proofs: Proofs) -> dict[str, 
         "operationId": operation.identity,
         "tags": [operation.tag],
         "summary": operation.summary,
-        "responses": _responses(operation, guarded=proofs.guarded and route.access is not Access.OPEN),
-        "security": _security(route.access, proofs),
+        "responses": _describe_responses(operation, guarded=proofs.guarded and route.access is not Access.OPEN),
+        "security": _security_of(route.access, proofs),
         "x-access": str(route.access),
     }
     if parameters:
@@ -140,11 +142,11 @@ def _operation(route: Route, operation: Operation, proofs: Proofs) -> dict[str, 
     return described
 
 
-def _responses(operation: Operation, *, guarded: bool) -> dict[str, Any]:
+def _describe_responses(operation: Operation, *, guarded: bool) -> dict[str, Any]:
     good: dict[str, Any] = {"description": operation.summary}
     answer = operation.answer
     if PAGE_PARAMETERS[0] in operation.parameters and answer is not None:
-        good["headers"] = _headers(_PAGE_HEADERS)
+        good["headers"] = _describe_headers(_PAGE_HEADERS)
         answer = {**answer, "items": {"anyOf": [answer["items"], _part_of(answer["items"])]}}
     if operation.content:
         good["content"] = {
@@ -156,18 +158,18 @@ def _responses(operation: Operation, *, guarded: bool) -> dict[str, Any]:
     for status, text in {**_STATUS_TEXTS, **(_GUARD_TEXTS if guarded else {}), **operation.errors}.items():
         described = {"description": text, "content": {"text/plain": {}} if status == 405 else error}
         if status in _HEADERS:
-            described["headers"] = _headers(_HEADERS[status])
+            described["headers"] = _describe_headers(_HEADERS[status])
         responses.setdefault(str(status), described)
     return dict(sorted(responses.items()))
 
 
 def _part_of(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An item that has only some of its fields, because the client named them."""
+    """Returns an item that has only some of its fields, because the client named them."""
     fields = SCHEMAS[item["$ref"].rpartition("/")[2]]["properties"]
     return {"type": "object", "propertyNames": {"enum": list(fields)}, "description": "With fields: only those."}
 
 
-def _headers(texts: Mapping[str, str]) -> dict[str, Any]:
+def _describe_headers(texts: Mapping[str, str]) -> dict[str, Any]:
     return {name: {"description": text, "schema": {"type": "string"}} for name, text in texts.items()}
 
 
@@ -180,7 +182,7 @@ vertical-align:top}summary{cursor:pointer}pre{overflow:auto;background:#8881;pad
 
 
 def docs_page(document: dict[str, Any]) -> str:
-    """*document* as a page of plain HTML: no scripts, and nothing from other hosts."""
+    """Returns *document* as a page of plain HTML: no scripts, and nothing from other hosts."""
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Kornel REST interface</title>',
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>',
@@ -193,38 +195,38 @@ def docs_page(document: dict[str, Any]) -> str:
             if operation["tags"][0] != tag:
                 tag = operation["tags"][0]
                 parts.append(f"<h2>{escape(tag)}</h2>")
-            parts.append(_section(path, method, operation))
+            parts.append(_section_of(path, method, operation))
     parts.append("<h2>Schemas</h2>")
     for name, schema in document["components"]["schemas"].items():
         parts.append(f'<section id="{escape(name)}"><h3>{escape(name)}</h3><table>')
         always = schema.get("required", ())
         for field, kind in schema["properties"].items():
             mark = "always" if field in always else ""
-            parts.append(f"<tr><td><code>{escape(field)}</code></td><td>{_kind(kind)}</td><td>{mark}</td></tr>")
+            parts.append(f"<tr><td><code>{escape(field)}</code></td><td>{_kind_of(kind)}</td><td>{mark}</td></tr>")
         parts.append("</table></section>")
     parts.append("</body></html>\n")
     return "\n".join(parts)
 
 
-def _section(path: str, method: str, operation: dict[str, Any]) -> str:
+def _section_of(path: str, method: str, operation: dict[str, Any]) -> str:
     rows = "".join(
         f"<tr><td><code>{escape(p['name'])}</code></td><td>{p['in']}</td><td>{escape(p['description'])}</td></tr>"
         for p in operation.get("parameters", ())
     )
     answers = "".join(
-        f"<tr><td>{status}</td><td>{escape(said['description'])}</td><td>{_answer(said)}</td></tr>"
+        f"<tr><td>{status}</td><td>{escape(said['description'])}</td><td>{_describe_answer(said)}</td></tr>"
         for status, said in operation["responses"].items()
     )
     return (
         f'<section id="{escape(operation["operationId"])}"><h3><span class="m">{method.upper()}</span>'
-        f"<code>{escape(path)}</code></h3><p>{escape(operation['summary'])}{_takes(operation['security'])}</p>"
+        f"<code>{escape(path)}</code></h3><p>{escape(operation['summary'])}{_describe_demand(operation['security'])}</p>"
         f"<table>{rows}</table>"
         f"<details><summary>Answers</summary><table>{answers}</table></details></section>"
     )
 
 
-def _takes(security: list[dict[str, list[str]]]) -> str:
-    """What a caller has to show, and in brackets the permission it takes."""
+def _describe_demand(security: list[dict[str, list[str]]]) -> str:
+    """Returns the proof that a caller has to show, and in brackets the permission it takes."""
     choices = [
         " and ".join(f"{name} ({', '.join(granted)})" if granted else name for name, granted in choice.items())
         for choice in security
@@ -233,23 +235,25 @@ def _takes(security: list[dict[str, list[str]]]) -> str:
     return f" Takes {escape(', or '.join(choices))}." if choices else ""
 
 
-def _answer(said: dict[str, Any]) -> str:
+def _describe_answer(said: dict[str, Any]) -> str:
     schema = said.get("content", {}).get(JSON_TYPE, {}).get("schema")
-    return _kind(schema) if schema else escape(", ".join(said.get("content", ())))
+    return _kind_of(schema) if schema else escape(", ".join(said.get("content", ())))
 
 
-def _kind(schema: dict[str, Any]) -> str:
+def _kind_of(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'
     if "anyOf" in schema:
-        return " or ".join(map(_kind, schema["anyOf"]))
+        return " or ".join(map(_kind_of, schema["anyOf"]))
     if schema.get("type") == "array":
-        return f"list of {_kind(schema['items'])}"
+        return f"list of {_kind_of(schema['items'])}"
     if "enum" in schema:
         return escape(" | ".join(map(str, schema["enum"])))
     if schema.get("properties"):
-        return "; ".join(f"<code>{escape(name)}</code>: {_kind(below)}" for name, below in schema["properties"].items())
+        return "; ".join(
+            f"<code>{escape(name)}</code>: {_kind_of(below)}" for name, below in schema["properties"].items()
+        )
     kind = schema.get("type", "anything")
     described = schema.get("description", "")
     return escape(f"{kind if isinstance(kind, str) else ' or '.join(kind)}. {described}" if described else str(kind))

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of a route."""
+"""Descriptions of routes for the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def canonical(path: str) -> str:
-    """*path* without doubled slashes, ``.``, ``..`` and a slash at its end."""
+    """Returns *path* without doubled slashes, ``.``, ``..`` and a slash at its end."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
@@ -23,7 +23,7 @@ def canonical(path: str) -> str:
 
 
 def decode_again(value: str) -> str:
-    """The second decoding of a name in a path, as query text. Raises 400 for a value that cannot be decoded."""
+    """Returns the second decoding of a name in a path, as query text. Raises 400 for a value that cannot be decoded."""
     broken = _BROKEN_ESCAPE.search(value)
     if broken is not None:
         raise RestError(400, f'invalid URL escape "{value[broken.start() : broken.start() + 3]}"')

@@ -22,7 +22,7 @@ _QUEUE_RULE: Final = "a queue name has 1 to 64 characters of letters, digits and
 
 
 def read_query(text: bytes) -> dict[str, str]:
-    """The query of a request; of a name given twice the first value."""
+    """Returns the query of a request; of a name given twice the first value."""
     found: dict[str, str] = {}
     for name, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True):
         found.setdefault(name, value)
@@ -30,7 +30,7 @@ def read_query(text: bytes) -> dict[str, str]:
 
 
 def unsigned(query: Mapping[str, str], name: str, default: int) -> int:
-    """A number of 64 bits; *default* if absent or empty. Raises 400."""
+    """Returns a number of 64 bits; *default* if absent or empty. Raises 400."""
     text = query.get(name, "")
     if not text:
         return default
@@ -51,7 +51,7 @@ def positive(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """Whether *name* is given and not switched off. Raises 400 for what is neither."""
+    """Tells whether *name* is given and not switched off. Raises 400 for what is neither."""
     text = query.get(name, "false").lower()
     if text not in _ON and text not in _OFF:
         raise RestError(400, f'"{text}" is not a valid value for "{name}", wanted is true or false')
@@ -59,21 +59,21 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def checked_user(name: str) -> str:
-    """*name*. Raises 400 for what no user is called."""
+    """Returns *name*. Raises 400 for what no user is called."""
     if not _USER.fullmatch(name):
         raise RestError(400, "Invalid user name")
     return name
 
 
 def checked_group(name: str) -> str:
-    """*name*. Raises 400 for what no group is called."""
+    """Returns *name*. Raises 400 for what no group is called."""
     if not _GROUP.fullmatch(name):
         raise RestError(400, "Invalid group name")
     return name
 
 
 def checked_queue(path: str) -> str:
-    """*path* in lower case, as queues are kept. Raises 400 for a path that no queue can have."""
+    """Returns *path* in lower case, as queues are kept. Raises 400 for a path that no queue can have."""
     lower = path.lower()
     if lower == "root.@recovery@":
         return lower

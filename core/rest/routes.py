@@ -51,7 +51,7 @@ _SUBTREE: Final = Parameter("subtree", "Whatever its value: with all queues belo
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Who answers."""
+    """The handlers of all routes."""
 
     cluster: ClusterHandlers
     queues: QueueHandlers
@@ -69,7 +69,7 @@ class Handlers:
 
 
 def all_routes(to: Handlers) -> list[Route]:
-    """In the order in which the documentation shows them."""
+    """Returns the routes in the order in which the documentation shows them."""
     return [
         *_cluster_routes(to),
         *_partition_routes(to),

@@ -1,4 +1,4 @@
-"""From a path to its handler: methods, canonical redirects and the texts for what is not there (rest.md 2).
+"""The way from a path to its handler: methods, canonical redirects and the texts for what is not there (rest.md 2).
 
 A path is percent-decoded once by the HTTP server. Fixed parts are matched in their case first; a path that matches only
 without regard to case, or after being made canonical, is redirected.
@@ -62,7 +62,7 @@ class Route:
         return ", ".join(sorted((self.method, "OPTIONS")))
 
     def filled(self, values: dict[str, str]) -> str:
-        """The path with *values* in the place of its names."""
+        """Returns the path with *values* in the place of its names."""
         return "/" + "/".join(values[segment[1:]] if segment[:1] == ":" else segment for segment in self.segments)
 
 
@@ -81,16 +81,16 @@ class Table:
         return iter(self._routes)
 
     def find(self, path: str, *, any_case: bool = False) -> tuple[Route, dict[str, str]] | None:
-        """The route of *path* and the values of its names; ``None``: there is none."""
+        """Returns the route of *path* and the values of its names; ``None``: there is none."""
         segments = path.split("/")[1:]
         for route in self._by_length.get(len(segments), ()):
-            values = _match(route.segments, segments, any_case)
+            values = _match_route(route.segments, segments, any_case)
             if values is not None:
                 return route, values
         return None
 
 
-def _match(wanted: tuple[str, ...], given: list[str], any_case: bool) -> dict[str, str] | None:
+def _match_route(wanted: tuple[str, ...], given: list[str], any_case: bool) -> dict[str, str] | None:
     values: dict[str, str] = {}
     for name, segment in zip(wanted, given, strict=True):
         if name[:1] == ":" and segment:
@@ -129,7 +129,7 @@ class Router:
             answer, methods = await self._answer(scope, receive)
             abort = scope.get("extensions", {}).get(ABORT, {}).get("abort")
             with self._long_answers.on_its_way(size_of(answer), abort):
-                await answer(scope, receive, self._readable(send, scope, methods))
+                await answer(scope, receive, self._make_readable(send, scope, methods))
         finally:
             self._door.leave(scope)
         self._logger.debug(
@@ -154,14 +154,14 @@ class Router:
             return await self._handle(*found, scope, receive), found[0].allowed
         found = found or self._table.find(tidy, any_case=True)
         if found is not None:
-            return _redirect(found[0].filled(found[1]), scope), ""
+            return _redirect_to(found[0].filled(found[1]), scope), ""
         if self._otherwise is not None:
             return self._otherwise, ""
         return Answer([b"404 page not found"], TEXT, status=404), ""
 
-    def _readable(self, send: Send, scope: Scope, methods: str) -> Send:
-        """*send*, for answers that pages of other origins may read if they are JSON."""
-        allowing = raw(self._rules.allow(_header(scope, b"origin"), methods)) if methods else []
+    def _make_readable(self, send: Send, scope: Scope, methods: str) -> Send:
+        """Returns *send* for answers that pages of other origins may read if they are JSON."""
+        allowing = raw(self._rules.allow(_find_header(scope, b"origin"), methods)) if methods else []
         if not allowing:
             return send
 
@@ -174,7 +174,7 @@ class Router:
 
     async def _handle(self, route: Route, values: dict[str, str], scope: Scope, receive: Receive) -> ASGIApp:
         if scope["method"] == "OPTIONS":
-            allowing = self._rules.allow(_header(scope, b"origin"), route.allowed)
+            allowing = self._rules.allow(_find_header(scope, b"origin"), route.allowed)
             return text_answer("", headers=[("Allow", route.allowed), *allowing])
         if scope["method"] != route.method:
             return text_answer("Method Not Allowed", status=405, headers=[("Allow", route.allowed)])
@@ -196,12 +196,12 @@ class Router:
 
 
 def redirect(location: str, status: int = 301) -> Answer:
-    """Go to *location*, with a page that says so."""
+    """Returns a redirection to *location*, with a page that says so."""
     page = f'<a href="{escape(location)}">Moved Permanently</a>.\n'
     return text_answer(page, status=status, content_type=HTML, headers=[("Location", location)])
 
 
-def _redirect(path: str, scope: Scope) -> Answer:
+def _redirect_to(path: str, scope: Scope) -> Answer:
     location = quote(path, safe=_SAFE)
     query = scope["query_string"].decode("latin-1")
     if query:
@@ -209,6 +209,6 @@ def _redirect(path: str, scope: Scope) -> Answer:
     return redirect(location, 301 if scope["method"] == "GET" else 307)
 
 
-def _header(scope: Scope, name: bytes) -> str:
-    """The first header of this *name*; empty: there is none."""
+def _find_header(scope: Scope, name: bytes) -> str:
+    """Returns the first header of this *name*; empty: there is none."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")

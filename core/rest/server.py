@@ -22,7 +22,7 @@ from core.rest.http_protocol import PatientProtocol
 GRACE_S: Final = 5
 BACKLOG: Final = 512
 IDLE_S: Final = 60
-"""How long a connection may stay open between two requests."""
+"""The time for which a connection may stay open between two requests."""
 
 RECEIVE_BUFFER: Final = 32 * 1024
 """Bytes, which Linux doubles: what is read of a connection at once, and kept while it may not be parsed."""
@@ -32,7 +32,7 @@ SEND_BUFFER: Final = 256 * 1024
 
 
 class RestAddressUnavailable(Exception):
-    """HTTP cannot be served where it was told to."""
+    """HTTP cannot be served at the address."""
 
 
 class HttpServer:
@@ -63,11 +63,11 @@ class HttpServer:
         self._connections: Connections | None = None
         self._looking: asyncio.Task[None] | None = None
         self.address = ""
-        """Where it listens, once it does."""
+        """The address, once it is served."""
 
     def listen(self) -> None:
         """Open the address. Raises :class:`RestAddressUnavailable`."""
-        self._listener, self.address = _listen(self._wanted)
+        self._listener, self.address = _listen_on(self._wanted)
 
     async def start(self) -> None:
         """Serve."""
@@ -129,19 +129,19 @@ class _Forward(logging.Handler):
         self._target = logger
 
     def emit(self, record: logging.LogRecord) -> None:
-        """What the HTTP server complains of is what clients did: of interest to whoever looks for it."""
+        """Log a complaint of the HTTP server as a detail, since it is about what clients did."""
         self._target.debug("http", said=record.getMessage(), exc_info=record.exc_info)
 
 
 def _redirect_logs(logger: FilteringBoundLogger) -> None:
-    """uvicorn logs to a logger that is the process's; the latest server hears it."""
+    """Send uvicorn's log, which is the whole process's, to the latest server."""
     theirs = logging.getLogger("uvicorn.error")
     theirs.handlers = [_Forward(logger)]
     theirs.propagate = False
 
 
-def _listen(address: str) -> tuple[socket.socket, str]:
-    """A socket bound to *address*, and the address with the port that was really opened."""
+def _listen_on(address: str) -> tuple[socket.socket, str]:
+    """Returns a socket bound to *address*, and the address with the port that was really opened."""
     host, _, port = address.rpartition(":")
     try:
         number = int(port)

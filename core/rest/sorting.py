@@ -28,7 +28,7 @@ _MAP: Final = ".NAME"
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How the values of a field compare: as *read* makes them, *absent* where there is none."""
+    """The comparison of a field's values: as *read* makes them, *absent* where there is none."""
 
     read: Callable[[Any], Value]
     absent: Value
@@ -60,11 +60,11 @@ class Order:
         return self.kind.read(found)
 
     def cursor(self, value: Value, key: str) -> str:
-        """For the items that come after the one with this *value* and *key*."""
+        """Returns the cursor of the items that come after the one with this *value* and *key*."""
         return orjson.dumps([self.text, value, key]).decode()
 
     def place(self, cursor: str) -> tuple[Value, str]:
-        """The value and the key in *cursor*. Raises 400 for one of another order."""
+        """Returns the value and the key in *cursor*. Raises 400 for one of another order."""
         try:
             text, value, key = orjson.loads(cursor)
         except (ValueError, TypeError):
@@ -74,7 +74,7 @@ class Order:
         return value, key
 
     def after(self, place: tuple[Value, str], value: Any, key: str) -> bool:
-        """Whether the item with *value* and *key* comes after *place*. Equals are in the order of their keys."""
+        """Tells whether the item with *value* and *key* comes after *place*. Equals are in the order of their keys."""
         if value == place[0]:
             return key > place[1]
         return bool(value < place[0]) if self.descending else bool(value > place[0])
@@ -84,49 +84,51 @@ class Orders:
     """All orders of lists of items of the *schema* of this name."""
 
     def __init__(self, schema: str) -> None:
-        self._fields = dict(sorted(_fields("", SCHEMAS[schema])))
+        self._sortable_fields = dict(sorted(_sortable_fields("", SCHEMAS[schema])))
         names = "|".join(
-            re.escape(name.removesuffix(_MAP)) + (r"\..+" if name.endswith(_MAP) else "") for name in self._fields
+            re.escape(name.removesuffix(_MAP)) + (r"\..+" if name.endswith(_MAP) else "")
+            for name in self._sortable_fields
         )
         self.parameter: Final = Parameter(
             "sort",
-            f"Extension: sort by this field, with - in front of it the greatest first: {', '.join(self._fields)}.",
+            "Extension: sort by this field, with - in front of it the greatest first:"
+            f" {', '.join(self._sortable_fields)}.",
             {"type": "string", "pattern": f"^-?({names})$"},
         )
 
     def wanted(self, query: Mapping[str, str]) -> Order | None:
-        """The order that *query* names; ``None``: none. Raises 400 for one that there is not."""
+        """Returns the order that *query* names; ``None``: none. Raises 400 for one that there is not."""
         text = query.get("sort", "")
         if not text:
             return None
         name = text.removeprefix("-")
         descending = name != text
-        for field, kind in self._fields.items():
+        for field, kind in self._sortable_fields.items():
             if name == field:
                 return Order(text, tuple(name.split(".")), kind, descending)
             stem = field.removesuffix(_MAP) + "."
             if field.endswith(_MAP) and name.startswith(stem) and name != stem:
                 return Order(text, (*stem[:-1].split("."), name.removeprefix(stem)), kind, descending)
-        raise RestError(400, f'cannot sort by "{name}", wanted is one of {", ".join(self._fields)}')
+        raise RestError(400, f'cannot sort by "{name}", wanted is one of {", ".join(self._sortable_fields)}')
 
 
-def _fields(path: str, schema: Schema) -> Iterator[tuple[str, _Kind]]:
-    """What can be sorted by in *schema*, which is found at *path*: single values, not lists."""
+def _sortable_fields(path: str, schema: Schema) -> Iterator[tuple[str, _Kind]]:
+    """Yields what can be sorted by in *schema*, which is found at *path*: single values, not lists."""
     if "$ref" in schema:
         schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
     kind = schema.get("type", "string")
     if "properties" in schema:
         for name, below in schema["properties"].items():
-            yield from _fields(f"{path}.{name}" if path else name, below)
+            yield from _sortable_fields(f"{path}.{name}" if path else name, below)
     elif kind == "object":
         values = schema.get("additionalProperties", {})
         if values.get("type") in ("integer", "string"):
-            yield path + _MAP, _kind(values)
+            yield path + _MAP, _kind_of(values)
     elif kind != "array":
-        yield path, _kind(schema)
+        yield path, _kind_of(schema)
 
 
-def _kind(schema: Schema) -> _Kind:
+def _kind_of(schema: Schema) -> _Kind:
     if schema == DURATION.schema:
         return _PERIOD
     if schema.get("format") == "date-time":

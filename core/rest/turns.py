@@ -26,7 +26,7 @@ class Turns:
         self._began = time.perf_counter()
 
     def over(self) -> bool:
-        """Whether this turn has lasted long enough."""
+        """Tells whether this turn has lasted long enough."""
         return time.perf_counter() - self._began >= self._step_s
 
     async def pause(self) -> None:
@@ -37,7 +37,7 @@ class Turns:
 
 
 async def gather(items: Iterable[T | None]) -> list[T]:
-    """All *items* of a lazy iterable. ``None`` is a place to pause."""
+    """Returns all *items* of a lazy iterable. ``None`` is a place to pause."""
     turns = Turns()
     found: list[T] = []
     for number, item in enumerate(items):
@@ -49,12 +49,12 @@ async def gather(items: Iterable[T | None]) -> list[T]:
 
 
 async def encode_list(documents: Iterable[Any], *, compress: bool = False) -> Body:
-    """A JSON list of *documents*, each made and encoded in its turn; ends with a newline."""
+    """Returns a JSON list of *documents*, each made and encoded in its turn; ends with a newline."""
     return await write_list(([orjson.dumps(document)] for document in documents), compress=compress)
 
 
 async def write_list(items: Iterable[Iterable[bytes]], *, compress: bool = False) -> Body:
-    """A JSON list of *items*, each of which is JSON in pieces, made in turns; ends with a newline."""
+    """Returns a JSON list of *items*, each of which is JSON in pieces, made in turns; ends with a newline."""
     turns = Turns()
     body = Body(compress=compress)
     opening = b"["
@@ -71,7 +71,7 @@ async def write_list(items: Iterable[Iterable[bytes]], *, compress: bool = False
 
 
 async def gzipped(chunks: Iterable[bytes]) -> Body:
-    """*chunks* as one gzip stream, unless they are too small."""
+    """Returns *chunks* as one gzip stream, unless they are too small."""
     turns = Turns()
     body = Body(compress=True)
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""Before anybody asks: an engine with nothing to do leaves time to encode what was never shown.
+"""Encoding in advance: an engine with nothing to do leaves time to encode what was never shown.
 
 The first long list after a restart would otherwise cost several times what later ones do. Nothing is encoded while the
 engine works, or for a cluster so large that it should be asked for pages.
@@ -18,13 +18,13 @@ from core.telling.encoding.yunikorn.applications import encode_allocations, enco
 from core.telling.reader import PartitionReader
 
 PAUSE_S: Final = 2.0
-"""Between two looks whether the engine has nothing to do."""
+"""The interval between two checks whether the engine has nothing to do."""
 
 STEP_S: Final = 0.001
-"""How long who comes meanwhile may have to wait."""
+"""The longest time that a request may have to wait for an encoding step."""
 
 REST_S: Final = 0.02
-"""Left to who has come, and may come again, after a step."""
+"""The pause after a step, left to requests that came meanwhile."""
 
 MOST: Final = 200_000
 """Nodes, allocations and applications; about half a KiB each."""
@@ -36,9 +36,9 @@ class Warmer:
     def __init__(self, runner: PartitionRunner) -> None:
         self._runner = runner
         self._left: Iterator[int] | None = None
-        """What a round that was interrupted has still to do; ``None``: the last one is complete."""
+        """The rest of a round that was interrupted; ``None``: the last one is complete."""
         self._seen = 0
-        """What had been exchanged when the last round began."""
+        """The exchange count when the last round began."""
 
     async def run(self) -> None:
         """Encode something every :data:`PAUSE_S`."""
@@ -47,12 +47,13 @@ class Warmer:
             await self.encode()
 
     async def encode(self) -> int:
-        """What has come since the last time, until the engine has much to do. How many were looked at."""
+        """Encode what has come since the last time, until the engine has much to do. Returns how many items were looked
+        at."""
         turns, sharing, before, count = Turns(STEP_S), Sharing.of_loop(), self._runner.turns_taken, 0
         if self._left is None:
             if self._runner.exchanged == self._seen:
                 return 0
-            self._seen, self._left = self._runner.exchanged, self._round()
+            self._seen, self._left = self._runner.exchanged, self._run_round()
         while not sharing.busy:
             size = next(self._left, 0)
             if not size:
@@ -66,16 +67,16 @@ class Warmer:
                     await asyncio.sleep(REST_S)
         return count
 
-    def _round(self) -> Iterator[int]:
+    def _run_round(self) -> Iterator[int]:
         """How many each step has encoded, those already encoded included; never 0."""
-        steps = chain.from_iterable(_steps(views) for views in self._runner.reader.partitions())
+        steps = chain.from_iterable(_take_steps(views) for views in self._runner.reader.partitions())
         count = 0
         while count < MOST and (size := next(steps, 0)):
             count += size
             yield size
 
 
-def _steps(views: PartitionReader) -> Iterator[int]:
+def _take_steps(views: PartitionReader) -> Iterator[int]:
     for allocations in views.allocations():
         yield 1 + len(encode_allocations(allocations))
     for _ in views.keep_applications(encode_head):

@@ -1,4 +1,4 @@
-"""Who may do what: TLS, identities, the policy that grants, and limits for each peer. Everything here fails closed.
+"""Access control: TLS, identities, the policy that grants, and limits for each peer. Everything here fails closed.
 
 :mod:`.security` puts the parts together; gRPC passes :mod:`.interceptor`, HTTP :mod:`core.rest.guard_door`. For
 administrators: docs/security.md.

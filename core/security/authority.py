@@ -38,7 +38,7 @@ class Authority:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if not key_path.exists():
-                self._make(key_path)
+                self._make_authority(key_path)
             key = load_pem_private_key(key_path.read_bytes(), None)
             self._certificate = x509.load_pem_x509_certificate(self.certificate_path.read_bytes())
         except (OSError, ValueError, TypeError) as error:
@@ -58,7 +58,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         usage = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = (
-            _builder(name, days)
+            _make_builder(name, days)
             .issuer_name(self._certificate.subject)
             .public_key(key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -76,11 +76,11 @@ class Authority:
             raise SecurityError(f"{error.filename}: {error.strerror}") from error
         return certificate_path, key_path
 
-    def _make(self, key_path: Path) -> None:
+    def _make_authority(self, key_path: Path) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder("Kornel site CA", CA_DAYS)
+        builder = _make_builder("Kornel site CA", CA_DAYS)
         certificate = (
-            builder.issuer_name(_name("Kornel site CA"))
+            builder.issuer_name(_make_name("Kornel site CA"))
             .public_key(key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(
@@ -104,18 +104,18 @@ class Authority:
         self.certificate_path.write_bytes(certificate.public_bytes(Encoding.PEM))
 
 
-def _builder(name: str, days: int) -> x509.CertificateBuilder:
+def _make_builder(name: str, days: int) -> x509.CertificateBuilder:
     now = datetime.fromtimestamp(wall_ns() / SECOND_NS, UTC)
     return (
         x509.CertificateBuilder()
-        .subject_name(_name(name))
+        .subject_name(_make_name(name))
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=days))
     )
 
 
-def _name(common: str) -> x509.Name:
+def _make_name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
@@ -131,7 +131,7 @@ def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def write_secret(path: Path, raw: bytes) -> None:
-    """Readable by nobody else from the first moment on."""
+    """Write a file that nobody else can read from the first moment on."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(raw)

@@ -5,4 +5,4 @@ from __future__ import annotations
 from typing import Final
 
 CERTIFICATE_DAYS: Final = 365
-"""How long a certificate that is made here is valid."""
+"""The days for which a certificate that is made here is valid."""

@@ -1,4 +1,4 @@
-"""What goes wrong with the files and options that make a core secure."""
+"""Errors in the files and options that make a core secure."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class FollowedFiles:
         self._files = files
         self._on_change = on_change
         self._before: tuple[Stamp | None, ...] | None = None
-        self._seen = self._stamps()
+        self._seen = self._read_stamps()
 
     async def follow(self) -> None:
         """Look for ever."""
@@ -32,12 +32,13 @@ class FollowedFiles:
             await asyncio.sleep(LOOK_EVERY_S)
 
     def look(self) -> None:
-        """A few stat calls; those of a file system that hangs would hang every other reading of it too."""
-        now = self._stamps()
+        """Check the files with a few stat calls; those of a file system that hangs would hang every other reading of it
+        too."""
+        now = self._read_stamps()
         stable, self._before = now == self._before, now
         if stable and now != self._seen:
             self._on_change()
-            self._seen = self._stamps()
+            self._seen = self._read_stamps()
 
-    def _stamps(self) -> tuple[Stamp | None, ...]:
+    def _read_stamps(self) -> tuple[Stamp | None, ...]:
         return tuple(stamp_of(path) for path in self._files())

@@ -28,16 +28,17 @@ ParsedT = TypeVar("ParsedT")
 UNKNOWN: Final = "somebody unknown"
 FAILURE_BURST_S: Final = 10
 TOLD_PER_S: Final = 1 / 60
-"""How often the log tells of an address that its failed attempts are refused."""
+"""The rate at which the log reports that failed attempts from an address are refused."""
 
 _certificate_identity = lru_cache(maxsize=1024)(of_certificate)
 """Certificates that were shown last; each call of a connection shows the same again."""
 
 
 class Pass:
-    """One call that was let in: a :class:`core.service.callers.Caller`. What it asked for is asked again later.
+    """An admitted call: a :class:`core.service.callers.Caller`.
 
-    ``ended``: set once the call must end, with the reason in ``reason``; ``on_end`` is called then.
+    The grants for its request are checked again later. ``ended``: set once the call must end, with the reason in
+    ``reason``; ``on_end`` is called then.
     """
 
     def __init__(self, identity: Identity | None, grants: Grants) -> None:
@@ -53,11 +54,12 @@ class Pass:
 
     @property
     def known(self) -> bool:
+        """Tells whether the caller showed an identity."""
         return self.identity is not None
 
     @property
     def manages_any(self) -> bool:
-        """Whether it may act as some resource manager."""
+        """Tells whether it may act as some resource manager."""
         return bool(self._grants.managers)
 
     def require_any_manager(self) -> None:
@@ -87,7 +89,7 @@ class Pass:
         self._check_no_other_manager(rm_id)
 
     def regrant(self, grants: Grants) -> None:
-        """What it may from now on. What it was let in for ends the call if it may not do that any more."""
+        """Replace the caller's grants, and end the call if they no longer cover what it was admitted for."""
         self._grants = grants
         for check in self._asked:
             try:
@@ -153,6 +155,7 @@ class Guard:
 
     @property
     def limits(self) -> Limits:
+        """The limits in force."""
         return self._policy.limits
 
     @property
@@ -162,7 +165,7 @@ class Guard:
         return (self._path,) if tokens is None else (self._path, tokens)
 
     def reload(self) -> None:
-        """Read the files again and end the calls that would not be let in any more."""
+        """Read the files again and end the calls that would not be admitted any more."""
         try:
             policy, tokens = read_files(self._path)
         except SecurityError as error:
@@ -170,7 +173,7 @@ class Guard:
             return
         self._apply(policy, tokens)
         for admitted in tuple(self._live):
-            if admitted.identity is not None and self._withdrawn(admitted.identity):
+            if admitted.identity is not None and self._is_withdrawn(admitted.identity):
                 admitted.end(_come_back("the proof of identity was withdrawn"))
             else:
                 admitted.regrant(policy.grants(admitted.identity))
@@ -179,16 +182,17 @@ class Guard:
     async def enter(
         self, authorization: str | None, certificate: bytes | None, host: str, connection: str = ""
     ) -> Pass:
-        """Let a call from *host* in; to be followed by :meth:`leave`.
+        """Admit a call from *host*; to be followed by :meth:`leave`.
 
         *authorization*: the header of that name. *certificate*: DER of a client certificate that was verified. With a
-        token the token says who calls, else the certificate. *connection*: over which it comes; empty: nobody knows.
+        token the token says who calls, else the certificate. *connection*: over which it comes; empty: not known.
+
         Raises :class:`NotAuthenticated` for a proof that does not hold, :class:`TooMany` for a peer that calls too
-        often, or from whose address too many come that do not hold. A proof that holds is let in whatever others do.
+        often, or from whose address too many come that do not hold. A proof that holds is admitted whatever others do.
         """
         block = address_block(host)
         try:
-            identity = await self._identify(authorization, certificate, block, connection)
+            identity = await self._identify_caller(authorization, certificate, block, connection)
         except NotAuthenticated as refusal:
             raise self._refusal(refusal, host, block, connection) from refusal
         if not self._calls.take(block if identity is None else identity.name, self._clock.now_ns()):
@@ -200,7 +204,7 @@ class Guard:
         return admitted
 
     def _refusal(self, refusal: NotAuthenticated, host: str, block: str, connection: str) -> ServiceError:
-        """What whoever showed a proof that does not hold is told: the more of them, the less, and the log too."""
+        """Returns the error for a proof that does not hold: the more of them, the less it says, and the log too."""
         now_ns = self._clock.now_ns()
         if isinstance(refusal, SignatureWrong):
             self._checks.count_bad(connection, block, now_ns)
@@ -212,13 +216,14 @@ class Guard:
         return TooMany("too many failed attempts from this address")
 
     def leave(self, admitted: Pass) -> None:
-        """The call is over."""
+        """End an admitted call."""
         self._live.discard(admitted)
         if admitted.timer is not None:
             admitted.timer.cancel()
 
     @property
     def live_calls(self) -> int:
+        """Number of calls that are open."""
         return len(self._live)
 
     def _watch(self, admitted: Pass, expires_ns: int) -> None:
@@ -227,7 +232,7 @@ class Guard:
         else:
             admitted.timer = self._clock.call_at_wall(expires_ns, partial(self._watch, admitted, expires_ns))
 
-    async def _identify(
+    async def _identify_caller(
         self, authorization: str | None, certificate: bytes | None, block: str, connection: str
     ) -> Identity | None:
         wall_ns = self._clock.wall_ns()
@@ -261,7 +266,7 @@ class Guard:
             raise NotAuthenticated("the client certificate has expired")
         return identity
 
-    def _withdrawn(self, identity: Identity) -> bool:
+    def _is_withdrawn(self, identity: Identity) -> bool:
         if not identity.proof:
             return False
         if identity.principals[0].startswith("token:"):
@@ -285,18 +290,19 @@ class Guard:
 
 
 def read_files(path: Path) -> tuple[Policy, StaticTokens]:
-    """The security file at *path*, and the tokens it names. Raises :class:`SecurityError`, every problem located."""
-    policy = _located(path, lambda text: read_policy(text, path.parent))
-    tokens = StaticTokens() if policy.tokens is None else _located(policy.tokens, read_tokens)
+    """Returns the security file at *path*, and the tokens it names. Raises :class:`SecurityError`, every problem
+    located."""
+    policy = _parse_file(path, lambda text: read_policy(text, path.parent))
+    tokens = StaticTokens() if policy.tokens is None else _parse_file(policy.tokens, read_tokens)
     return policy, tokens
 
 
 def _come_back(reason: str) -> ServiceError:
-    """The status says that trying again may help: with another proof it does."""
+    """Returns the status says that trying again may help: with another proof it does."""
     return ShuttingDown(f"{reason}, come back with another one")
 
 
-def _located(path: Path, parse: Callable[[str], ParsedT]) -> ParsedT:
+def _parse_file(path: Path, parse: Callable[[str], ParsedT]) -> ParsedT:
     try:
         return parse(read_text(path))
     except FileUnreadable as error:

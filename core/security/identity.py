@@ -40,11 +40,12 @@ class Identity:
 
     @property
     def name(self) -> str:
+        """Name by which the policy and the log know the caller."""
         return self.principals[0]
 
 
 def of_certificate(der: bytes) -> Identity | None:
-    """Who a client certificate, verified already, is for; ``None``: it has no name that counts.
+    """Returns who a client certificate, verified already, is for; ``None``: it has no name that counts.
 
     Raises ValueError for bytes that are no certificate.
     """
@@ -76,7 +77,7 @@ def of_certificate(der: bytes) -> Identity | None:
 
 
 def fingerprint(der: bytes) -> bytes:
-    """SHA-256 of a certificate, which tokens bound to it name (RFC 8705, ``x5t#S256``)."""
+    """Returns the SHA-256 of a certificate, which tokens bound to it name (RFC 8705, ``x5t#S256``)."""
     return hashlib.sha256(der).digest()
 
 

@@ -1,7 +1,7 @@
-"""gRPC's way past the guard: every call of every service, our own and those of gRPC's packages.
+"""The guard of gRPC: it checks every call of every service, our own and those of gRPC's packages.
 
-What a call is let in by may pass while it is open. A stream then ends UNAVAILABLE, so that clients come back with a
-fresh proof, or PERMISSION_DENIED where a new one would not help.
+A grant by which a call was admitted may expire while it is open. A stream then ends UNAVAILABLE, so that clients come
+back with a fresh proof, or PERMISSION_DENIED where a new one would not help.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from core.service.connections import LINK
 from core.service.rpc import Handler, Requests, close_requests, end
 from core.service.status_codes import NotPermitted, ServiceError
 
-_NOT_LISTED: Final = Demand(lambda caller, _: _refuse())
+_NOT_LISTED: Final = Demand(lambda caller, _: _refuse_call())
 
 
 class GuardInterceptor(grpc.aio.ServerInterceptor):
@@ -34,22 +34,22 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
         self._logger = logger
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
-        """The handler of the call, guarded; ``None``: there is none."""
+        """Returns the handler of the call, guarded; ``None``: there is none."""
         handler: Handler | None = await continuation(handler_call_details)
         if handler is None:
             return None
         demand = METHODS.get(handler_call_details.method, _NOT_LISTED)
-        return handler if demand.public else self._guarded(handler, handler_call_details.method, demand)
+        return handler if demand.public else self._guard_handler(handler, handler_call_details.method, demand)
 
-    def _guarded(self, handler: Any, method: str, demand: Demand) -> Handler:
-        """*handler* as a stream: nothing of a call is read before its caller was let in."""
+    def _guard_handler(self, handler: Any, method: str, demand: Demand) -> Handler:
+        """Returns *handler* as a stream, so that nothing of a call is read before its caller was admitted."""
         serve = read_late(handler, method, self._logger)
         short = handler.unary_unary is not None
 
         async def handle(requests: Requests, context: Any) -> None:
-            async with self._admitted(context) as admitted:
+            async with self._admit_call(context) as admitted:
                 await self._check_before(demand, admitted, context)
-                serving = serve(self._checked(requests, admitted, demand), context)
+                serving = serve(self._check_requests(requests, admitted, demand), context)
                 if short:
                     await serving
                 else:
@@ -58,13 +58,13 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
         return grpc.stream_stream_rpc_method_handler(handle)
 
     @contextlib.asynccontextmanager
-    async def _admitted(self, context: Any) -> AsyncIterator[Pass]:
+    async def _admit_call(self, context: Any) -> AsyncIterator[Pass]:
         try:
             peer = context.peer()
             host = host_of(peer)
             # A unix socket does not tell its callers apart: its name is that of all of them.
             connection = peer if peer.startswith(("ipv4:", "ipv6:")) else ""
-            admitted = await self._guard.enter(_authorization(context), _certificate(context), host, connection)
+            admitted = await self._guard.enter(_find_authorization(context), _certificate(context), host, connection)
         except ServiceError as error:
             await end(context, error, self._logger)
             raise
@@ -78,15 +78,15 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             self._guard.leave(admitted)
 
     async def _check_before(self, demand: Demand, admitted: Pass, context: Any) -> None:
-        """What can be said of the caller before the first request is read."""
+        """Check the caller as far as is possible before the first request is read."""
         try:
             demand.met_before(admitted)
         except ServiceError as error:
             self._logger.info("call refused", caller=admitted.name, cause=str(error))
             await end(context, error, self._logger)
 
-    async def _checked(self, requests: Requests, admitted: Pass, demand: Demand) -> Requests:
-        """*requests*; the first one is looked at. What it raises ends the call in the service's own way."""
+    async def _check_requests(self, requests: Requests, admitted: Pass, demand: Demand) -> Requests:
+        """Yields *requests*, the first one checked. An error ends the call as the service's own would."""
         first = True
         try:
             async for request in requests:
@@ -119,11 +119,11 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
         await end(context, admitted.reason, self._logger)
 
 
-def _refuse() -> None:
+def _refuse_call() -> None:
     raise NotPermitted("this method is served to nobody here")
 
 
-def _authorization(context: Any) -> str | None:
+def _find_authorization(context: Any) -> str | None:
     found = [value for key, value in context.invocation_metadata() or () if key == "authorization"]
     if not found:
         return None

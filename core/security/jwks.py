@@ -35,7 +35,7 @@ KEEP_NS: Final = 24 * 3600 * SECOND_NS
 FETCH_TIMEOUT_S: Final = 5.0
 """For the whole of an answer, however many pieces it comes in."""
 UNKNOWN_WAIT_S: Final = 2.0
-"""So long a call waits at most for a key that is not known."""
+"""The longest time that a call waits for a key that is not known."""
 MOST_WAITING: Final = 64
 """Calls that wait for such keys; the others are refused at once."""
 MOST_BYTES: Final = 1 << 20
@@ -53,7 +53,7 @@ _CURVES: Final = {"ES256": ("P-256",), "ES384": ("P-384",), "ES512": ("P-521",),
 
 
 class SigningKey:
-    """A key as the issuer told it. The same one stays the same object from one reading to the next."""
+    """A key as published by the issuer. An unchanged one stays the same object from one reading to the next."""
 
     def __init__(self, said: dict[str, Any]) -> None:
         self._said = said
@@ -96,7 +96,7 @@ class KeySet:
         self._logger = logger
         self._fetch = fetch or read_source
         self._keys: dict[str, SigningKey] = {}
-        """By what the issuer said of each."""
+        """The keys by the issuer's description of each."""
         self._current: frozenset[SigningKey] = frozenset()
         self._read_ns: int | None = None
         self._tried_ns: int | None = None
@@ -109,7 +109,7 @@ class KeySet:
         Without *key_id* there has to be exactly one that fits. Waits a moment for one that is not known.
         """
         self._refresh_old()
-        found = self._match(key_id, algorithm)
+        found = self._match_key(key_id, algorithm)
         if found is None and self._waiting < MOST_WAITING:
             reading = self._begin_reading()
             if reading is not None:
@@ -119,23 +119,23 @@ class KeySet:
                         await asyncio.wait_for(asyncio.shield(reading), UNKNOWN_WAIT_S)
                 finally:
                     self._waiting -= 1
-                found = self._match(key_id, algorithm)
+                found = self._match_key(key_id, algorithm)
         return found
 
     def holds(self, key: SigningKey) -> bool:
         """Return whether *key*, found before, is still one that the issuer signs with. Waits for nothing."""
         self._refresh_old()
-        return key in self._current and not self._lapsed()
+        return key in self._current and not self._has_lapsed()
 
     def _refresh_old(self) -> None:
         if self._read_ns is not None and self._clock.now_ns() - self._read_ns >= REFRESH_NS:
             self._begin_reading()
 
-    def _lapsed(self) -> bool:
+    def _has_lapsed(self) -> bool:
         return self._read_ns is None or self._clock.now_ns() - self._read_ns >= KEEP_NS
 
-    def _match(self, key_id: str | None, algorithm: str) -> SigningKey | None:
-        if self._lapsed():
+    def _match_key(self, key_id: str | None, algorithm: str) -> SigningKey | None:
+        if self._has_lapsed():
             return None
         fitting = [key for key in self._keys.values() if key.fits(key_id, algorithm)]
         if len(fitting) != 1 or fitting[0].made_for(algorithm) is None:
@@ -170,7 +170,7 @@ class KeySet:
 
 
 def parse_keys(raw: bytes) -> list[dict[str, Any]]:
-    """The public signing keys of a JWKS document. Raises :class:`SecurityError`."""
+    """Returns the public signing keys of a JWKS document. Raises :class:`SecurityError`."""
     try:
         document = json.loads(raw)
         keys = document["keys"]
@@ -243,7 +243,7 @@ class _PromptReader(io.RawIOBase):
 
 
 class _PromptSocket:
-    """What a response asks of its socket."""
+    """The part of a socket that a response needs."""
 
     def __init__(self, connection: socket.socket, deadline_s: float) -> None:
         self._connection = connection
@@ -261,7 +261,7 @@ class _PromptConnection(HTTPConnection):
         self._deadline_s = time.monotonic() + FETCH_TIMEOUT_S
 
     def response_class(self, connection: Any, *arguments: Any, **named: Any) -> HTTPResponse:  # type: ignore[override]
-        """The answer that comes over *connection*."""
+        """Returns the answer that comes over *connection*."""
         prompt: Any = _PromptSocket(connection, self._deadline_s)
         return HTTPResponse(prompt, *arguments, **named)
 
@@ -288,7 +288,7 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def read_source(source: str) -> bytes:
-    """The document at *source*, a file or an address. Raises OSError, or ValueError when it is too long."""
+    """Returns the document at *source*, a file or an address. Raises OSError, or ValueError when it is too long."""
     if source.startswith(("https://", "http://")):
         request = Request(source, headers={"Accept": "application/json"})  # noqa: S310 - the scheme was checked
         try:

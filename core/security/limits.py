@@ -1,4 +1,4 @@
-"""How often each peer may call: token buckets, of which a fixed number is kept."""
+"""Limits on the rate of calls of each peer: token buckets, of which a fixed number is kept."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Buckets:
         self.resize(per_second, burst)
 
     def resize(self, per_second: float, burst: int) -> None:
-        """Other limits from now on; what peers have used stays used."""
+        """Apply other limits from now on; what peers have used stays used."""
         self._per_ns = per_second / SECOND_NS
         self._burst = float(burst)
 
     def take(self, peer: str, now_ns: int) -> bool:
-        """Whether *peer* may call once more now, which is counted if so."""
-        level = self._level(peer, now_ns)
+        """Tells whether *peer* may call once more now, which is counted if so."""
+        level = self._level_of(peer, now_ns)
         granted = level >= 1
         self._levels[peer] = (level - 1 if granted else level, now_ns)
         self._levels.move_to_end(peer)
@@ -41,21 +41,21 @@ class Buckets:
         return granted
 
     def empty(self, peer: str, now_ns: int) -> bool:
-        """Whether *peer* would be refused now; counts nothing."""
-        return peer in self._levels and self._level(peer, now_ns) < 1
+        """Tells whether *peer* would be refused now; counts nothing."""
+        return peer in self._levels and self._level_of(peer, now_ns) < 1
 
     def __len__(self) -> int:
         return len(self._levels)
 
-    def _level(self, peer: str, now_ns: int) -> float:
+    def _level_of(self, peer: str, now_ns: int) -> float:
         left, at_ns = self._levels.get(peer, (self._burst, now_ns))
         return min(self._burst, left + max(0, now_ns - at_ns) * self._per_ns)
 
 
 class SignatureChecks:
-    """How many signatures that do not hold are looked at: by connection, by address, and by all together.
+    """The allowance for checks of signatures that do not hold: by connection, by address, and by all together.
 
-    A connection that shows bad ones uses up its own share first, so that others from its address are still looked at.
+    A connection that shows bad ones uses up its own share first, so that others from its address are still checked.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class SignatureChecks:
         )
 
     def count_bad(self, connection: str, address: str, now_ns: int) -> None:
-        """One that was looked at did not hold."""
+        """Count a signature that was checked and did not hold."""
         if connection:
             self._of_connections.take(connection, now_ns)
         self._of_addresses.take(address, now_ns)

@@ -1,6 +1,6 @@
-"""What each gRPC method takes. A method that is not listed is refused to everybody.
+"""The permission that each gRPC method takes. A method that is not listed is refused to everybody.
 
-Requests are looked into here, so that services need not know who calls: a manager's name stands in the request, of a
+Requests are inspected here, so that services need not know who calls: a manager's name stands in the request, of a
 stream in the first one, and services hold a stream to that name.
 """
 
@@ -23,9 +23,9 @@ from core.service.status_codes import NotPermitted
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """``request``: the message that ``check`` is given; ``None``: it looks at none. ``public``: nobody is asked.
+    """The check that a method demands. ``request``: the message that ``check`` is given; ``None``: it looks at none.
 
-    ``before``: what can be asked of the caller while the request is still unread.
+    ``public``: everybody is admitted. ``before``: the check of the caller while the request is still unread.
     """
 
     check: Callable[[Pass, Any], None]
@@ -45,25 +45,28 @@ class Demand:
         self.check(caller, parse(self.request, raw) if self.request is not None else None)
 
 
-def _need(permission: Permission) -> Demand:
+def _need_permission(permission: Permission) -> Demand:
     return Demand(lambda caller, _: caller.require(permission))
 
 
-def _manager(request: type[Message], rm_id_of: Callable[[Any], str]) -> Demand:
+def _need_manager(request: type[Message], rm_id_of: Callable[[Any], str]) -> Demand:
     return Demand(
         lambda caller, message: caller.require_manager(rm_id_of(message)), request, before=Pass.require_any_manager
     )
 
 
 def _register(caller: Pass, request: si.RegisterResourceManagerRequest) -> None:
-    """Who brings a configuration along puts it into force."""
+    """Demand the right to configure of a registration that brings a configuration along."""
     caller.require_manager(request.rmID)
     if request.config or request.extraConfig:
         caller.require(Permission.CONFIGURE)
 
 
 def _update(caller: Pass, request: configuration_pb2.UpdateConfigurationRequest) -> None:
-    """A manager changes its own configuration. The same holds for a rollback, where the service asks."""
+    """Demand the right to configure, or that a manager changes its own configuration.
+
+    The same holds for a rollback, where the service checks it.
+    """
     caller.require(Permission.CONFIGURE)
     caller.require_no_other_manager(request.rm_id)
 
@@ -81,25 +84,25 @@ def _administer_or_manage(caller: Pass) -> None:
 
 
 def _status(caller: Pass, request: status_pb2.GetStatusRequest) -> None:
-    """An audit stops scheduling for as long as it takes."""
+    """Demand more for an audit, since it stops scheduling for as long as it takes."""
     caller.require(Permission.ADMINISTER if request.audit else Permission.READ)
 
 
-_READ: Final = _need(Permission.READ)
-_CONFIGURE: Final = _need(Permission.CONFIGURE)
+_READ: Final = _need_permission(Permission.READ)
+_CONFIGURE: Final = _need_permission(Permission.CONFIGURE)
 _PUBLIC: Final = Demand(lambda caller, _: None, public=True)
 _FOR_QUEUE: Final = Demand(lambda caller, _: None)
-"""The service asks: a queue's administrators may see it."""
+"""The demand of a method whose service checks the caller, since a queue's administrators may call it."""
 
 METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
     {
         "/si.v1.Scheduler/RegisterResourceManager": Demand(
             _register, si.RegisterResourceManagerRequest, before=Pass.require_any_manager
         ),
-        "/si.v1.Scheduler/UpdateAllocation": _manager(si.AllocationRequest, lambda request: request.rmID),
-        "/si.v1.Scheduler/UpdateApplication": _manager(si.ApplicationRequest, lambda request: request.rmID),
-        "/si.v1.Scheduler/UpdateNode": _manager(si.NodeRequest, lambda request: request.rmID),
-        "/kornel.v1.CallbackService/Attach": _manager(
+        "/si.v1.Scheduler/UpdateAllocation": _need_manager(si.AllocationRequest, lambda request: request.rmID),
+        "/si.v1.Scheduler/UpdateApplication": _need_manager(si.ApplicationRequest, lambda request: request.rmID),
+        "/si.v1.Scheduler/UpdateNode": _need_manager(si.NodeRequest, lambda request: request.rmID),
+        "/kornel.v1.CallbackService/Attach": _need_manager(
             callback_pb2.AttachRequest, lambda request: request.subscription.rm_id
         ),
         "/kornel.v1.ConfigurationService/UpdateConfiguration": Demand(
@@ -111,14 +114,14 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.ConfigurationService/GetConfigurationHistory": _READ,
         "/kornel.v1.ConfigurationService/GetConfiguration": _READ,
         "/kornel.v1.StatusService/GetStatus": Demand(_status, status_pb2.GetStatusRequest),
-        "/kornel.v1.StatusService/GetStateDump": _need(Permission.ADMINISTER),
+        "/kornel.v1.StatusService/GetStateDump": _need_permission(Permission.ADMINISTER),
         "/kornel.v1.StatusService/ExplainAsk": _READ,
         "/kornel.v1.StatusService/ExplainUser": _READ,
         "/kornel.v1.StatusService/ExplainQueue": _FOR_QUEUE,
         "/kornel.v1.ExplainService/Explain": _READ,
         "/kornel.v1.ExplainService/WhatIf": _READ,
-        "/kornel.v1.AdminService/DrainNode": _need(Permission.ADMINISTER),
-        "/kornel.v1.AdminService/UndrainNode": _need(Permission.ADMINISTER),
+        "/kornel.v1.AdminService/DrainNode": _need_permission(Permission.ADMINISTER),
+        "/kornel.v1.AdminService/UndrainNode": _need_permission(Permission.ADMINISTER),
         "/kornel.v1.EventService/WatchEvents": _READ,
         "/kornel.v1.ReadService/ListQueues": _READ,
         "/kornel.v1.ReadService/GetQueue": _FOR_QUEUE,
@@ -135,7 +138,7 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.ManagerService/UnregisterResourceManager": Demand(
             _unregister, manager_pb2.UnregisterResourceManagerRequest, before=_administer_or_manage
         ),
-        "/kornel.v1.TestClockService/AdvanceClock": _need(Permission.TEST_CLOCK),
+        "/kornel.v1.TestClockService/AdvanceClock": _need_permission(Permission.TEST_CLOCK),
         "/grpc.health.v1.Health/Check": _PUBLIC,
         "/grpc.health.v1.Health/List": _PUBLIC,
         "/grpc.health.v1.Health/Watch": _PUBLIC,

@@ -35,7 +35,7 @@ LATEST_S: Final = 253_402_300_800
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
 _STRANGE_HEADERS: Final = ("crit", "zip", "b64", "enc")
-"""They say that the token is to be understood in another way (RFC 7515, 7516, 7797)."""
+"""The headers by which a token asks to be understood in another way (RFC 7515, 7516, 7797)."""
 
 
 class SignatureWrong(NotAuthenticated):
@@ -61,7 +61,7 @@ class OidcSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """What a token says, in the right form. ``bound``: of its ``cnf``; ``None``: it has none."""
+    """The claims of a token, in the right form. ``bound``: of its ``cnf``; ``None``: it has none."""
 
     identity: Identity
     expires_ns: int
@@ -79,14 +79,14 @@ class OidcVerifier:
         """Tokens whose signature held, by their digests, and the key it held with."""
 
     def holds(self, proof: str) -> bool:
-        """Whether what a token of this issuer proved, *proof*, was not withdrawn."""
+        """Tells whether what a token of this issuer proved, *proof*, was not withdrawn."""
         issuer, _, token_id = proof.partition(" ")
         return issuer == self.settings.issuer and token_id not in self.settings.revoked
 
     async def verify(
         self, token: str, certificate: bytes | None, now_ns: int, may_check: Callable[[], bool] = lambda: True
     ) -> Identity:
-        """Whose token it is, shown over a connection with client *certificate*.
+        """Returns whose token it is, shown over a connection with client *certificate*.
 
         *may_check*: whether a signature may be checked now; one that held before needs none. Raises
         :class:`NotAuthenticated`, of it :class:`SignatureWrong` if that was what was wrong, and :class:`TooMany`.
@@ -94,15 +94,15 @@ class OidcVerifier:
         if len(token) > LONGEST:
             raise NotAuthenticated("the token is too long")
         digest = hashlib.sha256(token.encode()).digest()
-        claims = self._remembered(digest)
+        claims = self._find_remembered(digest)
         if claims is not None:
             self._check_time(claims, now_ns)
         else:
-            claims = await self._prove(token, digest, now_ns, may_check)
+            claims = await self._prove_identity(token, digest, now_ns, may_check)
         _check_binding(claims.bound, certificate)
         return claims.identity
 
-    def _remembered(self, digest: bytes) -> _Claims | None:
+    def _find_remembered(self, digest: bytes) -> _Claims | None:
         found = self._proved.get(digest)
         if found is None:
             return None
@@ -113,11 +113,11 @@ class OidcVerifier:
         self._proved.move_to_end(digest)
         return claims
 
-    async def _prove(self, token: str, digest: bytes, now_ns: int, may_check: Callable[[], bool]) -> _Claims:
+    async def _prove_identity(self, token: str, digest: bytes, now_ns: int, may_check: Callable[[], bool]) -> _Claims:
         parts = token.split(".")
         if len(parts) != 3 or not all(map(_BASE64.fullmatch, parts)):
             raise NotAuthenticated("not a token this core knows")
-        algorithm, key_id = self._headers(_object_of(parts[0]))
+        algorithm, key_id = self._read_headers(_object_of(parts[0]))
         claims = self._claims(_object_of(parts[1]))
         self._check_time(claims, now_ns)
         key = await self._keys.find(key_id, algorithm)
@@ -131,8 +131,8 @@ class OidcVerifier:
             self._proved.popitem(last=False)
         return claims
 
-    def _headers(self, headers: Mapping[str, Any]) -> tuple[str, str | None]:
-        """Algorithm and ID of the key."""
+    def _read_headers(self, headers: Mapping[str, Any]) -> tuple[str, str | None]:
+        """Returns the algorithm and ID of the key."""
         algorithm, key_id = headers.get("alg"), headers.get("kid")
         if not isinstance(algorithm, str) or algorithm not in self.settings.algorithms or algorithm not in KEY_TYPES:
             raise NotAuthenticated("the token is signed in a way that is not allowed here")
@@ -141,7 +141,8 @@ class OidcVerifier:
         return algorithm, key_id
 
     def _claims(self, claims: Mapping[str, Any]) -> _Claims:
-        """What the token says, if all of it is in the right form and it is for us; nobody knows yet who says it."""
+        """Returns the token's claims, if all are in the right form and it is for us; its signature is not checked
+        yet."""
         settings = self.settings
         for name in ("iss", "aud", "exp"):
             if name not in claims:
@@ -200,12 +201,13 @@ class OidcVerifier:
 
 
 def proof_of(issuer: str, token_id: object) -> str:
-    """What an identity from a token of *issuer* rests on."""
+    """Returns the name of the proof that an identity from a token of *issuer* rests on."""
     return f"{issuer} {token_id}" if isinstance(token_id, str) else issuer
 
 
 def _object_of(part: str) -> Mapping[str, Any]:
-    """The JSON object in a part of a token. Strict: what two readers could understand in two ways is refused."""
+    """Returns the JSON object in a part of a token. Strict: what two readers could understand in two ways is
+    refused."""
     try:
         raw = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
         found = json.loads(raw.decode(), object_pairs_hook=_once_each, parse_constant=_no_number)
@@ -228,7 +230,7 @@ def _no_number(text: str) -> None:
 
 
 def _is_text(value: object) -> bool:
-    """Whether *value* is text that can be written anywhere: halves of surrogate pairs cannot."""
+    """Tells whether *value* is text that can be written anywhere: halves of surrogate pairs cannot."""
     if not isinstance(value, str):
         return False
     try:

@@ -28,7 +28,7 @@ from typing import Final
 
 from core.config.fields import Field
 from core.config.problems import ProblemLog
-from core.config.yaml_reader import read, shortened
+from core.config.yaml_reader import read, shorten_text
 from core.security.identity import PREFIXES, Identity
 from core.security.jwks import KEY_TYPES
 from core.security.oidc import OidcSettings
@@ -52,18 +52,21 @@ class Grants:
     managers: frozenset[str] = frozenset()
 
     def manages(self, rm_id: str) -> bool:
+        """Tells whether the caller may speak for *rm_id*."""
         return rm_id in self.managers or ANY_MANAGER in self.managers
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
+    """A rule of the policy, which grants permissions to identities."""
+
     who: tuple[str, ...]
     grants: Grants
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """For each peer. Calls count when they begin; a stream is one call.
+    """The limits of each peer. Calls count when they begin; a stream is one call.
 
     failures_per_second  refused proofs of identity from one host, which may come in bursts of ten seconds' worth
     message_bytes        largest request; from the next start on
@@ -79,7 +82,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What one reading of the file says. ``tokens``: path of the file with static tokens."""
+    """The content of the security file at one reading. ``tokens``: path of the file with static tokens."""
 
     rules: tuple[Rule, ...] = ()
     oidc: OidcSettings | None = None
@@ -87,7 +90,7 @@ class Policy:
     limits: Limits = field(default_factory=Limits)
 
     def grants(self, identity: Identity | None) -> Grants:
-        """What *identity* may; ``None``: somebody unknown."""
+        """Returns the grants of *identity*; ``None``: of somebody unknown."""
         names = {ANONYMOUS} if identity is None else {ANONYMOUS, ANYONE, *identity.principals}
         fitting = [rule.grants for rule in self.rules if not names.isdisjoint(rule.who)]
         return Grants(
@@ -97,7 +100,7 @@ class Policy:
 
 
 def read_policy(text: str, folder: Path) -> Policy:
-    """The file's text; paths in it are relative to *folder*.
+    """Returns the file's text; paths in it are relative to *folder*.
 
     Raises :class:`core.config.problems.ConfigError` with every problem, located.
     """
@@ -105,10 +108,10 @@ def read_policy(text: str, folder: Path) -> Policy:
     top = Field(read(text, log).root, 1, 1, log).mapping(("tokens", "oidc", "rules", "limits"))
     tokens = top["tokens"].text()
     policy = Policy(
-        rules=tuple(_rule(item) for item in top["rules"].items()),
-        oidc=_issuer(top["oidc"], folder) if top["oidc"].given else None,
+        rules=tuple(_read_rule(item) for item in top["rules"].items()),
+        oidc=_read_issuer(top["oidc"], folder) if top["oidc"].given else None,
         tokens=folder / tokens if tokens else None,
-        limits=_limits(top["limits"]),
+        limits=_read_limits(top["limits"]),
     )
     if not policy.rules:
         top["rules"].error("no rules: nobody could do anything", "at least one rule with who and permissions")
@@ -116,12 +119,12 @@ def read_policy(text: str, folder: Path) -> Policy:
     return policy
 
 
-def _rule(item: Field) -> Rule:
+def _read_rule(item: Field) -> Rule:
     fields = item.mapping(("who", "managers", "permissions"))
-    who = tuple(_principal(name, place) for name, place in fields["who"].texts())
+    who = tuple(_read_principal(name, place) for name, place in fields["who"].texts())
     if not who:
         fields["who"].error("a rule for nobody", f"principals such as cn:NAME or token:NAME, {ANYONE} or {ANONYMOUS}")
-    managers = frozenset(_manager(name, place) for name, place in fields["managers"].texts())
+    managers = frozenset(_read_manager(name, place) for name, place in fields["managers"].texts())
     permissions = frozenset(
         Permission(place.choice(tuple(Permission), Permission.READ)) if name else _no_permission(place)
         for name, place in fields["permissions"].texts()
@@ -136,21 +139,21 @@ def _no_permission(place: Field) -> Permission:
     return Permission.READ
 
 
-def _principal(name: str, place: Field) -> str:
+def _read_principal(name: str, place: Field) -> str:
     prefix, _, rest = name.partition(":")
     if name not in (ANYONE, ANONYMOUS) and (prefix not in PREFIXES or not rest):
         known = ", ".join(f"{known}:" for known in PREFIXES)
-        place.error(f"{shortened(name)} names nobody", f"{ANYONE}, {ANONYMOUS}, or a name after one of {known}")
+        place.error(f"{shorten_text(name)} names nobody", f"{ANYONE}, {ANONYMOUS}, or a name after one of {known}")
     return f"dns:{rest.lower()}" if prefix == "dns" else name
 
 
-def _manager(name: str, place: Field) -> str:
+def _read_manager(name: str, place: Field) -> str:
     if not name:
         place.error("an empty rmID", f"an rmID, or {ANY_MANAGER} for every one")
     return name
 
 
-def _issuer(item: Field, folder: Path) -> OidcSettings:
+def _read_issuer(item: Field, folder: Path) -> OidcSettings:
     fields = item.mapping(
         ("issuer", "audiences", "jwks", "algorithms", "user-claim", "groups-claim", "skew-seconds", "revoked")
     )
@@ -164,7 +167,7 @@ def _issuer(item: Field, folder: Path) -> OidcSettings:
     algorithms = fields["algorithms"].texts()
     for name, place in algorithms:
         if name not in KEY_TYPES:
-            place.error(f"algorithm {shortened(name)} is not taken", f"one of {', '.join(KEY_TYPES)}")
+            place.error(f"algorithm {shorten_text(name)} is not taken", f"one of {', '.join(KEY_TYPES)}")
     return OidcSettings(
         issuer=fields["issuer"].text(),
         audiences=audiences,
@@ -186,11 +189,11 @@ def _keys(place: Field, folder: Path) -> str:
         return source
     host = rest.partition("/")[0]
     if scheme != "http" or "@" in host or not stays_on_this_machine(host if ":" in host else f"{host}:80"):
-        place.error(f"{shortened(source)} can be changed by others on the way", "an https:// address or a file")
+        place.error(f"{shorten_text(source)} can be changed by others on the way", "an https:// address or a file")
     return source
 
 
-def _limits(place: Field) -> Limits:
+def _read_limits(place: Field) -> Limits:
     fields = place.mapping(("calls-per-second", "burst", "failures-per-second", "message-bytes", "streams"))
     usual = Limits()
     size = fields["message-bytes"].unsigned(usual.message_bytes, least=SMALLEST_MESSAGE)

@@ -1,4 +1,4 @@
-"""All that keeps a core to those it is for: TLS, the guard, and a refusal to be reached from elsewhere without."""
+"""Security of a core: TLS, the guard, and a refusal to be reachable from elsewhere without them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from core.service.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class SecurityOptions:
-    """As on the command line. ``policy``: the security file. ``insecure_anywhere``: said in so many words."""
+    """The security options of the command line. ``policy``: the security file. ``insecure_anywhere``: stated
+    explicitly."""
 
     certificate: Path | None = None
     key: Path | None = None
@@ -67,15 +68,15 @@ class Security:
 
     @property
     def asks_who_calls(self) -> bool:
-        """Whether callers have to prove who they are."""
+        """Tells whether callers have to prove who they are."""
         return self.guard is not None or (self.tls is not None and self.tls.demands_certificate)
 
     def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
-        """For the gRPC server."""
+        """Returns the interceptors for the gRPC server."""
         return () if self.guard is None else (GuardInterceptor(self.guard, self._logger),)
 
     def transport_options(self) -> tuple[tuple[str, int], ...]:
-        """Limits of the gRPC server that hold from the start on."""
+        """Returns limits of the gRPC server that hold from the start on."""
         if self.guard is None:
             return ()
         limits = self.guard.limits

@@ -16,7 +16,7 @@ from typing import Final
 
 from core.config.fields import Field
 from core.config.problems import ProblemLog
-from core.config.yaml_reader import read, shortened
+from core.config.yaml_reader import read, shorten_text
 from core.security.identity import Identity
 from core.service.clock import SECOND_NS
 
@@ -44,7 +44,7 @@ class StaticTokens:
         self._by_digest = {token.digest: token for token in tokens}
 
     def find(self, presented: str, now_ns: int) -> Identity | None:
-        """Whose token *presented* is; ``None``: nobody's, or it has expired.
+        """Returns whose token *presented* is; ``None``: nobody's, or it has expired.
 
         How long it takes tells nothing of a token, because it is looked for by its digest, which nobody can choose. It
         does not depend on how many there are.
@@ -63,22 +63,22 @@ class StaticTokens:
         )
 
     def holds(self, proof: str) -> bool:
-        """Whether the token with the digest *proof* is still listed."""
+        """Tells whether the token with the digest *proof* is still listed."""
         return proof in self._by_digest
 
 
 def new_token() -> str:
-    """A token nobody can guess."""
+    """Returns a token nobody can guess."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def digest_of(token: str) -> str:
-    """What the file says of *token*."""
+    """Returns the entry of *token* in the file."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def read_tokens(text: str) -> StaticTokens:
-    """The file's text. Raises :class:`core.config.problems.ConfigError` with every problem, located."""
+    """Returns the file's text. Raises :class:`core.config.problems.ConfigError` with every problem, located."""
     log = ProblemLog()
     top = Field(read(text, log).root, 1, 1, log).mapping(("tokens",))
     tokens: list[StaticToken] = []
@@ -87,9 +87,9 @@ def read_tokens(text: str) -> StaticTokens:
         fields = item.mapping(("name", "sha256", "groups", "expires"))
         name, digest = fields["name"].text(), fields["sha256"].text()
         if _NAME.fullmatch(name) is None:
-            fields["name"].error(f"{shortened(name)} is no name", "letters, digits and _ . @ -")
+            fields["name"].error(f"{shorten_text(name)} is no name", "letters, digits and _ . @ -")
         elif name in names:
-            fields["name"].error(f"name {shortened(name)} is given twice", "each name once")
+            fields["name"].error(f"name {shorten_text(name)} is given twice", "each name once")
         names.add(name)
         if _DIGEST.fullmatch(digest) is None:
             # Somebody may have put the token itself here: never quoted.
@@ -97,13 +97,15 @@ def read_tokens(text: str) -> StaticTokens:
                 "this is no SHA-256 digest", "64 hexadecimal digits, as `kornel security token` prints"
             )
         tokens.append(
-            StaticToken(name, digest, tuple(group for group, _ in fields["groups"].texts()), _time(fields["expires"]))
+            StaticToken(
+                name, digest, tuple(group for group, _ in fields["groups"].texts()), _read_time(fields["expires"])
+            )
         )
     log.raise_if_errors()
     return StaticTokens(tokens)
 
 
-def _time(field: Field) -> int | None:
+def _read_time(field: Field) -> int | None:
     if not field.given:
         return None
     try:
@@ -112,5 +114,5 @@ def _time(field: Field) -> int | None:
             return int(at.timestamp()) * SECOND_NS
     except (ValueError, OverflowError):
         pass
-    field.error(f"{shortened(field.text())} is no time", "for instance 2030-01-31T00:00:00Z, with its zone")
+    field.error(f"{shorten_text(field.text())} is no time", "for instance 2030-01-31T00:00:00Z, with its zone")
     return None

@@ -37,6 +37,7 @@ class TlsFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
+        """Paths of all files."""
         return (self.certificate, self.key, *((self.client_ca,) if self.client_ca is not None else ()))
 
 
@@ -44,7 +45,7 @@ class _Loaded:
     """One reading of the files."""
 
     def __init__(self, files: TlsFiles) -> None:
-        self.context = _context(files)
+        self.context = _make_context(files)
         certificate, key = _read(files.certificate), _read(files.key)
         root = _read(files.client_ca) if files.client_ca is not None else None
         self.grpc = grpc.ssl_server_certificate_configuration([(key, certificate)], root_certificates=root)
@@ -62,7 +63,7 @@ class Tls:
 
     @property
     def demands_certificate(self) -> bool:
-        """Whether nobody connects without a client certificate."""
+        """Tells whether nobody connects without a client certificate."""
         return self.files.client_ca is not None
 
     def reload(self) -> None:
@@ -76,7 +77,7 @@ class Tls:
             self._warn_of_open_key()
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
-        """For a gRPC server's port."""
+        """Returns the credentials for a gRPC server's port."""
         told = self._loaded
 
         def latest() -> Any:
@@ -93,10 +94,10 @@ class Tls:
         )
 
     def context(self) -> ssl.SSLContext:
-        """For one connection over HTTPS, which begins now.
+        """Returns the context for one connection over HTTPS, which begins now.
 
         Each reading of the files has a context of its own, and with it a cache of its own for sessions that TLS 1.2
-        resumes: who was let in by the former files shows a certificate again.
+        resumes: a peer that the former files admitted shows a certificate again.
         """
         return self._loaded.context
 
@@ -112,17 +113,17 @@ class Tls:
 
 
 def peer_certificate(connection: ssl.SSLObject | None) -> bytes | None:
-    """DER of the client's certificate on an HTTPS connection; ``None``: it showed none."""
+    """Returns the DER of the client's certificate on an HTTPS connection; ``None``: it showed none."""
     return connection.getpeercert(binary_form=True) if connection is not None else None
 
 
 @lru_cache(maxsize=1024)
 def der_of(pem: bytes) -> bytes:
-    """A certificate as gRPC hands it out, in DER. Raises ValueError."""
+    """Returns a certificate as gRPC hands it out, in DER. Raises ValueError."""
     return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
 
 
-def _context(files: TlsFiles) -> ssl.SSLContext:
+def _make_context(files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS_OF_1_2)
@@ -130,10 +131,10 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
     # Tickets would let a client whose certificate was withdrawn come back without showing it.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
-    _try(files.certificate, lambda: context.load_cert_chain(files.certificate, files.key, password=_no_password))
+    _load_file(files.certificate, lambda: context.load_cert_chain(files.certificate, files.key, password=_no_password))
     if files.client_ca is not None:
         path = files.client_ca
-        _try(path, lambda: context.load_verify_locations(cafile=path))
+        _load_file(path, lambda: context.load_verify_locations(cafile=path))
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 
@@ -142,7 +143,7 @@ def _no_password() -> str:
     raise SecurityError("the private key is encrypted, and nobody is there to be asked for its password")
 
 
-def _try(path: Path, load: Callable[[], None]) -> None:
+def _load_file(path: Path, load: Callable[[], None]) -> None:
     try:
         load()
     except ssl.SSLError as error:

@@ -1,4 +1,4 @@
-"""What can be said of an address before anybody listens on it."""
+"""Checks of an address before anybody listens on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 
 def stays_on_this_machine(address: str) -> bool:
-    """Whether only processes of this machine can reach *address*: a Unix socket, or a loopback host and port."""
+    """Tells whether only processes of this machine can reach *address*: a Unix socket, or a loopback host and port."""
     if address.startswith(("unix:", "unix-abstract:")):
         return True
     host = address.removeprefix("ipv4:").removeprefix("ipv6:").rpartition(":")[0]

@@ -23,16 +23,16 @@ class AdminService:
         self._logger = logger
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
+        """Returns the calls by method name."""
         return {
             "DrainNode": unary(pb.DrainNodeRequest, self._drain, self._logger),
-            "UndrainNode": unary(pb.UndrainNodeRequest, self._undrain, self._logger),
+            "UndrainNode": unary(pb.UndrainNodeRequest, self._undrain_node, self._logger),
         }
 
     async def _drain(self, request: pb.DrainNodeRequest) -> pb.DrainNodeResponse:
-        before = self._node(request.partition, request.node_id)
+        before = self._find_node(request.partition, request.node_id)
         await self._set(request.partition, request.node_id, drained=True)
-        now = self._node(request.partition, request.node_id)
+        now = self._find_node(request.partition, request.node_id)
         drain = now.operator_drain
         assert drain is not None, "nobody else had a turn since it was set"
         return pb.DrainNodeResponse(
@@ -42,13 +42,13 @@ class AdminService:
             since_ns=drain.at_ns,
         )
 
-    async def _undrain(self, request: pb.UndrainNodeRequest) -> pb.UndrainNodeResponse:
-        views = self._partition(request.partition)
+    async def _undrain_node(self, request: pb.UndrainNodeRequest) -> pb.UndrainNodeResponse:
+        views = self._find_partition(request.partition)
         drained = request.node_id in views.operator_drains()
         if not drained:
-            self._node(request.partition, request.node_id)
+            self._find_node(request.partition, request.node_id)
         await self._set(request.partition, request.node_id, drained=False)
-        now = self._partition(request.partition).node(request.node_id)
+        now = self._find_partition(request.partition).node(request.node_id)
         return pb.UndrainNodeResponse(
             changed=drained, schedulable=now is not None and now.schedulable, registered=now is not None
         )
@@ -60,7 +60,7 @@ class AdminService:
         said = "node drained by an operator" if drained else "node undrained by an operator"
         self._logger.info(said, partition=name, node_id=node_id, by=by)
 
-    def _partition(self, partition: str) -> PartitionReader:
+    def _find_partition(self, partition: str) -> PartitionReader:
         if not self._runner.rm_id:
             raise NothingRegistered("no resource manager is registered, so there are no nodes")
         views = self._runner.reader.get(partition)
@@ -68,8 +68,8 @@ class AdminService:
             raise UnknownPartition(f"no partition {partition or 'default'!r}")
         return views
 
-    def _node(self, partition: str, node_id: str) -> NodeView:
-        node = self._partition(partition).node(node_id)
+    def _find_node(self, partition: str, node_id: str) -> NodeView:
+        node = self._find_partition(partition).node(node_id)
         if node is None:
             raise UnknownNode(f"no node {node_id!r} in partition {partition or 'default'!r}")
         return node

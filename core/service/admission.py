@@ -1,7 +1,7 @@
 """The first thing that sees a call: how many may be open, and when their requests are read.
 
 gRPC reads the request of a call with one request before it asks who serves it. Here every call is served as a stream,
-which is the same on the wire: whoever has to be let in is asked first, and what is refused is never read. Everything
+which is the same on the wire: a caller is admitted first, and what is refused is never read. Everything
 inside gets the handler that it expects.
 """
 
@@ -38,7 +38,7 @@ _SHARE: Final = 4
 """Calls that every connection may have, however many there are."""
 
 SILENT_S: Final = 1.0
-"""How long a call may say nothing before it gives way to others."""
+"""The time that a call may be silent before it gives way to others."""
 
 _NONE: Final[Counter[str]] = Counter()
 
@@ -54,7 +54,7 @@ class CallLimits:
 
     @classmethod
     def of(cls, calls: int) -> CallLimits:
-        """So many in all, and of one address what is to it as by default."""
+        """Returns limits for *total* calls, and a part of them for one address as by default."""
         return cls(calls, max(1, calls * 3 // 8))
 
 
@@ -138,7 +138,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             link = self._connections.enter(peer)
             token = LINK.set(link)
             try:
-                await serve(self._heard(requests, task), context)
+                await serve(self._watch_requests(requests, task), context)
             except asyncio.CancelledError:
                 if task not in self._mute:
                     raise
@@ -171,7 +171,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     async def _turn_away(self, size: int, requests: Requests, context: Context) -> None:
         """End a call with more headers than the settings of the server allow.
 
-        It lets them through while a client has not confirmed the server's settings, which every client does at once.
+        It admits them while a client has not confirmed the server's settings, which every client does at once.
         """
         self.refused[Refusal.HEADERS] += 1
         self._connections.condemn(host_and_port(context.peer()))
@@ -182,7 +182,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             gc.collect(1)
         await end(context, TooMany(f"headers of more than {LONGEST_HEADERS:,} bytes"), self._logger)
 
-    async def _heard(self, requests: Requests, task: asyncio.Task[Any]) -> Requests:
+    async def _watch_requests(self, requests: Requests, task: asyncio.Task[Any]) -> Requests:
         try:
             async for raw in requests:
                 self._silent.pop(task, None)
@@ -216,7 +216,8 @@ def _size_of(metadata: Sequence[tuple[str, str | bytes]]) -> int:
 
 
 def read_late(handler: Any, method: str, logger: FilteringBoundLogger) -> Serve:
-    """*handler* of *method* as a stream of bytes, whatever its kind: it reads what it serves, when it serves it."""
+    """Returns *handler* of *method* as a stream of bytes, whatever its kind, which reads a request only when it is
+    served."""
     limit = request_limit(method)
     deserialize = handler.request_deserializer or _as_it_is
     serialize = handler.response_serializer or _as_it_is
@@ -225,7 +226,7 @@ def read_late(handler: Any, method: str, logger: FilteringBoundLogger) -> Serve:
             return handler.stream_stream  # type: ignore[no-any-return]
 
         async def stream(requests: Requests, context: Context) -> None:
-            serving = handler.stream_stream(_deserialized(requests, deserialize, limit), context)
+            serving = handler.stream_stream(_deserialize_with(requests, deserialize, limit), context)
             if hasattr(serving, "__aiter__"):
                 async for response in serving:
                     await context.write(serialize(response))
@@ -236,7 +237,7 @@ def read_late(handler: Any, method: str, logger: FilteringBoundLogger) -> Serve:
 
     async def one(requests: Requests, context: Context) -> None:
         try:
-            request = deserialize(await _only(requests, limit))
+            request = deserialize(await _only_request(requests, limit))
         except ServiceError as error:
             await end(context, error, logger)
             raise
@@ -253,8 +254,8 @@ def read_late(handler: Any, method: str, logger: FilteringBoundLogger) -> Serve:
     return one
 
 
-async def _only(requests: Requests, limit: int) -> bytes:
-    """The request of a call that has one."""
+async def _only_request(requests: Requests, limit: int) -> bytes:
+    """Returns the request of a call that has one."""
     try:
         async for raw in requests:
             _check_size(raw, limit)
@@ -265,7 +266,7 @@ async def _only(requests: Requests, limit: int) -> bytes:
     raise InvalidRequest("a call without a request")
 
 
-async def _deserialized(requests: Requests, deserialize: Callable[[bytes], Any], limit: int) -> AsyncIterator[Any]:
+async def _deserialize_with(requests: Requests, deserialize: Callable[[bytes], Any], limit: int) -> AsyncIterator[Any]:
     try:
         async for raw in requests:
             _check_size(raw, limit)

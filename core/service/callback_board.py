@@ -1,4 +1,4 @@
-"""Which shim stream is asked, and what waits to be asked.
+"""The choice of the shim stream that is asked, and the questions that wait for it.
 
 Of the attached streams the one attached last is asked; when it ends, the one attached before it is. Unlike decisions,
 questions are worth nothing when they are late: the engine stops waiting after the timeout. So what a shim does not read
@@ -47,7 +47,7 @@ NOTICES_WAITING: Final = 10_000
 """Most scheduling states that wait for a slow reader, and as many preemption notices."""
 
 PREEMPTION_NOTICES_PER_MESSAGE: Final = 20
-"""Each may name a thousand allocations."""
+"""The most notices in a message, since each may name a thousand allocations."""
 
 
 class NoStateDump(Exception):
@@ -65,10 +65,10 @@ class CallbackStream:
     def __init__(self) -> None:
         self.subscription: Subscription | None = None
         self.attached = False
-        """Taken up, and not yet told so."""
+        """Set until the stream was notified of its subscription."""
         self.ending = False
         self.error: Exception | None = None
-        """Why it ends; ``None``: it ends well."""
+        """The reason why it ends; ``None``: it ends without an error."""
         self.questions: deque[tuple[int, PredicatesAsked | PreemptionPredicatesAsked]] = deque()
         """(when it expires, question), oldest first."""
         self.scheduling_states: deque[SchedulingFailed] = deque()
@@ -78,7 +78,7 @@ class CallbackStream:
         self._news = asyncio.Event()
 
     def notify(self) -> None:
-        """Let the writer look again."""
+        """Wake the writer."""
         self._news.set()
 
     async def news(self) -> None:
@@ -98,7 +98,7 @@ class CallbackBoard:
         logger: FilteringBoundLogger,
         presence: PresenceKeeper | None = None,
     ) -> None:
-        """*presence*: is told of every stream that is attached."""
+        """Makes a board without streams. *presence* is notified of every stream that is attached."""
         self._clock = clock
         self._presence = presence
         self._metrics = metrics
@@ -109,18 +109,18 @@ class CallbackBoard:
         self._dump_number = 0
         self._dumps: dict[int, tuple[CallbackStream, asyncio.Future[str]]] = {}
         self.times = CallbackTimes()
-        """How long the shim takes to answer."""
+        """The times that the shim takes to answer."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when :attr:`attachment` may have changed outside the partition task."""
 
     @property
     def attachment(self) -> AttachCallbacks | None:
-        """What the engine should be attached to; another object for every change."""
-        receiver = self._receiver()
-        return None if receiver is None else _subscription(receiver).attachment
+        """Returns the subscription that the engine should have; another object for every change."""
+        receiver = self._find_receiver()
+        return None if receiver is None else _subscription_of(receiver).attachment
 
     def open(self) -> CallbackStream:
-        """A new stream, attached to nothing."""
+        """Returns a new stream, attached to nothing."""
         stream = CallbackStream()
         self._open[stream] = None
         self._metrics.streams_opened += 1
@@ -137,11 +137,11 @@ class CallbackBoard:
         stream.notify()
 
     def close(self, stream: CallbackStream) -> None:
-        """*stream* is gone, whatever the reason."""
+        """Remove *stream*, which has ended for whatever reason."""
         if stream in self._open:
             del self._open[stream]
             self._metrics.live_streams -= 1
-        self._detach(stream, "its stream ended before it answered")
+        self._detach_stream(stream, "its stream ended before it answered")
 
     def finish(self, stream: CallbackStream, error: Exception | None) -> None:
         """End *stream*: with *error*, or well."""
@@ -149,7 +149,7 @@ class CallbackBoard:
             return
         stream.ending = True
         stream.error = error
-        self._detach(stream, "its stream ended before it answered")
+        self._detach_stream(stream, "its stream ended before it answered")
         stream.notify()
 
     def finish_all(self, error: Exception) -> None:
@@ -158,10 +158,10 @@ class CallbackBoard:
             self.finish(stream, error)
 
     def settled(self, rm_id: str, extra_config: Mapping[str, str]) -> None:
-        """After a registration or configuration update: *rm_id*, if any, holds the core with these settings."""
+        """Note, after a registration or update, that *rm_id*, if any, holds the core with these settings."""
         self._feed.configure(extra_config)
         for stream in list(self._attached):
-            theirs = _subscription(stream).attachment.rm_id
+            theirs = _subscription_of(stream).attachment.rm_id
             if theirs != rm_id:
                 refusal = CommandRefused(
                     Fault.UNKNOWN_MANAGER, f"AttachRequest: resource manager {theirs!r} is not registered any more"
@@ -169,19 +169,17 @@ class CallbackBoard:
                 self.finish(stream, refusal)
 
     def start_afresh(self) -> None:
-        """The manager registered again: what concerns asks of its former life is nobody's business (DB-4).
-
-        Events stay: they are history.
-        """
+        """Drop what concerns asks of the manager's former life, since it registered again (DB-4). Events stay: they are
+        history."""
         for stream in self._attached:
             self._drop_what_concerns_asks(stream)
 
     def deliver(self, effects: Iterable[Effect]) -> None:
         """Hand those *effects* that are questions or notices to the stream that is asked, if it subscribed to them."""
-        stream = self._receiver()
+        stream = self._find_receiver()
         if stream is None:
             return
-        wanted = _subscription(stream).attachment
+        wanted = _subscription_of(stream).attachment
         expires_ns = self._clock.now_ns() + wanted.timeout_ns
         news = False
         for effect in effects:
@@ -198,23 +196,23 @@ class CallbackBoard:
                 stream.notices.append(effect)
                 news = True
         if news:
-            self._trim(stream)
+            self._trim_backlog(stream)
             stream.notify()
 
     def take(self, stream: CallbackStream) -> Outgoing | None:
-        """The content of the next message for *stream*. ``None``: there is none right now."""
+        """Returns the content of the next message for *stream*. ``None``: there is none right now."""
         outgoing = Outgoing()
         if stream.attached:
             stream.attached = False
             outgoing.attached = True
             return outgoing
-        self._trim(stream)
+        self._trim_backlog(stream)
         if not (stream.questions or stream.scheduling_states or stream.notices or stream.events or stream.dumps):
             return None
         self._take_questions(stream, outgoing)
-        outgoing.scheduling_states = _first(stream.scheduling_states, NOTICES_PER_MESSAGE)
-        outgoing.notices = self._dated(_first(stream.notices, PREEMPTION_NOTICES_PER_MESSAGE))
-        outgoing.events = _first(stream.events, NOTICES_PER_MESSAGE)
+        outgoing.scheduling_states = _first_of(stream.scheduling_states, NOTICES_PER_MESSAGE)
+        outgoing.notices = self._date_notices(_first_of(stream.notices, PREEMPTION_NOTICES_PER_MESSAGE))
+        outgoing.events = _first_of(stream.events, NOTICES_PER_MESSAGE)
         if stream.dumps:
             outgoing.state_dump = stream.dumps.popleft()
         if outgoing.predicates or outgoing.preemption_predicates:
@@ -227,8 +225,8 @@ class CallbackBoard:
         self._metrics.events_sent += len(outgoing.events)
         return outgoing
 
-    def _dated(self, notices: list[NoticeEffect]) -> list[NoticeEffect]:
-        """*notices* with deadlines as the wall clock will show them: the shim reckons from its own how long is left."""
+    def _date_notices(self, notices: list[NoticeEffect]) -> list[NoticeEffect]:
+        """Returns *notices* with deadlines of the wall clock, since the shim reckons from its own how long is left."""
         ahead_ns = self._clock.ahead_s * SECOND_NS
         if not ahead_ns:
             return notices
@@ -240,9 +238,9 @@ class CallbackBoard:
         ]
 
     async def state_dump(self) -> str:
-        """What the shim says of its own state. Raises :class:`NoStateDump`."""
-        stream = self._receiver()
-        if stream is None or not _subscription(stream).state_dump:
+        """Returns the shim's own state. Raises :class:`NoStateDump`."""
+        stream = self._find_receiver()
+        if stream is None or not _subscription_of(stream).state_dump:
             raise NoStateDump("no shim is attached that answers state dumps")
         self._dump_number += 1
         number = self._dump_number
@@ -250,9 +248,9 @@ class CallbackBoard:
         self._dumps[number] = stream, answer
         stream.dumps.append(number)
         stream.notify()
-        timeout_ns = _subscription(stream).attachment.timeout_ns
+        timeout_ns = _subscription_of(stream).attachment.timeout_ns
         late = f"the shim did not answer within {timeout_ns // 1_000_000} ms"
-        timer = self._clock.call_at(self._clock.now_ns() + timeout_ns, lambda: _fail(answer, late))
+        timer = self._clock.call_at(self._clock.now_ns() + timeout_ns, lambda: _fail_answer(answer, late))
         try:
             return await answer
         finally:
@@ -262,40 +260,40 @@ class CallbackBoard:
                 stream.dumps.remove(number)
 
     def answered(self, command: AnswerCallbacks) -> None:
-        """The shim answered questions, in time or not."""
+        """Handle the shim's answers to questions, in time or not."""
         answers = [answer.question for answer in command.predicates]
         answers += [answer.question for answer in command.preemption_predicates]
         if answers:
             self.times.answered(answers, self._clock.now_ns())
 
     def state_dumped(self, number: int, text: str, error: str) -> None:
-        """The answer to question *number*; *error* not empty: why there is none."""
+        """Handle the answer to question *number*; *error* not empty: why there is none."""
         asked = self._dumps.get(number)
         if asked is None:
             return
         answer = asked[1]
         if error:
-            _fail(answer, error)
+            _fail_answer(answer, error)
         elif not answer.done():
             answer.set_result(text)
 
-    def _receiver(self) -> CallbackStream | None:
+    def _find_receiver(self) -> CallbackStream | None:
         return self._attached[-1] if self._attached else None
 
-    def _detach(self, stream: CallbackStream, reason: str) -> None:
+    def _detach_stream(self, stream: CallbackStream, reason: str) -> None:
         self._drop_what_concerns_asks(stream)
         self._metrics.events_dropped += len(stream.events)
         stream.events.clear()
         for asked, answer in self._dumps.values():
             if asked is stream:
-                _fail(answer, reason)
+                _fail_answer(answer, reason)
         if stream in self._attached:
             self._attached.remove(stream)
             if self._presence is not None:
-                self._presence.closed(_subscription(stream).attachment.rm_id)
+                self._presence.closed(_subscription_of(stream).attachment.rm_id)
             self.times.forget()
-            receiver = self._receiver()
-            if receiver is None or not _subscription(receiver).attachment.events:
+            receiver = self._find_receiver()
+            if receiver is None or not _subscription_of(receiver).attachment.events:
                 self._feed.clear()
             self.on_change()
 
@@ -307,7 +305,7 @@ class CallbackBoard:
         self._metrics.preemption_notices_dropped += len(stream.notices)
         stream.notices.clear()
 
-    def _trim(self, stream: CallbackStream) -> None:
+    def _trim_backlog(self, stream: CallbackStream) -> None:
         """Drop what is too late to be asked, and what is too much to be kept."""
         questions = stream.questions
         now_ns = self._clock.now_ns()
@@ -339,7 +337,7 @@ class CallbackBoard:
                 outgoing.preemption_predicates.append(question)
 
     def _push_events(self, events: list[EventRecorded]) -> None:
-        stream = self._receiver()
+        stream = self._find_receiver()
         if stream is None or stream.events:
             self._metrics.events_dropped += len(events)
             return
@@ -347,15 +345,15 @@ class CallbackBoard:
         stream.notify()
 
 
-def _subscription(stream: CallbackStream) -> Subscription:
+def _subscription_of(stream: CallbackStream) -> Subscription:
     assert stream.subscription is not None, "only subscribed streams are attached"
     return stream.subscription
 
 
-def _fail(answer: asyncio.Future[str], reason: str) -> None:
+def _fail_answer(answer: asyncio.Future[str], reason: str) -> None:
     if not answer.done():
         answer.set_exception(NoStateDump(reason))
 
 
-def _first(waiting: deque[Any], limit: int) -> list[Any]:
+def _first_of(waiting: deque[Any], limit: int) -> list[Any]:
     return [waiting.popleft() for _ in range(min(len(waiting), limit))]

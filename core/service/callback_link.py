@@ -24,7 +24,10 @@ from core.service.status_codes import EngineFault
 
 
 class CallbackLink:
-    """``apply`` applies a command and hands over its effects; raises ``CommandRefused`` or :class:`EngineFault`."""
+    """The link between the engine and callback streams.
+
+    ``apply`` applies a command and hands over its effects; raises ``CommandRefused`` or :class:`EngineFault`.
+    """
 
     def __init__(
         self, engine: EnginePort, board: CallbackBoard, apply: Callable[[Command], None], metrics: ServiceMetrics
@@ -34,7 +37,7 @@ class CallbackLink:
         self._apply = apply
         self._metrics = metrics
         self._told: AttachCallbacks | None = None
-        """What the engine was told last of who answers questions."""
+        """The last subscription that the engine was given."""
 
     def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
         """Ask *stream* from here on."""

@@ -41,7 +41,7 @@ class CallbackService:
         self._timeout_ms = timeout_ns // MILLISECOND_NS
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
+        """Returns the calls by method name."""
         return {"Attach": bidirectional(self._serve)}
 
     async def _serve(self, requests: Requests, context: Context) -> None:
@@ -72,12 +72,12 @@ class CallbackService:
                 request = parse(pb.AttachRequest, raw)
                 self._metrics.messages_received += 1
                 if rm_id is None:
-                    subscribed = self._subscription(request)
+                    subscribed = self._read_subscription(request)
                     rm_id = subscribed.attachment.rm_id
                     await self._runner.attach(stream, subscribed)
                 elif request.HasField("subscription"):
                     raise BadSubscription("a second subscription; open another stream to change what is asked")
-                await self._answer(stream, request, rm_id)
+                await self._handle_answer(stream, request, rm_id)
                 link.took(len(raw))
         except ShuttingDown:
             return  # The server ends all streams in its own order.
@@ -87,12 +87,12 @@ class CallbackService:
             error = failure
         await self._runner.detach(stream, error)
 
-    def _subscription(self, request: pb.AttachRequest) -> Subscription:
+    def _read_subscription(self, request: pb.AttachRequest) -> Subscription:
         if not request.HasField("subscription"):
             raise BadSubscription("the first message of a callback stream must subscribe")
         return subscription(request.subscription, self._timeout_ms)
 
-    async def _answer(self, stream: CallbackStream, request: pb.AttachRequest, rm_id: str) -> None:
+    async def _handle_answer(self, stream: CallbackStream, request: pb.AttachRequest, rm_id: str) -> None:
         if request.HasField("state_dump"):
             dumped = request.state_dump
             self._board.state_dumped(dumped.question_id, dumped.json, dumped.error)

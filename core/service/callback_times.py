@@ -1,4 +1,4 @@
-"""How long a shim takes to answer the questions it is asked, and how long it has been silent."""
+"""Times that a shim takes to answer questions, and the length of its silence."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class CallbackTimes:
     def __init__(self) -> None:
         self.latency = Durations(BOUNDS_S)
         self._asked: dict[int, int] = {}
-        """When each question that has no answer yet was sent, the oldest first."""
+        """The times when questions without an answer were sent, the oldest first."""
         self._first_ns: int | None = None
-        """When the first question since the last answer was sent."""
+        """The time when the first question since the last answer was sent."""
         self._last_ns = 0
 
     def asked(self, questions: Iterable[int], now_ns: int) -> None:
-        """*questions* were sent."""
+        """Note that *questions* were sent."""
         asked = self._asked
         for question in questions:
             asked[question] = now_ns
@@ -36,7 +36,7 @@ class CallbackTimes:
         self._last_ns = now_ns
 
     def answered(self, questions: Iterable[int], now_ns: int) -> None:
-        """*questions* were answered; unknown ones prove no more than that somebody is there."""
+        """Note that *questions* were answered; unknown ones prove no more than that the shim is there."""
         asked = self._asked
         for question in questions:
             asked_ns = asked.pop(question, None)
@@ -45,10 +45,10 @@ class CallbackTimes:
         self._first_ns = None
 
     def forget(self) -> None:
-        """Whoever was asked is gone."""
+        """Drop all open questions, since the shim that was asked is gone."""
         self._asked.clear()
         self._first_ns = None
 
     def silence_ns(self) -> int:
-        """From the first to the last question sent since anything was answered."""
+        """Returns the time from the first to the last question sent since anything was answered."""
         return 0 if self._first_ns is None else self._last_ns - self._first_ns

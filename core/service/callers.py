@@ -1,4 +1,4 @@
-"""Who calls, as far as services need to know: they state what a call takes, and whoever guards the door decides.
+"""The caller of a service, which states the permission that a call takes, while the guard decides.
 
 A call runs with its caller in :data:`CALLER`; tasks started by the call inherit it. Without security everybody may do
 everything.
@@ -15,11 +15,11 @@ from urllib.parse import unquote
 from core.domain.names import LONGEST_OWNER
 
 AclCheck = Callable[[str, Sequence[str]], bool]
-"""Whether an access list grants something to a user with these groups."""
+"""Tells whether an access list grants something to a user with these groups."""
 
 
 class Permission(StrEnum):
-    """What a rule of the security file may grant, besides being a resource manager."""
+    """The permissions that a rule of the security file may grant, besides being a resource manager."""
 
     READ = "read"
     CONFIGURE = "configure"
@@ -57,16 +57,16 @@ class Everybody:
     proved = ""
 
     def require(self, permission: Permission) -> None:
-        """Always granted."""
+        """Grants everything."""
 
     def require_for_queue(self, permission: Permission, administers: AclCheck) -> None:
-        """Always granted."""
+        """Grants everything."""
 
     def require_manager(self, rm_id: str) -> None:
-        """Always granted."""
+        """Grants everything."""
 
     def require_no_other_manager(self, rm_id: str) -> None:
-        """Always granted."""
+        """Grants everything."""
 
 
 EVERYBODY: Final[Caller] = Everybody()
@@ -75,7 +75,7 @@ CALLER: Final[ContextVar[Caller]] = ContextVar("caller", default=EVERYBODY)
 
 
 def caller() -> Caller:
-    """Of the call that is being served."""
+    """Returns the caller of the call that is being served."""
     return CALLER.get()
 
 
@@ -86,7 +86,8 @@ ANONYMOUS: Final = "anonymous"
 
 
 def principal() -> str:
-    """Who makes the call that is being served, as it is written down: ``cn:ops``, or ``anonymous@127.0.0.1``."""
+    """Returns who makes the call that is being served, as it is written down: ``cn:ops``, or
+    ``anonymous@127.0.0.1``."""
     proved = caller().proved
     if len(proved) > LONGEST_OWNER:
         return f"{proved[:LONGEST_OWNER]}..."
@@ -97,7 +98,7 @@ def principal() -> str:
 
 
 def host_of(peer: str) -> str:
-    """The address in gRPC's name of a peer, without its port: ``ipv4:10.0.0.1:4711`` gives ``10.0.0.1``."""
+    """Returns the address in gRPC's name of a peer, without its port: ``ipv4:10.0.0.1:4711`` gives ``10.0.0.1``."""
     kind, _, address = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return kind

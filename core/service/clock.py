@@ -21,7 +21,8 @@ from typing import Final, Protocol
 
 SECOND_NS: Final = 1_000_000_000
 LONGEST_WAIT_NS: Final = 60 * SECOND_NS
-"""The wall clock may be set while somebody waits for a date: it is looked at again after so long at the latest."""
+"""The longest time after which the wall clock is read again while a call waits for a date, since it may have been
+set."""
 NOTICED_NS: Final = 2 * SECOND_NS
 """The wall clock drifts, and is kept right by steps smaller than this all the time."""
 
@@ -30,17 +31,18 @@ class Timer(Protocol):
     """A call that is still to come."""
 
     def cancel(self) -> None:
-        """Never make it. Without effect if it was made already."""
+        """Cancel the call. Without effect if it was made already."""
 
 
 class Clock(Protocol):
     """The core's own time, Unix nanoseconds when it began, and the wall clock beside it."""
 
     def now_ns(self) -> int:
-        """The core's own time, never less than the last answer: for everything that lasts."""
+        """Returns the core's own time, never less than the last answer: for everything that lasts."""
 
     def wall_ns(self) -> int:
-        """What the machine's clock shows: Unix time in nanoseconds, which may go back. For dates that others chose."""
+        """Returns the time of the machine's clock: Unix time in nanoseconds, which may go back. For dates that others
+        chose."""
 
     @property
     def ahead_s(self) -> int:
@@ -57,12 +59,12 @@ class Clock(Protocol):
 
 
 def wall_ns() -> int:
-    """What the machine's clock shows, for those who serve nobody: commands that show how long ago something was."""
+    """Returns the time of the machine's clock, for commands that show how long ago something was."""
     return time.time_ns()
 
 
 class Offset:
-    """How far the wall clock was set: the same answer until it changes by more than clocks do by themselves."""
+    """The amount by which the wall clock was set, constant until it changes by more than clocks do by themselves."""
 
     __slots__ = ("_seconds",)
 
@@ -70,7 +72,7 @@ class Offset:
         self._seconds = 0
 
     def seconds(self, wall: int, now: int) -> int:
-        """Whole seconds from *now* to *wall*, both in nanoseconds."""
+        """Returns whole seconds from *now* to *wall*, both in nanoseconds."""
         ahead_ns = wall - now
         if abs(ahead_ns - self._seconds * SECOND_NS) >= NOTICED_NS:
             self._seconds = round(ahead_ns / SECOND_NS)
@@ -154,7 +156,7 @@ class ManualClock:
         return timer
 
     def next_call_ns(self) -> int | None:
-        """When the next call falls due; ``None``: nothing is on the agenda."""
+        """Returns when the next call falls due; ``None``: nothing is on the agenda."""
         return min(self._agenda.values(), default=(None, 0))[0]
 
     def advance(self, by_ns: int) -> None:

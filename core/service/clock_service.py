@@ -14,7 +14,7 @@ from core.service.runner import PartitionRunner
 from core.service.status_codes import InvalidRequest
 
 LATEST_NS: Final = 2**63 - 1
-"""What the wire can carry: in the year 2262."""
+"""The latest time that the wire can carry: in the year 2262."""
 
 
 class TestClockService:
@@ -27,10 +27,10 @@ class TestClockService:
         self._turn = asyncio.Lock()
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
-        return {"AdvanceClock": unary(pb.AdvanceClockRequest, self._advance, self._logger)}
+        """Returns the calls by method name."""
+        return {"AdvanceClock": unary(pb.AdvanceClockRequest, self._advance_clock, self._logger)}
 
-    async def _advance(self, request: pb.AdvanceClockRequest) -> pb.AdvanceClockResponse:
+    async def _advance_clock(self, request: pb.AdvanceClockRequest) -> pb.AdvanceClockResponse:
         if request.by_ns < 0:
             raise InvalidRequest(f"by_ns is {request.by_ns}: time does not go back")
         async with self._turn:

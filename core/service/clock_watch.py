@@ -10,7 +10,8 @@ from structlog.typing import FilteringBoundLogger
 from core.service.clock import Clock
 
 LOOK_EVERY_S: Final = 10.0
-"""Of the event loop's time: a clock that a test moves should not stop on the way to look at itself."""
+"""The interval of checks, in the event loop's time: a clock that a test moves should not stop on the way to check
+itself."""
 
 
 class ClockWatch:
@@ -24,7 +25,7 @@ class ClockWatch:
 
     def start(self) -> None:
         """Look from now on."""
-        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look)
+        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._check_clock)
 
     def stop(self) -> None:
         """Look no more."""
@@ -32,7 +33,7 @@ class ClockWatch:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check_clock(self) -> None:
         ahead_s = self._clock.ahead_s
         if ahead_s != self._known_s:
             self._logger.warning(

@@ -26,7 +26,7 @@ class FileUnreadable(Exception):
 
 
 class Stamp(NamedTuple):
-    """Which file the path leads to, and in which state. Two equal ones: nothing happened in between."""
+    """The identity and state of the file at the path. Two equal ones: nothing happened in between."""
 
     device: int
     inode: int
@@ -35,7 +35,7 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """The file behind *path*, links followed; ``None``: there is none."""
+    """Returns the file behind *path*, links followed; ``None``: there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -44,7 +44,7 @@ def stamp_of(path: Path) -> Stamp | None:
 
 
 def read_text(path: Path) -> str:
-    """What the file says. Raises :class:`FileUnreadable`."""
+    """Returns the text of the file. Raises :class:`FileUnreadable`."""
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
@@ -78,25 +78,28 @@ class ConfigurationFile:
         """Read the file now and follow it, changed or not."""
         self._logger.info("reading the configuration file again", path=str(self._path))
         self._seen = await asyncio.to_thread(stamp_of, self._path)
-        await self._follow()
+        await self._follow_file()
 
     async def watch(self) -> None:
         """Follow the file for ever."""
         while True:
             await self.look()
-            await self._pause()
+            await self._pause_watch()
 
     async def look(self) -> None:
-        """Follow the file if it changed. A change counts once two looks in a row find the same, so not half of it."""
+        """Follow the file if it changed.
+
+        A change counts once two looks in a row find the same, so that no half-written file is read.
+        """
         now = await asyncio.to_thread(stamp_of, self._path)
         stable = self._looked and now == self._before
         self._before, self._looked = now, True
         if stable and (now != self._seen or now is None):
             self._seen = now
-            await self._follow(again=False)
+            await self._follow_file(again=False)
 
-    async def _follow(self, *, again: bool = True) -> None:
-        """*again*: apply also what was applied before."""
+    async def _follow_file(self, *, again: bool = True) -> None:
+        """Apply the file when it changes. *again*: apply also what was applied before."""
         try:
             text = await asyncio.to_thread(read_text, self._path)
         except FileUnreadable as error:
@@ -106,7 +109,7 @@ class ConfigurationFile:
             self._text = text
             await self._configurator.follow_file(text)
 
-    async def _pause(self) -> None:
+    async def _pause_watch(self) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def end() -> None:

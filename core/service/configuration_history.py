@@ -12,11 +12,11 @@ from core.config.problems import Problem
 
 MOST_VERSIONS: Final = 50
 MOST_CHARACTERS: Final = 32 * 2**20
-"""Of all texts together; the version in force stays however long it is."""
+"""The most characters of all texts together; the version in force stays however long it is."""
 
 
 class Origin(StrEnum):
-    """Who wanted a configuration."""
+    """The source of a configuration."""
 
     REGISTRATION = "registration"
     UPDATE = "update"
@@ -95,23 +95,23 @@ class ConfigurationHistory:
         self._characters += len(text)
         if version.applied:
             self.in_force = version.number
-        self._shrink()
+        self._drop_texts()
         return version
 
     def versions(self) -> tuple[Version, ...]:
-        """All that are kept, the oldest first."""
+        """Returns all that are kept, the oldest first."""
         return tuple(self._versions)
 
     def get(self, number: int) -> Version | None:
-        """Version *number*; 0: the one in force. ``None``: there is none, or it is no longer kept."""
+        """Returns version *number*; 0: the one in force. ``None``: there is none, or it is no longer kept."""
         wanted = number or self.in_force
         return next((version for version in self._versions if version.number == wanted), None)
 
     def refused_last(self, text: str, reason: str) -> bool:
-        """Whether the newest version is *text*, refused for the same *reason*."""
+        """Tells whether the newest version is *text*, refused for the same *reason*."""
         return bool(self._versions) and (self._versions[-1].text, self._versions[-1].reason) == (text, reason)
 
-    def _shrink(self) -> None:
+    def _drop_texts(self) -> None:
         while len(self._versions) > 1 and (
             len(self._versions) > self._most_versions or self._characters > self._most_characters
         ):

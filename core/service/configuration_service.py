@@ -24,7 +24,7 @@ class ConfigurationService:
         self._logger = logger
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
+        """Returns the calls by method name."""
         return {
             "UpdateConfiguration": unary(pb.UpdateConfigurationRequest, self._update, self._logger),
             "ValidateConfiguration": unary(pb.ValidateConfigurationRequest, self._validate, self._logger),

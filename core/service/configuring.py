@@ -26,7 +26,7 @@ from core.config.loader import load
 from core.config.model import Configuration
 from core.config.problems import ConfigError, Problem, Severity
 from core.config.rereading import ConfigurationReader
-from core.config.sharing import share
+from core.config.sharing import share_equal_parts
 from core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
 from core.service import preview_process
 from core.service.callers import caller, principal
@@ -48,7 +48,7 @@ MOST_LOGGED: Final = 20
 MOMENT_S: Final = 0.01
 
 THE_FILE: Final = "file"
-"""Who brought a configuration that stands in the file the core was given: whoever may write there."""
+"""The principal of a configuration that stands in the file the core was given: whoever may write there."""
 
 
 class EmptyFile(Exception):
@@ -57,7 +57,7 @@ class EmptyFile(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a configuration. ``version``: the one in force now."""
+    """The result of a configuration. ``version``: the one in force now."""
 
     changed: bool
     checksum: str
@@ -69,8 +69,8 @@ class Configurator:
     """Puts configurations into force and remembers them.
 
     ``default``: what an empty text stands for, itself empty for the built-in one; a good file replaces it.
-    ``on_problem`` is told what is wrong with the file, and with empty text that nothing is any more.
-    ``on_version`` is told of every configuration that came into force or was refused, ``on_rollback`` in words what
+    ``on_problem`` gets the problem with the file, and an empty text when it is over.
+    ``on_version`` gets every configuration that came into force or was refused, ``on_rollback`` in words what
     becomes of rollbacks.
     ``unavailable_resolvers``: types of resolver that no configuration may ask for here, with the reason.
     """
@@ -111,23 +111,23 @@ class Configurator:
         self._under_way: set[asyncio.Task[Outcome]] = set()
         self._file_holds = True
         self._brought = ""
-        """What the manager brought last; empty: whatever the file says."""
+        """The manager's latest text; empty: whatever the file says."""
         self._brought_by: dict[Origin, str] = {}
         """The last text of each way by which a manager brings one."""
         self.rollback_held: Rollback | None = None
-        """``None``: what is in force is what the manager or the file brought."""
+        """The rollback in force; ``None``: what the manager or the file brought is in force."""
         self._last = UpdateConfiguration(rm_id="", config="")
         """The last command that was accepted: a file or a rollback replaces its text and nothing else."""
         self.history = ConfigurationHistory()
         self.problem = ""
-        """What is wrong with the file; empty: nothing."""
+        """The problem with the file; empty: none."""
 
     async def register(self, command: RegisterManager) -> Outcome:
         """Start afresh for a manager. Raises as the engine does."""
         return await self._to_the_end(self._register(command))
 
     async def update(self, command: UpdateConfiguration) -> Outcome:
-        """Replace the configuration of the registered manager. Raises as the engine does."""
+        """Replace the configuration of the registered manager. Raises what the engine raises."""
         return await self._to_the_end(self._update(command))
 
     async def rollback(self, number: int) -> Outcome:
@@ -191,7 +191,9 @@ class Configurator:
                     principal=principal(),
                     brought=frozenset(brought) | (held.brought if held is not None else frozenset()),
                 )
-                self._say(f"rolled back to version {number} by {principal()}, until another text is brought")
+                self._report_rollback(
+                    f"rolled back to version {number} by {principal()}, until another text is brought"
+                )
             return outcome
 
     async def _undo_rollback(self) -> Outcome:
@@ -205,34 +207,34 @@ class Configurator:
             command = replace(self._last, rm_id=manager, config=self._own_text)
             outcome = await self._apply(command, Origin.ROLLBACK, note)
             self.rollback_held = None
-            self._say(note)
+            self._report_rollback(note)
             return outcome
 
     @property
     def _own_text(self) -> str:
-        """What would hold if nobody had rolled back."""
+        """Returns the text that would be in force without a rollback."""
         return self._brought or self._default
 
     def _take_note(self, origin: Origin, brought: str, verdict: Verdict) -> None:
-        """A manager brought a text, empty for whatever the file says, and *verdict* was carried out."""
+        """Record that a manager's text, empty for whatever the file says, was handled as *verdict* says."""
         self._file_holds = not brought
         self._brought = brought
         self._brought_by[origin] = brought or self._default
         self.rollback_held = verdict.rollback
         if verdict.note:
-            self._say(verdict.note)
+            self._report_rollback(verdict.note)
 
     def _end_rollback(self, said: str) -> None:
         if self.rollback_held is not None:
             self.rollback_held = None
-            self._say(said)
+            self._report_rollback(said)
 
-    def _say(self, note: str) -> None:
+    def _report_rollback(self, note: str) -> None:
         self._logger.warning("configuration rollback", note=note)
         self._on_rollback(note)
 
     async def follow_file(self, text: str) -> None:
-        """The file now says *text*. Never raises for what it says: a bad one changes nothing but ``problem``."""
+        """Apply the file's new *text*. Never raises for its content: a bad one changes nothing but ``problem``."""
         async with self._one_at_a_time:
             try:
                 if not text.strip():
@@ -255,10 +257,10 @@ class Configurator:
             await self._apply(command, Origin.FILE, verdict.note, who=THE_FILE)
         self.rollback_held = verdict.rollback
         if verdict.note:
-            self._say(verdict.note)
+            self._report_rollback(verdict.note)
 
     def report(self, problem: str) -> None:
-        """The file cannot be used, for the reason of *problem*; empty: it can."""
+        """Note that the file cannot be used, for the reason of *problem*; empty: it can."""
         if problem == self.problem:
             return
         self.problem = problem
@@ -269,7 +271,7 @@ class Configurator:
         self._on_problem(problem)
 
     async def preview(self, text: str) -> bytes:
-        """What *text* would change, and its warnings, as a ``PreviewConfigurationResponse``. Changes nothing.
+        """Returns the changes by *text*, and its warnings, as a ``PreviewConfigurationResponse``. Changes nothing.
 
         Raises ConfigError, or :class:`TooMany`.
         """
@@ -285,13 +287,13 @@ class Configurator:
     async def _preview(self, text: str) -> bytes:
         async with self._one_previews:
             if len(text) > SMALL:
-                in_force, preview = await self._moment()
+                in_force, preview = await self._take_moment()
                 return read_answer(await self._large_previews.ask(request_frames(in_force, text, preview)))
             configuration = await asyncio.to_thread(self._preview_reader.load, text)
             preview = self._runner.reader.configuration_preview()
             return await asyncio.to_thread(_try_on, preview, configuration)
 
-    async def _moment(self) -> tuple[str, ConfigurationPreview]:
+    async def _take_moment(self) -> tuple[str, ConfigurationPreview]:
         """The partitions of one moment, and the text that they follow then."""
         while True:
             self._manager()
@@ -302,7 +304,7 @@ class Configurator:
             await asyncio.sleep(MOMENT_S)  # The engine has taken a text that is not written down yet.
 
     async def close(self) -> None:
-        """Nothing more is judged or tried. What is being worked out is given up."""
+        """Refuse further texts, and give up what is being worked out."""
         for task in self._previews:
             task.cancel()
         await asyncio.gather(*self._previews, return_exceptions=True)
@@ -310,11 +312,12 @@ class Configurator:
         await self.judge.close()
 
     async def judged(self, text: str) -> Judgement:
-        """What is thought of *text*, or of what stands for an empty one. Raises ConfigError, or :class:`TooMany`."""
+        """Returns the judgement of *text*, or of the default for an empty one. Raises ConfigError, or
+        :class:`TooMany`."""
         return await self.judge.judge(text or self._default)
 
     def version(self, number: int) -> Version:
-        """Version *number*, 0 for the one in force. Raises :class:`UnknownVersion`."""
+        """Returns version *number*, 0 for the one in force. Raises :class:`UnknownVersion`."""
         wanted = number or self.in_force
         version = self.history.get(wanted) if wanted else None
         if version is None:
@@ -327,7 +330,7 @@ class Configurator:
         return self.history.in_force if self._runner.rm_id else 0
 
     async def _to_the_end(self, change: Coroutine[None, None, Outcome]) -> Outcome:
-        """A caller that goes away must not leave a configuration in force that was never written down."""
+        """Returns a caller that goes away must not leave a configuration in force that was never written down."""
         task = asyncio.create_task(change)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -348,10 +351,10 @@ class Configurator:
         read: Configuration | None = None
         who = who or principal()
         try:
-            if self._serves(command):
+            if self._serves_manager(command):
                 read = await self._read(command.config)
         except ConfigError as error:
-            self._refuse(command, origin, str(error), error.problems, who=who)
+            self._refuse_text(command, origin, str(error), error.problems, who=who)
             if isinstance(command, UpdateConfiguration) or await self._works_elsewhere(command.config):
                 raise
             # The engine has to hear of it all the same: a registration that fails leaves nobody registered.
@@ -359,7 +362,7 @@ class Configurator:
             change = await self._runner.call(command, read)
         except CommandRefused as error:
             if read is not None:
-                self._refuse(command, origin, str(error), read.warnings, read.checksum, who=who)
+                self._refuse_text(command, origin, str(error), read.warnings, read.checksum, who=who)
             raise
         warnings = read.warnings if read is not None else ()
         if change.changed or isinstance(command, RegisterManager):
@@ -389,31 +392,31 @@ class Configurator:
         return Outcome(change.changed, change.checksum, self.history.in_force, warnings)
 
     async def _read(self, text: str) -> Configuration:
-        """What *text* says, equal parts shared with the configuration in force. Raises ConfigError."""
+        """Returns the configuration in *text*, equal parts shared with the one in force. Raises ConfigError."""
         in_force = self._runner.configuration
 
         def read() -> Configuration:
             with self._one_reads:
-                return share(self._reader.load(text), in_force)
+                return share_equal_parts(self._reader.load(text), in_force)
 
         with self._garbage.building():
             return await asyncio.to_thread(read)
 
     async def _works_elsewhere(self, text: str) -> bool:
-        """Whether the engine, which knows nothing of what works here, would take the refused *text*."""
+        """Tells whether the engine, which knows nothing of what works here, would take the refused *text*."""
         try:
             await asyncio.to_thread(load, text)
         except ConfigError:
             return False
         return True
 
-    def _serves(self, command: RegisterManager | UpdateConfiguration) -> bool:
-        """Whether *command* comes from somebody whose configuration counts; anybody else is refused unread."""
+    def _serves_manager(self, command: RegisterManager | UpdateConfiguration) -> bool:
+        """Tells whether *command* comes from somebody whose configuration counts; anybody else is refused unread."""
         if isinstance(command, RegisterManager) and not self._runner.rm_id:
             return bool(command.rm_id)
         return bool(command.rm_id) and command.rm_id == self._runner.rm_id
 
-    def _refuse(
+    def _refuse_text(
         self,
         command: RegisterManager | UpdateConfiguration,
         origin: Origin,
@@ -440,7 +443,8 @@ class Configurator:
 
 
 def _try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes:
-    """Thousands of queues may change, so that encoding what would come of it takes a while, too."""
+    """Returns the changes by a configuration, encoded: thousands of queues may change, so that this takes a while,
+    too."""
     if preview.configuration is not None:
-        configuration = share(configuration, preview.configuration)
+        configuration = share_equal_parts(configuration, preview.configuration)
     return impact_message(preview.impact_of(configuration), configuration.warnings).SerializeToString()

@@ -1,4 +1,4 @@
-"""How far each gRPC connection is ahead of the core: bytes that have arrived and that nobody has taken yet.
+"""Limits on how far each gRPC connection is ahead of the core: bytes that have arrived and that nobody has taken yet.
 
 gRPC itself bounds a message, a header and the calls of a connection, but not all of them together: what arrives is held
 until a message is whole, and frames that mean nothing cost time. The kernel counts what it received on each socket, and
@@ -31,7 +31,7 @@ from core.service.own_memory import OwnMemory
 from core.service.own_sockets import OwnSockets, Peer, can_watch, received_bytes
 
 BUSY_PAUSE_S: Final = 0.02
-"""Between two looks while somebody is ahead: what a connection can do before it is cut."""
+"""The pause between two checks while a connection is ahead: it bounds what that can do before it is cut."""
 IDLE_PAUSE_S: Final = 0.05
 UNPROVEN_PAUSE_S: Final = 0.002
 """Between two looks while somebody is ahead who may still send headers that unfold."""
@@ -49,11 +49,11 @@ SILENT_S: Final = 0.5
 """How long a connection may be ahead by more than a little after its last call has ended."""
 
 CALL_BYTES: Final = 16 * 1024
-"""What starting a call may take besides its messages: headers, as many as gRPC lets through."""
+"""The bytes that starting a call may take besides its messages: headers, as many as gRPC accepts."""
 MESSAGE_BYTES: Final = 96
-"""What a message may take besides itself, either way: frames, TLS records, window updates."""
+"""The bytes that a message may take besides itself, either way: frames, TLS records, window updates."""
 QUIET_BYTES_PER_S: Final = 4096
-"""What a connection may send that belongs to nothing: pings and their answers, settings."""
+"""The bytes that a connection may send outside of calls: pings and their answers, settings."""
 
 _AHEAD_AT_ALL: Final = 1 << 20
 _LOG_PAUSE_S: Final = 10.0
@@ -99,7 +99,7 @@ class ConnectionLimits:
 
     @classmethod
     def of(cls, connections: int, total_bytes: int) -> ConnectionLimits:
-        """So many in all, and everything else what is to it as by default."""
+        """Returns limits for so many connections in all, and everything else in proportion as by default."""
         return cls(
             stranger_bytes=min(16 << 20, total_bytes // 8),
             manager_bytes=total_bytes * 11 // 16,
@@ -119,13 +119,13 @@ class Link:
         self.taken = 0
         """Bytes that somebody has taken, or was entitled to send."""
         self.manager = False
-        """Somebody has been let in as a resource manager over it."""
+        """Set once a resource manager was admitted over it."""
         self.calls = 0
         self.unseen = 0
         """Looks at which no socket was found for it."""
 
     def took(self, size: int) -> None:
-        """A message of *size* bytes has been dealt with."""
+        """Note that a message of *size* bytes has been dealt with."""
         self.taken += size + (size >> 6) + MESSAGE_BYTES
 
 
@@ -143,7 +143,7 @@ class _Watched:
     seen_s: float = 0.0
     ahead: float = 0.0
     silent_since_s: float = 0.0
-    """Since when it is ahead without a call."""
+    """The time since which it is ahead without a call."""
     round: int = 0
 
 
@@ -196,7 +196,7 @@ class ConnectionKeeper:
         self._memory.close()
 
     def enter(self, peer: str) -> Link:
-        """A call over the connection of *peer*, as gRPC names it, begins; to be followed by :meth:`leave`."""
+        """Returns a call over the connection of *peer*, as gRPC names it, begins; to be followed by :meth:`leave`."""
         link = self._links.get(peer)
         if link is None:
             link = self._links[peer] = Link()
@@ -205,7 +205,7 @@ class ConnectionKeeper:
         return link
 
     def leave(self, peer: str, link: Link) -> None:
-        """A call is over. Its connection is known until it is closed; unwatched, until its last call ends."""
+        """Note the end of a call. Its connection is known until it is closed; unwatched, until its last call ends."""
         link.calls -= 1
         if not link.calls and self._thread is None:
             self._links.pop(peer, None)
@@ -217,19 +217,19 @@ class ConnectionKeeper:
         self._condemned.add(peer)
         for descriptor, connected in self._sockets.connections():
             if connected.name == peer:
-                self._cut(descriptor, connected, Cause.HEADERS)
+                self._cut_connection(descriptor, connected, Cause.HEADERS)
 
     def _watch(self, bell: _Bell) -> None:
         pause_s = IDLE_PAUSE_S
         while not self._ending:
             bell.wait(pause_s)
             try:
-                pause_s = self._look()
+                pause_s = self._check_connections()
             except Exception as error:
                 self._logger.error("connections could not be looked at", exc_info=error)
                 pause_s = 1.0
 
-    def _look(self) -> float:
+    def _check_connections(self) -> float:
         """Look at every connection once, cut those that go too far. Returns the seconds until the next look."""
         self._round += 1
         now_s = time.monotonic()
@@ -248,7 +248,7 @@ class ConnectionKeeper:
                 watched = self._watched[peer.name] = _Watched(opened_s=now_s, seen_s=now_s)
                 opened.append((descriptor, peer))
             hosts[peer.host] += 1
-            ahead = self._count(watched, received, link)
+            ahead = self._count_ahead(watched, received, link)
             trusted = link is not None and link.manager
             age_s = now_s - watched.opened_s
             new = new or (peer.counted and link is None and age_s < NEW_S)
@@ -270,7 +270,7 @@ class ConnectionKeeper:
         far = any(each.ahead >= _AHEAD_AT_ALL for found in ahead_of.values() for each in found)
         return BUSY_PAUSE_S if far else IDLE_PAUSE_S
 
-    def _count(self, watched: _Watched, received: int, link: Link | None) -> float:
+    def _count_ahead(self, watched: _Watched, received: int, link: Link | None) -> float:
         now_s = time.monotonic()
         if received < watched.received or (link is not None and link.taken < watched.taken):
             watched.received = watched.taken = 0  # Another connection from the same port.
@@ -303,7 +303,7 @@ class ConnectionKeeper:
             if over[peer.host] > 0 or total > 0:
                 over[peer.host] -= 1
                 total -= 1
-                self._cut(descriptor, peer, Cause.MANY)
+                self._cut_connection(descriptor, peer, Cause.MANY)
 
     def _cut_unfolding(self, unproven: list[_Ahead], ahead: float) -> None:
         """Cut all of *unproven* if the process grows by more than what is *ahead* can account for."""
@@ -314,7 +314,7 @@ class ConnectionKeeper:
         grown = held - self._calm_bytes
         if grown > self._limits.unfolded_bytes and grown > UNFOLDED_TIMES * ahead:
             for found in unproven:
-                self._cut(found.descriptor, found.peer, Cause.HEADERS, ahead=int(found.ahead))
+                self._cut_connection(found.descriptor, found.peer, Cause.HEADERS, ahead=int(found.ahead))
 
     def _cut_furthest(self, found: list[_Ahead], one: int, together: int) -> None:
         """Cut whoever of *found* is too far ahead, and the furthest while all together are."""
@@ -331,9 +331,9 @@ class ConnectionKeeper:
             if ahead and (ahead > one or total > together or silent):
                 total -= ahead
                 callless -= ahead if each.callless else 0
-                self._cut(each.descriptor, each.peer, Cause.AHEAD, ahead=int(ahead))
+                self._cut_connection(each.descriptor, each.peer, Cause.AHEAD, ahead=int(ahead))
 
-    def _cut(self, descriptor: int, peer: Peer, cause: Cause, **details: int) -> None:
+    def _cut_connection(self, descriptor: int, peer: Peer, cause: Cause, **details: int) -> None:
         if not self._sockets.hang_up(descriptor, peer):
             return
         self.cuts[cause] += 1

@@ -13,16 +13,16 @@ class Durations:
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """*bounds*: seconds, ascending."""
+        """Makes an empty histogram. *bounds*: seconds, ascending."""
         self.bounds = tuple(bounds)
         self.counts = [0] * (len(self.bounds) + 1)
         self.total = 0.0
 
     def add(self, seconds: float, times: int = 1) -> None:
-        """Something took *seconds*, so many *times*."""
+        """Count *times* events that took *seconds* each."""
         self.counts[bisect_left(self.bounds, seconds)] += times
         self.total += seconds * times
 
     def cumulated(self) -> Iterator[tuple[str, int]]:
-        """Each bound as text, and how many took at most that; ``+Inf`` comes last."""
+        """Returns each bound as text, and how many took at most that; ``+Inf`` comes last."""
         return zip((*(f"{bound:g}" for bound in self.bounds), "+Inf"), accumulate(self.counts), strict=True)

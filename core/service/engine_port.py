@@ -1,4 +1,5 @@
-"""What the service needs of an engine: :class:`core.partition.engine.Engine` has it, a scripted fake in tests too."""
+"""The interface of an engine to the service: :class:`core.partition.engine.Engine` has it, a scripted fake in tests
+too."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from core.telling.reader import ReadableEngine
 
 
 class Slice(Protocol):
-    """What one scheduling slice decided."""
+    """The result of one scheduling slice."""
 
     @property
     def effects(self) -> list[Effect]:
-        """In the order of the decisions."""
+        """The effects in the order of the decisions."""
 
     @property
     def more(self) -> bool:
-        """Whether there may be more to decide at once."""
+        """Tells whether there may be more to decide at once."""
 
 
 class EnginePort(ReadableEngine, Protocol):
@@ -33,25 +34,25 @@ class EnginePort(ReadableEngine, Protocol):
 
     @property
     def preemption_interval_ns(self) -> int | None:
-        """How often :meth:`preempt` wants to be called; ``None``: never."""
+        """Returns the interval at which :meth:`preempt` wants to be called; ``None``: never."""
 
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
         """Raises ``CommandRefused``, or ``ConfigError`` for a configuration that cannot be used."""
 
     def prepare(self, text: str, configuration: Configuration) -> None:
-        """A hint: *configuration* is what *text* says, so a command with it need not be read again."""
+        """Take the hint that *text* is *configuration*, so that a command with it need not be read again."""
 
     def cycle(self, now_ns: int, budget: int) -> Slice:
-        """One slice of at most about *budget* decisions."""
+        """Returns one slice of at most about *budget* decisions."""
 
     def preempt(self, now_ns: int) -> list[Effect]:
-        """One periodic preemption round over all partitions."""
+        """Returns one periodic preemption round over all partitions."""
 
     def record_events(self) -> None:
-        """Somebody wants the event history from now on, whether a shim does or not."""
+        """Record the event history from now on, whether a shim wants it or not."""
 
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
-        """Have *observer* told of every request entry without effect: cause, and the ID it named."""
+        """Have *observer* called for every request entry without effect, with the cause and the ID it named."""
 
     def next_wakeup_ns(self) -> int | None:
         """When :meth:`cycle` next has work by the passing of time alone."""

@@ -60,7 +60,7 @@ class EventFeed:
             self._timer = self._clock.call_at(self._clock.now_ns() + INTERVAL_NS, self._interval_over)
 
     def clear(self) -> None:
-        """Nobody listens any more."""
+        """Drop all events, since no shim listens any more."""
         self._metrics.events_dropped += len(self._waiting)
         self._waiting = []
         if self._timer is not None:

@@ -1,4 +1,4 @@
-"""Which events a client wants (``kornel.v1.EventFilter``)."""
+"""The choice of events that a client wants (``kornel.v1.EventFilter``)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EventFilter:
     node_prefix: str = ""
 
     def matches(self, event: EventRecorded, queue_of: Callable[[str], str]) -> bool:
-        """*queue_of*: path of the queue of an application; empty: none known."""
+        """Tells whether *event* is wanted. *queue_of*: path of the queue of an application; empty: none known."""
         if self.types and event.type not in self.types:
             return False
         if not event.object_id.startswith(self.object_prefix):
@@ -52,7 +52,7 @@ class EventFilter:
 
 
 def application_of(event: EventRecorded) -> str:
-    """ID of the application that *event* is about or names; empty: none."""
+    """Returns the ID of the application that *event* is about or names; empty: none."""
     if event.type == _APP:
         return event.object_id
     if event.type == _REQUEST or event.detail in (_QUEUE_APP, _APP_LINK):
@@ -61,7 +61,7 @@ def application_of(event: EventRecorded) -> str:
 
 
 def _queue_of(event: EventRecorded, application: str, queue_of: Callable[[str], str]) -> str:
-    """Path of the queue that *event* is about or happened in; empty: none."""
+    """Returns the path of the queue that *event* is about or happened in; empty: none."""
     if event.type == _QUEUE:
         return event.object_id
     if application:
@@ -70,5 +70,5 @@ def _queue_of(event: EventRecorded, application: str, queue_of: Callable[[str], 
 
 
 def within(queue: str, path: str) -> bool:
-    """Whether *path* is *queue* or below it."""
+    """Tells whether *path* is *queue* or below it."""
     return path == queue or path.startswith(f"{queue}.")

@@ -1,13 +1,13 @@
-"""What has happened lately, kept to be read later and followed live: events, and the decisions beside them.
+"""The latest events, and the decisions beside them, kept to be read later and followed live.
 
 Events are those of the history, numbered as REST shows them (rest.md 4.2). Decisions are attempts to preempt that came
 to something, and configurations. They have a ring of their own: a busy core pushes an event out within seconds, and
-what was preempted should be seen for longer. Each decision remembers which event came next, so that both can be told in
+what was preempted should be seen for longer. Each decision remembers which event came next, so that both can be read in
 the order in which they happened.
 
-Whoever wants to follow: ``journal.events.subscribe(...)`` and, if it writes to a client, a place from
-``journal.places`` and a turn of a :class:`core.service.event_streams.Pace` before each writing. Whoever wants to store
-everything reads with ``journal.events.get`` from its last position on, and says so if it was overtaken.
+To follow: ``journal.events.subscribe(...)`` and, when writing to a client, a place from ``journal.places`` and a turn
+of a :class:`core.service.event_streams.Pace` before each write. To store everything: ``journal.events.get`` from the
+last position on, with a remark where it was overtaken.
 
 Tracking switched off: nothing more is kept of either, and what is kept stays.
 """
@@ -66,11 +66,11 @@ class EventJournal:
     def __init__(self, instance: str, *, logger: FilteringBoundLogger) -> None:
         self.instance: Final = instance
         self.settings = EventSettings()
-        """As configured now."""
+        """The settings in force."""
         self.events: Final[Ring[EventRecorded]] = Ring(self.settings.ring_capacity)
         self.decisions: Final[Ring[Decision]] = Ring(DECISIONS_KEPT)
         self.places: Final = StreamPlaces(lambda: self.settings)
-        """Which clients follow events, over whatever protocol."""
+        """The clients that follow events, over whatever protocol."""
         self._logger = logger
         self._problems: tuple[str, ...] = ()
         self._queues: dict[str, str] = {}
@@ -91,16 +91,16 @@ class EventJournal:
         if len(events) < len(effects):
             self._keep_decisions(effects)
         for event in [event for event in events if event.detail == _QUEUE_APP]:
-            self._moved(event)
+            self._note_queue(event)
         self.events.extend(events)
 
     def version_added(self, version: Version) -> None:
-        """A configuration came into force or was refused."""
+        """Keep a configuration that came into force or was refused."""
         if self.settings.tracking:
             self.decisions.extend([Decision(self.events.next_id, version)])
 
     def queue_of(self, application_id: str) -> str:
-        """Full path of the queue an application is in, or was in last; empty: not known (any more)."""
+        """Returns the full path of the queue an application is in, or was in last; empty: not known (any more)."""
         return self._queues.get(application_id, "")
 
     def _keep_decisions(self, effects: Sequence[Effect]) -> None:
@@ -115,7 +115,7 @@ class EventJournal:
                 found.append(Decision(next_event, effect))
         self.decisions.extend(found)
 
-    def _moved(self, event: EventRecorded) -> None:
+    def _note_queue(self, event: EventRecorded) -> None:
         queues = self._queues
         queues.pop(event.reference_id, None)
         queues[event.reference_id] = event.object_id

@@ -1,11 +1,11 @@
-"""The newest entries of an endless numbered sequence, and readers that follow it.
+"""A ring of the newest entries of an endless numbered sequence, and readers that follow it.
 
 Entries are numbered from 0 and numbers are never given twice. A full ring overwrites its oldest entry.
 
 Readers hold a position and nothing else: the ring is the only buffer, so a reader that is slow costs no memory. When it
-comes back and what it wants next was overwritten, or it is further behind than it may be, it is told so
-(:class:`Missed`); it can give up or go on with the oldest entry kept. Whoever writes to a client should give each write
-a deadline, because a reader that never comes back is never told.
+comes back and its next entry was overwritten, or it is further behind than it may be, it gets :class:`Missed`, and can
+give up or go on with the oldest entry kept. Give each write to a client a deadline, because a reader that never comes
+back gets no error.
 
 Used from one thread only, that of the event loop. Rules: rest.md 4.2 and 5.
 """
@@ -28,18 +28,18 @@ class Missed(Exception):
 
 
 class Ring(Generic[T]):
-    """At most ``capacity`` entries."""
+    """The newest entries, at most ``capacity`` of them."""
 
     def __init__(self, capacity: int) -> None:
-        """*capacity*: at least 1."""
-        self._capacity = _checked(capacity)
+        """Makes an empty ring. *capacity*: at least 1."""
+        self._capacity = _check_capacity(capacity)
         self._slots: list[T] = []
         self._base = 0
         """Number of the entry that came, or would have come, into slot 0 first."""
         self._next_id = 0
         self._waiting: list[asyncio.Future[None]] = []
         self.closed = False
-        """Whether nothing more will come. What is kept can still be read."""
+        """Tells whether nothing more will come. What is kept can still be read."""
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -74,13 +74,13 @@ class Ring(Generic[T]):
             slots.extend(entries)
         else:
             slots.extend(entries[:room])
-            self._overwrite(entries[room:], self._next_id + room)
+            self._overwrite_oldest(entries[room:], self._next_id + room)
         self._next_id += len(entries)
         if self._waiting:
-            self._wake()
+            self._wake_readers()
 
-    def _overwrite(self, entries: Sequence[T], first_id: int) -> None:
-        """The ring is full: entries from *first_id* on replace the oldest."""
+    def _overwrite_oldest(self, entries: Sequence[T], first_id: int) -> None:
+        """Replace the oldest entries of a full ring by those from *first_id* on."""
         slots, capacity = self._slots, self._capacity
         skipped = max(0, len(entries) - capacity)
         kept = entries[skipped:]
@@ -90,7 +90,7 @@ class Ring(Generic[T]):
         slots[: len(kept) - split] = kept[split:]
 
     def get(self, start: int, count: int) -> list[T] | None:
-        """Up to *count* entries from number *start* on; ``None``: that one is not kept, or has not come yet."""
+        """Returns up to *count* entries from number *start* on; ``None``: that one is not kept, or has not come yet."""
         if not self.lowest_id <= start < self._next_id:
             return None
         count = max(0, min(count, self._next_id - start))
@@ -99,12 +99,12 @@ class Ring(Generic[T]):
         return found + self._slots[: count - len(found)]
 
     def newest(self, count: int) -> int:
-        """Where to start for the *count* newest entries, or all if there are fewer."""
+        """Returns where to start for the *count* newest entries, or all if there are fewer."""
         return max(self.lowest_id, self._next_id - max(0, count))
 
     def resize(self, capacity: int) -> None:
         """Keep at most *capacity* entries from now on; the newest stay, and numbers go on."""
-        if _checked(capacity) == self._capacity:
+        if _check_capacity(capacity) == self._capacity:
             return
         kept = self.get(self.newest(capacity), capacity) or []
         self._slots = kept
@@ -112,7 +112,7 @@ class Ring(Generic[T]):
         self._capacity = capacity
 
     def subscribe(self, start: int | None = None, *, bound: int | None = None) -> RingReader[T]:
-        """A reader of what comes from number *start* on; ``None``: of what comes from now on.
+        """Returns a reader of what comes from number *start* on; ``None``: of what comes from now on.
 
         *bound*: most entries it may be behind when it reads; ``None``: as many as the ring keeps. Any *start* will do:
         one that is not kept any more is :class:`Missed` at the first reading.
@@ -120,9 +120,9 @@ class Ring(Generic[T]):
         return RingReader(self, self._next_id if start is None else start, bound)
 
     def close(self) -> None:
-        """Nothing more will come: wake the readers that wait."""
+        """Accept no more entries, and wake the readers that wait."""
         self.closed = True
-        self._wake()
+        self._wake_readers()
 
     async def grown(self, position: int) -> None:
         """Return once there is an entry *position*, or there was, or the ring is closed."""
@@ -135,7 +135,7 @@ class Ring(Generic[T]):
                 if not waiter.done() or waiter.cancelled():
                     self._waiting = [other for other in self._waiting if other is not waiter]
 
-    def _wake(self) -> None:
+    def _wake_readers(self) -> None:
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():
@@ -153,16 +153,16 @@ class RingReader(Generic[T]):
 
     @property
     def behind(self) -> int:
-        """How many entries it has not read, overwritten ones included."""
+        """Returns how many entries it has not read, overwritten ones included."""
         return max(0, self._ring.next_id - self.position)
 
     @property
     def overtaken(self) -> bool:
-        """Whether the next entry to read was overwritten."""
+        """Tells whether the next entry to read was overwritten."""
         return self.position < self._ring.lowest_id
 
     def take(self, limit: int) -> list[T]:
-        """The next entries, at most *limit*; empty: there are none yet. Raises :class:`Missed`, each time."""
+        """Returns the next entries, at most *limit*; empty: there are none yet. Raises :class:`Missed`, each time."""
         ring, behind = self._ring, self.behind
         if self.overtaken:
             raise Missed(f"read too slowly: {behind} events behind, and only {len(ring)} are kept", self.position)
@@ -183,7 +183,7 @@ class RingReader(Generic[T]):
         await self._ring.grown(self.position)
 
 
-def _checked(capacity: int) -> int:
+def _check_capacity(capacity: int) -> int:
     if capacity < 1:
         raise ValueError(f"a ring keeps at least one entry, not {capacity}")
     return capacity

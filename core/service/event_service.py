@@ -1,9 +1,9 @@
-"""``kornel.v1.EventService``: what happens in the core, as a stream that can be taken up again.
+"""``kornel.v1.EventService``: the events of the core as a stream that can be resumed.
 
 A stream holds nothing but its place in the ring. An event is encoded once for all streams: a response is the
 concatenation of its fields, so the bytes of events are put together as they are. A response is written only when the
 client took the one before; one that takes none for a while is dropped, and so is one that was overtaken by the ring
-because it takes them slowly. One that was overtaken because the core was too busy to send is told what it missed.
+because it takes them slowly. One that was overtaken because the core was too busy to send learns what it missed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ SLOW_WRITE_S: Final = 1.0
 """A client that took so long to read the last response is to blame itself if it is overtaken."""
 
 MOST_BYTES: Final = 1 << 20
-"""Of the events of one response: far below what clients accept, however long messages are."""
+"""The most bytes of the events of one response: far below what clients accept, however long messages are."""
 
 SILENT_EVENTS: Final = 10_000
-"""After so many events without one for it a client is told where it stands, to resume there."""
+"""The number of events without one for a client after which it gets its position, to resume there."""
 
 
 class EventService:
@@ -50,7 +50,7 @@ class EventService:
         self._encodings: Encodings[EventRecorded] = Encodings(EventEncoder().encode)
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
+        """Returns the calls by method name."""
         return {"WatchEvents": server_stream(self._watch)}
 
     async def _watch(self, raw: bytes, context: Context) -> None:
@@ -94,12 +94,12 @@ class _Watch:
         self._filter = decode_filter(request.filter) if request.HasField("filter") else None
         self._end_id = self._ring.next_id if request.stored_only else None
         self._told_id = 0
-        """Where the client knows it could resume."""
+        """The last position that the client has, where it could resume."""
         self._write_took_s = 0.0
 
     async def run(self) -> None:
         """Tell what the request asks for. Raises a ``ServiceError`` that ends the stream."""
-        start, opened = self._opened()
+        start, opened = self._open_place()
         reader = self._ring.subscribe(start)
         self._told_id = start
         await self._write(pb.WatchEventsResponse(opened=opened, next_id=start).SerializeToString())
@@ -109,17 +109,17 @@ class _Watch:
             await reader.news()
             limit = await self._pace.turn()
             while reader.overtaken:
-                await self._overtaken(reader)
+                await self._note_overtaken(reader)
             first_id = reader.position
             if self._end_id is not None:
                 limit = max(0, min(limit, self._end_id - first_id))
             events = reader.take(limit)
             if events:
-                await self._tell(first_id, events)
+                await self._send_position(first_id, events)
             elif self._ring.closed:
                 raise ShuttingDown("the core is shutting down")
 
-    def _opened(self) -> tuple[int, pb.EventsOpened]:
+    def _open_place(self) -> tuple[int, pb.EventsOpened]:
         ring, request, instance = self._ring, self._request, self._journal.instance
         start, restarted = ring.next_id, False
         which = request.WhichOneof("start")
@@ -133,7 +133,7 @@ class _Watch:
         opened = pb.EventsOpened(instance=instance, restarted=restarted, lowest_id=ring.lowest_id, end_id=ring.next_id)
         return start, opened
 
-    async def _overtaken(self, reader: RingReader[EventRecorded]) -> None:
+    async def _note_overtaken(self, reader: RingReader[EventRecorded]) -> None:
         """Say what was missed, if it was not the client that is too slow."""
         first_id = reader.position
         if self._write_took_s >= SLOW_WRITE_S:
@@ -144,7 +144,7 @@ class _Watch:
         gap = pb.EventGap(first_id=first_id, end_id=reader.position)
         await self._write(pb.WatchEventsResponse(gap=gap, next_id=reader.position).SerializeToString())
 
-    async def _tell(self, first_id: int, events: list[EventRecorded]) -> None:
+    async def _send_position(self, first_id: int, events: list[EventRecorded]) -> None:
         end_id = first_id + len(events)
         if self._filter is None:
             response = self._encodings.joined(first_id, events)
@@ -156,8 +156,8 @@ class _Watch:
             response = b"".join([self._encodings.one(first_id + place, events[place]) for place in wanted])
         if len(response) > MOST_BYTES and len(events) > 1:
             half = len(events) // 2
-            await self._tell(first_id, events[:half])
-            await self._tell(first_id + half, events[half:])
+            await self._send_position(first_id, events[:half])
+            await self._send_position(first_id + half, events[half:])
             return
         await self._write(response + encode_position(end_id))
         self._told_id = end_id

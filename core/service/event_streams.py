@@ -1,4 +1,4 @@
-"""What all streams of events share, over REST and gRPC: how many there may be, their pace, and encoded events.
+"""The common part of all streams of events, over REST and gRPC: their number, their pace, and encoded events.
 
 A hundred clients that follow a busy core must not slow it down (5 % at most). So an event is encoded once for all of
 them, and each gets what came meanwhile in one piece after a pause that grows with their number. In one pause each gets
@@ -30,13 +30,13 @@ EVENTS_PER_S_OF_ONE: Final = 20_000
 """Events sent in a second to one client; what others do not share has to be encoded for it alone."""
 
 QUIET_FACTOR: Final = 10
-"""So much more may be sent while it is not."""
+"""The factor by which more may be sent while the core is not busy."""
 
 BUSY: Final = 0.6
-"""From this part of one processor on."""
+"""The part of one processor from which on the core counts as busy."""
 
 LOOK_S: Final = 0.5
-"""Between two looks at how busy it is."""
+"""The interval between two measurements of how busy it is."""
 
 ENCODED_KEPT: Final = 65_536
 """Events kept as bytes, at most, while somebody follows."""
@@ -57,12 +57,12 @@ class OpenStream:
 
 
 class StreamPlaces:
-    """Which streams are open. The limits of *settings* hold for new ones only."""
+    """The open streams. The limits of *settings* hold for new ones only."""
 
     def __init__(self, settings: Callable[[], EventSettings]) -> None:
         self._settings = settings
         self.budget = Budget()
-        """Of all streams together."""
+        """The budget of all streams together."""
         self._open: dict[OpenStream, None] = {}
         self.dropped = 0
         """Streams ended so far because their client read too slowly."""
@@ -73,7 +73,7 @@ class StreamPlaces:
         return len(self._open)
 
     def streams(self) -> tuple[OpenStream, ...]:
-        """The open ones, oldest first."""
+        """Returns the open ones, oldest first."""
         return tuple(self._open)
 
     @contextmanager
@@ -95,17 +95,17 @@ class StreamPlaces:
 
 
 class Budget:
-    """How many events may be sent in a second, by how busy the process is. Times in seconds."""
+    """The number of events that may be sent in a second, by how busy the process is. Times in seconds."""
 
     def __init__(self, processor_s: Callable[[], float] = time.process_time) -> None:
-        """*processor_s*: processor time of the process so far, that of all its threads."""
+        """Makes a budget. *processor_s*: processor time of the process so far, that of all its threads."""
         self._processor_s = processor_s
         self._looked_at_s: float | None = None
         self._used_s = 0.0
         self._factor = 1
 
     def factor(self, now_s: float) -> int:
-        """How much more than under full load may be sent."""
+        """Returns how much more than under full load may be sent."""
         if self._looked_at_s is not None and now_s - self._looked_at_s < LOOK_S:
             return self._factor
         used_s = self._processor_s()
@@ -141,17 +141,17 @@ class Encodings(Generic[T]):
     """Entries of a ring as bytes, each encoded once however many streams send it."""
 
     def __init__(self, encode: Callable[[int, T], bytes]) -> None:
-        """*encode* gets the number of an entry and the entry."""
+        """Makes an empty cache. *encode* gets the number of an entry and the entry."""
         self._encode = encode
         self._encoded: dict[int, bytes] = {}
         self._runs: dict[int, bytes] = {}
 
     def of(self, first_id: int, entries: Sequence[T]) -> list[bytes]:
-        """*entries*, which are numbered from *first_id* on, as bytes."""
+        """Returns *entries*, which are numbered from *first_id* on, as bytes."""
         return [self.one(number, entry) for number, entry in enumerate(entries, first_id)]
 
     def one(self, number: int, entry: T) -> bytes:
-        """*entry*, which is numbered so, as bytes."""
+        """Returns *entry*, which has this *number*, as bytes."""
         known = self._encoded
         encoded = known.get(number)
         if encoded is None:

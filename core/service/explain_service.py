@@ -23,7 +23,7 @@ class ExplainService:
         self._logger = logger
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
+        """Returns the calls by method name."""
         return {
             "Explain": unary(pb.ExplainRequest, self._explain, self._logger),
             "WhatIf": unary(pb.WhatIfRequest, self._what_if, self._logger),

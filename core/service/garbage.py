@@ -24,12 +24,12 @@ YOUNG_THRESHOLD: Final = 20_000
 """New objects until the collector looks at them: 3 to 5 ms during which nothing else is done, wherever that falls."""
 OLDER_THRESHOLDS: Final = (50, 1_000)
 FREEZE_EVERY: Final = 4_000
-"""Entries: so few that a collection takes a few milliseconds, and the young objects mostly see this one only."""
+"""The number of entries after which survivors are set aside, small enough for a collection of a few milliseconds."""
 LOOK_EVERY_S: Final = 10.0
 BLOCKS_PER_RECORD: Final = 25
 """Pieces of memory that an ask, a node or an application takes at most, with what is kept to show it."""
 QUIET_PART: Final = 0.03
-"""Of a processor: a core that has used less since the last look has no traffic to speak of, not even many probes."""
+"""The part of a processor below which a core has no traffic to speak of, not even many probes."""
 FEW_OBJECTS: Final = 1_000
 LONG_PAUSE_S: Final = 0.005
 """Collecting what is not set aside should take no longer: what is left of it is set aside then."""
@@ -62,10 +62,8 @@ class GarbageKeeper:
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """While something large that will live long is made in another thread: nobody looks at it half done.
-
-        Afterwards it is set aside at once.
-        """
+        """Keeps the collector off while something large that will live long is made in another thread, then sets it
+        aside."""
         if not self._enabled:
             yield
             return
@@ -80,7 +78,7 @@ class GarbageKeeper:
                 gc.enable()
 
     def grown(self, entries: int) -> None:
-        """*entries* were taken in; after enough of them, set aside what survived."""
+        """Count *entries* that were stored; after enough of them, set aside what survived."""
         self._since += entries
         if self._enabled and self._since >= FREEZE_EVERY:
             self._since = 0
@@ -153,8 +151,8 @@ class GarbageRounds:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look from now on."""
-        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look)
+        """Start the rounds."""
+        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look_and_restart)
 
     def stop(self) -> None:
         """Look no more."""
@@ -162,13 +160,13 @@ class GarbageRounds:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _look_and_restart(self) -> None:
         self.look()
         self.start()
 
     def look(self) -> None:
         """Have the keeper look once, and tell what a full collection cost."""
-        idle = self._quiet() and self._idle()
+        idle = self._is_quiet() and self._idle()
         before, began = self._keeper.full_collections, time.perf_counter()
         found = self._keeper.look(self._records(), idle=idle)
         if self._keeper.full_collections > before:
@@ -176,5 +174,5 @@ class GarbageRounds:
             self._logger.info("memory nobody accounted for was looked through", freed_objects=found, took_ms=took_ms)
         self._spent_before_s = self._spent_s()  # What was spent on garbage is no traffic.
 
-    def _quiet(self) -> bool:
+    def _is_quiet(self) -> bool:
         return self._spent_s() - self._spent_before_s <= QUIET_PART * LOOK_EVERY_S

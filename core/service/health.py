@@ -23,7 +23,7 @@ from core.telling.reader import PartitionReader
 INTERVAL_KEY: Final = "health.checkInterval"
 DEFAULT_INTERVAL_NS: Final = 30 * SECOND_NS
 ERROR_WINDOW_NS: Final = 600 * SECOND_NS
-"""How long a refused allocation update counts as trouble (scheduling.md S-25)."""
+"""The time for which a refused allocation update counts as trouble (scheduling.md S-25)."""
 
 SHORTEST_WAIT_NS: Final = SECOND_NS
 LONGEST_WAIT_NS: Final = 3600 * SECOND_NS
@@ -43,7 +43,7 @@ _CHECKS: Final = (
     ("Orphan allocation on app check", "allocations of applications are on nodes that have them"),
     ("Resource manager check", "the registered resource manager has a stream open"),
 )
-"""Names are what clients look for, in this order; the last one is ours."""
+"""The names of the checks, in the order that clients look for; the last one is ours."""
 
 
 class HealthKeeper:
@@ -86,7 +86,7 @@ class HealthKeeper:
     def start(self) -> None:
         """Check now, and from now on whenever the settings in force say so."""
         if self._timer is None:
-            self._begin()
+            self._begin_check()
             self._wait()
 
     async def stop(self) -> None:
@@ -100,12 +100,12 @@ class HealthKeeper:
 
     async def check(self) -> HealthReport:
         """Check everything now; joins a check that is under way."""
-        return await asyncio.shield(self._begin())
+        return await asyncio.shield(self._begin_check())
 
     def recheck(self) -> None:
-        """Something has changed that need not wait for the next check; nothing happens before :meth:`start`."""
+        """Check at once, since something has changed that need not wait; nothing happens before :meth:`start`."""
         if self._timer is not None:
-            self._begin()
+            self._begin_check()
 
     def settings_changed(self) -> None:
         """The interval may be another one now; nothing happens before :meth:`start`."""
@@ -113,7 +113,7 @@ class HealthKeeper:
             self._timer.cancel()
             self._wait()
 
-    def _begin(self) -> asyncio.Task[HealthReport]:
+    def _begin_check(self) -> asyncio.Task[HealthReport]:
         if self._checking is None or self._checking.done():
             self._checked_ns = self._clock.now_ns()
             self._checking = asyncio.create_task(self._check(), name="health")
@@ -125,12 +125,12 @@ class HealthKeeper:
         due_ns = LONGEST_WAIT_NS if interval_ns is None else self._checked_ns + interval_ns - self._clock.now_ns()
         # Checks that take longer than their interval do not follow each other without a pause.
         wait_ns = min(max(due_ns, SHORTEST_WAIT_NS), LONGEST_WAIT_NS)
-        self._timer = self._clock.call_at(self._clock.now_ns() + wait_ns, self._tick)
+        self._timer = self._clock.call_at(self._clock.now_ns() + wait_ns, self._check_when_due)
 
-    def _tick(self) -> None:
+    def _check_when_due(self) -> None:
         interval_ns = check_interval_ns(self._extra_config())
         if interval_ns is not None and self._clock.now_ns() >= self._checked_ns + interval_ns:
-            self._begin()
+            self._begin_check()
         self._wait()
 
     async def _check(self) -> HealthReport:
@@ -145,12 +145,12 @@ class HealthKeeper:
         if absence:
             found[_MANAGER] = [absence]
         for views in self._views():
-            reservations.append(_reserved(views.partition()))
-            await _look(views, found)
+            reservations.append(_describe_reserved(views.partition()))
+            await _find_failures(views, found)
         checks = []
         for number, (name, description) in enumerate(_CHECKS):
             offenders = found.get(number, [])
-            diagnosis = "; ".join(reservations) if number == _RESERVATIONS else _named(offenders)
+            diagnosis = "; ".join(reservations) if number == _RESERVATIONS else _name_some(offenders)
             checks.append(HealthCheck(name, not offenders, description, diagnosis))
         self.report = report = HealthReport(self._checked_ns, tuple(checks))
         for check in checks:
@@ -174,7 +174,7 @@ class HealthKeeper:
 
 
 def check_interval_ns(extra_config: Mapping[str, str]) -> int | None:
-    """How often to check; ``None``: not at all. What cannot be read is the default."""
+    """Returns how often to check; ``None``: not at all. What cannot be read is the default."""
     text = extra_config.get(INTERVAL_KEY)
     if text is None:
         return DEFAULT_INTERVAL_NS
@@ -185,7 +185,7 @@ def check_interval_ns(extra_config: Mapping[str, str]) -> int | None:
     return interval_ns if interval_ns > 0 else None
 
 
-async def _look(views: PartitionReader, found: dict[int, list[str]]) -> None:
+async def _find_failures(views: PartitionReader, found: dict[int, list[str]]) -> None:
     for fault in views.faults():
         if fault is None:
             await asyncio.sleep(0)
@@ -193,11 +193,11 @@ async def _look(views: PartitionReader, found: dict[int, list[str]]) -> None:
             found.setdefault(fault.check, []).append(fault.what)
 
 
-def _reserved(partition: PartitionView) -> str:
+def _describe_reserved(partition: PartitionView) -> str:
     ratio = f"{partition.reservations / partition.nodes:.3f}" if partition.nodes else "NaN"
     return f"{partition.name}: {ratio}"
 
 
-def _named(offenders: Sequence[str]) -> str:
+def _name_some(offenders: Sequence[str]) -> str:
     named = "; ".join(offenders[:_NAMED])
     return named if len(offenders) <= _NAMED else f"{named}; and {len(offenders) - _NAMED} more"

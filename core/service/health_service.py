@@ -1,7 +1,7 @@
-"""``grpc.health.v1.Health``: what is known of the health of each service, for whoever asks.
+"""``grpc.health.v1.Health``: the health of each service, for everybody.
 
-Everybody may ask, so nothing here grows with who does. A change is noted at once and waits for nobody. A watcher is
-told what holds when it has read what it was told before: one that does not read misses what lay between, and holds up
+Everybody may ask, so nothing here grows with who does. A change is noted at once and waits for nobody. A watcher
+gets the present state once it has read the one before: one that does not read misses what lay between, and holds up
 nobody.
 """
 
@@ -29,7 +29,7 @@ LONGEST_NAME: Final = 256
 """Characters of a service's name. Names that nobody serves may be watched, and are kept meanwhile."""
 
 _NEWER: Final[Any] = pb
-"""What the stubs do not know yet."""
+"""The methods that the stubs do not know yet."""
 
 _SERVING: Final = pb.HealthCheckResponse.SERVING
 _NOT_SERVING: Final = pb.HealthCheckResponse.NOT_SERVING
@@ -48,7 +48,7 @@ class HealthService:
 
     @property
     def watchers(self) -> int:
-        """How many watches are open."""
+        """Returns how many watches are open."""
         return len(self._watchers)
 
     def set_serving(self, service: str, serving: bool) -> None:
@@ -64,10 +64,10 @@ class HealthService:
         self._wake_watchers()
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
+        """Returns the calls by method name."""
         return {
             "Check": unary(pb.HealthCheckRequest, self._check, self._logger),
-            "List": unary(_NEWER.HealthListRequest, self._list, self._logger),
+            "List": unary(_NEWER.HealthListRequest, self._list_services, self._logger),
             "Watch": server_stream(self._watch),
         }
 
@@ -77,14 +77,14 @@ class HealthService:
             raise UnknownService("no such service")
         return pb.HealthCheckResponse(status=status)
 
-    async def _list(self, request: Any) -> Any:
+    async def _list_services(self, request: Any) -> Any:
         answers = {name: pb.HealthCheckResponse(status=status) for name, status in self._statuses.items()}
         return _NEWER.HealthListResponse(statuses=answers)
 
     async def _watch(self, raw: bytes, context: Context) -> None:
         try:
             service = _checked_name(parse(pb.HealthCheckRequest, raw))
-            with self._watcher(host_of(context.peer())) as changed:
+            with self._add_watch(host_of(context.peer())) as changed:
                 await self._tell_changes(service, changed, context)
         except Exception as error:
             await end(context, error, self._logger)
@@ -102,7 +102,7 @@ class HealthService:
             told = status
 
     @contextmanager
-    def _watcher(self, host: str) -> Iterator[asyncio.Event]:
+    def _add_watch(self, host: str) -> Iterator[asyncio.Event]:
         if len(self._watchers) >= MOST_WATCHERS or self._hosts[host] >= MOST_OF_ONE_HOST:
             raise TooMany(f"{MOST_WATCHERS} health watches are open, or {MOST_OF_ONE_HOST} of this address")
         changed = asyncio.Event()

@@ -1,6 +1,6 @@
 """The process that reads configurations which are only to be judged: ``python -m core.service.judge_process``.
 
-It is told the resolvers that do not work here, and then one text after another; each gets a verdict. Frames have eight
+It reads the resolvers that do not work here, and then one text after another; each gets a verdict. Frames have eight
 bytes with their length before them. The end of the pipe means that the core is gone, or needs no more verdicts.
 """
 
@@ -23,37 +23,37 @@ NICENESS: Final = 10
 
 
 def framed(data: bytes) -> bytes:
-    """*data* with its length before it."""
+    """Returns *data* with its length before it."""
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
 
 def verdict_of(reader: ConfigurationReader, text: str) -> bytes:
-    """What *reader* thinks of *text*: the checksum, empty if it cannot be used, and the problems."""
+    """Returns the judgement of *text* by *reader*: the checksum, empty if it cannot be used, and the problems."""
     try:
         configuration = reader.load(text)
     except ConfigError as error:
         return refusal_of(error)
-    return _verdict(configuration.checksum, configuration.warnings)
+    return _encode_verdict(configuration.checksum, configuration.warnings)
 
 
 def refusal_of(error: ConfigError) -> bytes:
-    """What is thought of a text that cannot be used."""
-    return _verdict("", error.problems)
+    """Returns the judgement of a text that cannot be used."""
+    return _encode_verdict("", error.problems)
 
 
 def read_verdict(verdict: bytes) -> tuple[str, tuple[Problem, ...]]:
-    """The checksum and the problems of *verdict*."""
+    """Returns the checksum and the problems of *verdict*."""
     checksum, problems = json.loads(verdict)
     return checksum, tuple(Problem(Severity(severity), *rest) for severity, *rest in problems)
 
 
-def _verdict(checksum: str, problems: tuple[Problem, ...]) -> bytes:
+def _encode_verdict(checksum: str, problems: tuple[Problem, ...]) -> bytes:
     rows = [[getattr(problem, field.name) for field in dataclasses.fields(Problem)] for problem in problems]
     return json.dumps([checksum, rows]).encode()
 
 
 def read_frame(source: BinaryIO) -> bytes | None:
-    """The next frame; ``None``: there is none any more."""
+    """Returns the next frame; ``None``: there is none any more."""
     head = source.read(LENGTH_BYTES)
     return source.read(int.from_bytes(head, "big")) if len(head) == LENGTH_BYTES else None
 

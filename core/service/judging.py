@@ -23,7 +23,7 @@ from core.service.reading_process import ReadingProcess
 from core.service.status_codes import TooMany
 
 SMALL: Final = 16 * 1024
-"""Characters of a text that is read here."""
+"""The most characters of a text that is read in this process."""
 
 MOST_TEXTS: Final = 16
 MOST_BYTES: Final = 16 * 2**20
@@ -49,7 +49,7 @@ class TextRoom:
         self.size = 0
 
     def add(self, size: int) -> None:
-        """*size* bytes more of it."""
+        """Count *size* bytes more of the text."""
         self.size += size
         self._judge.take(size)
 
@@ -67,7 +67,7 @@ class Judge:
 
     @contextmanager
     def room(self) -> Iterator[TextRoom]:
-        """Room for a text, from its first byte to its verdict. Raises :class:`TooMany`."""
+        """Yields room for a text, from its first byte to its verdict. Raises :class:`TooMany`."""
         if self._texts >= MOST_TEXTS:
             raise TooMany("too many configurations wait to be read")
         self._texts += 1
@@ -79,13 +79,13 @@ class Judge:
             self._bytes -= room.size
 
     def take(self, size: int) -> None:
-        """More room for a text that has some. Raises :class:`TooMany`."""
+        """Make more room for a text that has some. Raises :class:`TooMany`."""
         self._bytes += size
         if self._bytes > MOST_BYTES:
             raise TooMany("too many configurations wait to be read")
 
     async def judge(self, text: str) -> Judgement:
-        """What is thought of *text*. Raises ConfigError, or :class:`TooMany` where the process was lost."""
+        """Returns the judgement of *text*. Raises ConfigError, or :class:`TooMany` where the process was lost."""
         if len(text) <= SMALL:
             async with self._small:
                 verdict = await asyncio.to_thread(verdict_of, ConfigurationReader(self._unavailable_resolvers), text)
@@ -97,5 +97,5 @@ class Judge:
         return Judgement(checksum, problems)
 
     async def close(self) -> None:
-        """No more texts. One that is being read is given up."""
+        """Accept no more texts, and give up one that is being read."""
         await self._large.close()

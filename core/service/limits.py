@@ -32,5 +32,5 @@ _OF_METHOD: Final = {
 
 
 def request_limit(method: str) -> int:
-    """Most bytes of a request of *method*."""
+    """Returns the most bytes that a request of *method* may have."""
     return _OF_METHOD.get(method, QUESTION_LIMIT)

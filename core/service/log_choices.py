@@ -1,4 +1,4 @@
-"""What an administrator may choose of the log."""
+"""The choices of an administrator for the log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class LogFormat(StrEnum):
-    """How a log line looks."""
+    """The forms of a log line."""
 
     JSON = "json"
     CONSOLE = "console"

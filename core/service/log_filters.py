@@ -1,4 +1,4 @@
-"""What every log line passes before it is written: nothing in it may be a secret, and nothing may look like a line.
+"""Filters of every log line before it is written: it holds no secret, and nothing that looks like another line.
 
 IDs, queue names and messages come from shims and configurations. A line break in one would let its author write lines
 of the log; a control sequence would let him write on the administrator's terminal. All of it takes time in proportion
@@ -19,14 +19,15 @@ LONGEST_READ: Final = 65_536
 
 
 def protect(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor, to come right before the renderer."""
+    """Returns a structlog processor, to come right before the renderer."""
     for key, value in line.items():
-        line[key] = HIDDEN if names_secret(key) else _safe(value, key == "exception")
+        line[key] = HIDDEN if names_secret(key) else _make_safe(value, key == "exception")
     return line
 
 
-def _safe(value: Any, lines: bool = False) -> Any:
-    """*value* with secrets hidden and control characters written out. *lines*: it may have several, each indented."""
+def _make_safe(value: Any, lines: bool = False) -> Any:
+    """Returns *value* with secrets hidden and control characters written out. *lines*: it may have several, each
+    indented."""
     if isinstance(value, str):
         shown = hide_secret_values(value[:LONGEST_READ])
         if lines:
@@ -36,9 +37,9 @@ def _safe(value: Any, lines: bool = False) -> Any:
         return value
     if isinstance(value, Mapping):
         return {
-            _safe(str(key)): HIDDEN if names_secret(str(key)[-LONGEST_VALUE:]) else _safe(found)
+            _make_safe(str(key)): HIDDEN if names_secret(str(key)[-LONGEST_VALUE:]) else _make_safe(found)
             for key, found in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_safe(item) for item in value]
-    return _safe(str(value))
+        return [_make_safe(item) for item in value]
+    return _make_safe(str(value))

@@ -49,11 +49,11 @@ class LevelSwitch:
 
     @property
     def name(self) -> str:
-        """As upstream calls it."""
+        """Level by upstream's name."""
         return "warn" if self.level is LogLevel.WARNING else str(self.level)
 
     def wrap(self, *args: Any, **kwargs: Any) -> FilteringBoundLogger:
-        """What structlog calls for each line: a logger that filters by the level of now."""
+        """Returns the logger that structlog calls for each line, which filters by the level of the moment."""
         made: FilteringBoundLogger = _FILTERS[self.level](*args, **kwargs)
         return made
 
@@ -61,7 +61,8 @@ class LevelSwitch:
 def build_logger(
     log_format: LogFormat, level: LogLevel | LevelSwitch, output: TextIO | None = None
 ) -> FilteringBoundLogger:
-    """A logger that writes one line per event to *output*, by default standard error. Configures nothing global."""
+    """Returns a logger that writes one line per event to *output*, by default standard error. Configures nothing
+    global."""
     target = sys.stderr if output is None else output
     processors: list[Processor] = [
         structlog.processors.add_log_level,

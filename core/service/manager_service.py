@@ -28,7 +28,7 @@ class ManagerService:
         self._logger = logger
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
+        """Returns the calls by method name."""
         return {"UnregisterResourceManager": unary(pb.UnregisterResourceManagerRequest, self._unregister, self._logger)}
 
     async def _unregister(self, request: pb.UnregisterResourceManagerRequest) -> pb.UnregisterResourceManagerResponse:

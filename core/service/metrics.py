@@ -1,4 +1,4 @@
-"""What the service counts of itself: plain numbers, written by one thread, read by whoever reports them."""
+"""Counters of the service itself: plain numbers, written by one thread, read by whoever reports them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ServiceMetrics:
     queued_entries: int = 0
     """Response entries not yet handed to a stream."""
     response_overflows: int = 0
-    """How often a response queue grew past its limit and was dropped."""
+    """The number of times that a response queue grew past its limit and was dropped."""
     entries_dropped: int = 0
     """Response entries thrown away by an overflow or a registration."""
     questions_sent: int = 0
@@ -56,6 +56,6 @@ class ServiceMetrics:
     """Request entries that are never answered and had no effect, by cause (:class:`core.domain.reasons.Ignored`)."""
 
     def as_dict(self) -> dict[str, int]:
-        """Every number by name; of those that are kept by cause, the sum."""
+        """Returns every number by name; of those that are kept by cause, the sum."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value.total() if isinstance(value, Counter) else value for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Who else looks at what the engine decides, and at how long that takes: histories, metrics, event streams."""
+"""Interfaces of those who observe the engine's decisions and its times: histories, metrics, event streams."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ class EffectObserver(Protocol):
     """Sees the effects of each command and each slice, in order. Called between slices: must be quick, may not wait."""
 
     def observe(self, effects: Sequence[Effect]) -> None:
-        """*effects* are shared: look, do not change."""
+        """Observe *effects*, which are shared and must not be changed."""
 
 
 class EngineTimer(Protocol):
     """Hears how long the engine took. Must be quick, may not wait."""
 
     def command_took(self, seconds: float) -> None:
-        """One command was applied."""
+        """Count a command that was applied."""
 
     def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
-        """One slice was run, and observers have seen its *effects*. *more*: the cycle goes on with the next slice."""
+        """Count a slice whose *effects* observers have seen. *more*: the cycle goes on with the next slice."""
 
 
 class NoTimer:
-    """Nobody wants to know."""
+    """A timer that counts nothing."""
 
     def command_took(self, seconds: float) -> None:
         """Does nothing."""

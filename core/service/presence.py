@@ -1,4 +1,4 @@
-"""Whether the registered manager is there: whether one of its streams is open.
+"""The presence of the registered manager, which is there while one of its streams is open.
 
 The engine knows no streams, and schedules for a manager that is gone as for any other: what it decides waits until the
 manager comes back. Somebody has to say so, or everything looks well while nothing starts.
@@ -32,7 +32,7 @@ class Presence(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What there is to say of one that is gone; empty for one that is there."""
+        """Returns a sentence about a manager that is gone; empty for one that is there."""
         if not self.gone or self.no_stream_since_ns is None:
             return ""
         since = datetime.fromtimestamp(self.no_stream_since_ns // SECOND_NS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -60,18 +60,18 @@ class PresenceKeeper:
         return Presence(self._rm_id, self._streams[self._rm_id], self._since_ns, gone)
 
     def registered(self, rm_id: str) -> None:
-        """*rm_id* holds the core from here on, or nobody if it is empty."""
+        """Note that *rm_id* holds the core from here on, or nobody if it is empty."""
         self._rm_id = rm_id
         self._since_ns = None
         self._follow()
 
     def opened(self, rm_id: str) -> None:
-        """A stream belongs to *rm_id* from here on."""
+        """Note that a stream belongs to *rm_id* from here on."""
         self._streams[rm_id] += 1
         self._follow()
 
     def closed(self, rm_id: str) -> None:
-        """A stream of *rm_id* is gone."""
+        """Note that a stream of *rm_id* is gone."""
         self._streams[rm_id] -= 1
         if not self._streams[rm_id]:
             del self._streams[rm_id]
@@ -89,13 +89,13 @@ class PresenceKeeper:
             self._since_ns = None
         elif self._since_ns is None:
             self._since_ns = self._clock.now_ns()
-        self._look()
+        self._check_presence()
 
-    def _look(self) -> None:
+    def _check_presence(self) -> None:
         self.stop()
         found = self.now
         if found is not None and found.no_stream_since_ns is not None and not found.gone:
-            self._timer = self._clock.call_at(found.no_stream_since_ns + GRACE_NS, self._look)
+            self._timer = self._clock.call_at(found.no_stream_since_ns + GRACE_NS, self._check_presence)
         gone = found is not None and found.gone
         if gone is not self._told_gone:
             self._told_gone = gone

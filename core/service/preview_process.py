@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 
 from core.config.problems import ConfigError
 from core.config.rereading import ConfigurationReader
-from core.config.sharing import share
+from core.config.sharing import share_equal_parts
 from core.service.configuration_wire import impact_message
 from core.service.judge_process import begin_reading, framed, read_frame, read_verdict, refusal_of
 from core.telling.configuration.configuration_preview import ConfigurationPreview
@@ -36,28 +36,28 @@ def request_frames(in_force: str, text: str, preview: ConfigurationPreview) -> I
     yield text.encode("utf-8", "surrogatepass")
     yield preview.rm_id.encode("utf-8", "surrogatepass")
     for moment in preview.moments.values():
-        yield _pickled(moment._replace(queues=(), subjects=(), holders=()))
+        yield _pickle_value(moment._replace(queues=(), subjects=(), holders=()))
         for part in _PARTS:
             rows: Sequence[Any] = getattr(moment, part)
             for begin in range(0, len(rows), ROWS):
-                yield _pickled((moment.name, part, rows[begin : begin + ROWS]))
+                yield _pickle_value((moment.name, part, rows[begin : begin + ROWS]))
     yield b""
 
 
 def read_answer(answer: bytes) -> bytes:
-    """The encoded response. Raises ConfigError for a text that cannot be used."""
+    """Returns the encoded response. Raises ConfigError for a text that cannot be used."""
     if answer[:1] == _REFUSAL:
         raise ConfigError(read_verdict(answer[1:])[1])
     return answer[1:]
 
 
 def tried(reader: ConfigurationReader, in_force: str, source: BinaryIO) -> bytes:
-    """The answer to a request of which *source* has what comes after the text *in_force*."""
+    """Returns the answer to a request of which *source* has what comes after the text *in_force*."""
     text, rm_id = _read_text(source), _read_text(source)
     moments = _read_moments(source)
     before = reader.load(in_force)
     try:
-        configuration = share(reader.load(text), before)
+        configuration = share_equal_parts(reader.load(text), before)
     except ConfigError as error:
         return _REFUSAL + refusal_of(error)
     impact = ConfigurationPreview(rm_id, before, moments).impact_of(configuration)
@@ -88,7 +88,7 @@ def _read_moments(source: BinaryIO) -> dict[str, PartitionMoment]:
     }
 
 
-def _pickled(value: object) -> bytes:
+def _pickle_value(value: object) -> bytes:
     buffer = io.BytesIO()
     pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
     pickler.dispatch_table = copyreg.dispatch_table | {MappingProxyType: _of_proxy}

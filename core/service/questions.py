@@ -36,13 +36,13 @@ class Questions:
         return self._waiting
 
     async def ask(self, answer: Callable[[], AnswerT]) -> AnswerT:
-        """What *answer* returns, called in its turn. Raises :class:`TooMany` when too many wait."""
+        """Returns the result of *answer*, called in its turn. Raises :class:`TooMany` when too many wait."""
         if self._waiting >= MOST_WAITING:
             raise TooMany("too many questions wait for an answer")
         self._waiting += 1
         try:
             async with self._one:
-                await self._rest()
+                await self._rest_after()
                 began = time.perf_counter()
                 try:
                     return answer()
@@ -55,7 +55,7 @@ class Questions:
         finally:
             self._waiting -= 1
 
-    async def _rest(self) -> None:
+    async def _rest_after(self) -> None:
         """Leave time to others: their calls take several turns of the event loop, to be accepted, read and answered."""
         # The loop's own clock may lag behind by as long as the question took, so a sleep might end at once.
         while time.perf_counter() < self._rested_at:  # noqa: ASYNC110 - time, not an event

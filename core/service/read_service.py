@@ -56,15 +56,15 @@ class ReadService:
         self._logger = logger
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
+        """Returns the calls by method name."""
         return {
             "ListQueues": unary(pb.ListQueuesRequest, self._queues, self._logger),
-            "GetQueue": unary(pb.GetQueueRequest, self._queue, self._logger),
+            "GetQueue": unary(pb.GetQueueRequest, self._get_queue, self._logger),
             "ListApplications": unary(pb.ListApplicationsRequest, self._applications, self._logger),
-            "GetApplication": unary(pb.GetApplicationRequest, self._application, self._logger),
+            "GetApplication": unary(pb.GetApplicationRequest, self._get_application, self._logger),
             "ListNodes": unary(pb.ListNodesRequest, self._nodes, self._logger),
-            "GetNode": unary(pb.GetNodeRequest, self._node, self._logger),
-            "GetHealthReport": unary(pb.GetHealthReportRequest, self._report, self._logger),
+            "GetNode": unary(pb.GetNodeRequest, self._get_node, self._logger),
+            "GetHealthReport": unary(pb.GetHealthReportRequest, self._get_report, self._logger),
         }
 
     async def _queues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
@@ -72,14 +72,14 @@ class ReadService:
         path = request.path.lower() or "root"
         if not views.has_queue(path):
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
-        skip, size = _number(request.page_token), _page_size(request.page_size, _QUEUES, _QUEUES)
-        page, more = await _page(islice(views.queues(path), skip, None), size)
+        skip, size = _number_of(request.page_token), _page_size(request.page_size, _QUEUES, _QUEUES)
+        page, more = await _page_of(islice(views.queues(path), skip, None), size)
         return pb.ListQueuesResponse(
             queues=map(encode_queue, page), next_page_token=_token(str(skip + size)) if more else ""
         )
 
-    async def _queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
-        """A queue's administrators may see it like everybody who may read."""
+    async def _get_queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
+        """Returns a queue, which its administrators may see as well as everybody who may read."""
         caller().require_for_queue(Permission.READ, partial(self._reader.administers, request.partition, request.path))
         found = next(self._views(request.partition).queues(request.path.lower(), subtree=False), None)
         if found is None:
@@ -88,24 +88,24 @@ class ReadService:
 
     async def _applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
         views = self._views(request.partition)
-        test, size = _test(request), _page_size(request.page_size, _USUAL, _MOST)
+        test, size = _make_test(request), _page_size(request.page_size, _USUAL, _MOST)
         if request.kind == pb.APPLICATION_KIND_UNSPECIFIED:
-            page, more = await _page(views.application_summaries(_text(request.page_token)), size, test)
+            page, more = await _page_of(views.application_summaries(_decode_token(request.page_token)), size, test)
             following = _token(page[-1].application_id) if more else ""
             return pb.ListApplicationsResponse(
                 applications=[encode_application_summary(view) for view in page], next_page_token=following
             )
         past = views.rejected() if request.kind == pb.APPLICATION_KIND_REJECTED else views.finished()
-        since_ns, last_id = _end(request.page_token)
+        since_ns, last_id = _end_of(request.page_token)
         ordered = sorted(map(summary_of, past), key=lambda view: (view.finished_ns, view.application_id))
         left = (view for view in ordered if (view.finished_ns, view.application_id) > (since_ns, last_id))
-        page, more = await _page(left, size, test)
+        page, more = await _page_of(left, size, test)
         following = _token(f"{page[-1].finished_ns} {page[-1].application_id}") if more else ""
         return pb.ListApplicationsResponse(
             applications=[encode_application_summary(view) for view in page], next_page_token=following
         )
 
-    async def _application(self, request: pb.GetApplicationRequest) -> pb.GetApplicationResponse:
+    async def _get_application(self, request: pb.GetApplicationRequest) -> pb.GetApplicationResponse:
         views, wanted = self._views(request.partition), request.application_id
         found = views.application(wanted)
         if found is None:
@@ -117,8 +117,8 @@ class ReadService:
 
     async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
         views, size = self._views(request.partition), _page_size(request.page_size, _USUAL, _MOST)
-        page, more = await _page(
-            views.node_summaries(_text(request.page_token)),
+        page, more = await _page_of(
+            views.node_summaries(_decode_token(request.page_token)),
             size,
             lambda node: not (request.only_draining and node.schedulable),
         )
@@ -127,13 +127,13 @@ class ReadService:
             next_page_token=_token(page[-1].node_id) if more else "",
         )
 
-    async def _node(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
+    async def _get_node(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
         found = self._views(request.partition).node(request.node_id)
         if found is None:
             raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
         return encode_node(found)
 
-    async def _report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
+    async def _get_report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
         return encode_health(self._health.report or await self._health.check())
 
     def _views(self, partition: str) -> PartitionReader:
@@ -143,8 +143,10 @@ class ReadService:
         return views
 
 
-async def _page(items: Iterable[T], size: int, test: Callable[[T], bool] = lambda item: True) -> tuple[list[T], bool]:
-    """The first *size* of *items* that pass *test*, and whether there is at least one more."""
+async def _page_of(
+    items: Iterable[T], size: int, test: Callable[[T], bool] = lambda item: True
+) -> tuple[list[T], bool]:
+    """Returns the first *size* of *items* that pass *test*, and whether there is at least one more."""
     page: list[T] = []
     for looked, item in enumerate(items, 1):
         if test(item):
@@ -156,7 +158,7 @@ async def _page(items: Iterable[T], size: int, test: Callable[[T], bool] = lambd
     return page, False
 
 
-def _test(request: pb.ListApplicationsRequest) -> Callable[[ApplicationSummary], bool]:
+def _make_test(request: pb.ListApplicationsRequest) -> Callable[[ApplicationSummary], bool]:
     state = _STATES.get(request.state.lower())
     if request.state and state is None:
         raise InvalidRequest(f"no application has state {request.state!r}, the states are {', '.join(AppState)}")
@@ -182,16 +184,16 @@ def _token(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode()
 
 
-def _text(token: str) -> str:
-    """What :func:`_token` was given. Raises :class:`InvalidRequest`."""
+def _decode_token(token: str) -> str:
+    """Returns the text that :func:`_token` was made of. Raises :class:`InvalidRequest`."""
     try:
         return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as error:
         raise InvalidRequest(f"page_token {token[:40]!r} is none that this list gave") from error
 
 
-def _number(token: str) -> int:
-    text = _text(token)
+def _number_of(token: str) -> int:
+    text = _decode_token(token)
     if not text:
         return 0
     if not text.isascii() or not text.isdigit() or len(text) > 9:
@@ -199,9 +201,9 @@ def _number(token: str) -> int:
     return int(text)
 
 
-def _end(token: str) -> tuple[int, str]:
-    """After which end of which application to go on."""
-    text = _text(token)
+def _end_of(token: str) -> tuple[int, str]:
+    """Returns the end of an application after which to go on, as its time and number."""
+    text = _decode_token(token)
     if not text:
         return -1, ""
     at, blank, name = text.partition(" ")

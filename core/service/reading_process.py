@@ -17,11 +17,11 @@ from core.service.status_codes import TooMany
 from core.service.subprocesses import command_of
 
 IDLE_S: Final = 60.0
-"""After so long without a text the process ends."""
+"""The time without a text after which the process ends."""
 
 
 class ReadingProcess:
-    """One that runs *module*, is told *greeting* first, and answers one request after the other."""
+    """A process that runs *module*, gets *greeting* first, and answers one request after the other."""
 
     def __init__(self, module: str, greeting: bytes, *, logger: FilteringBoundLogger) -> None:
         self._module = module
@@ -35,11 +35,11 @@ class ReadingProcess:
 
     @property
     def busy(self) -> bool:
-        """Whether a request is being answered."""
+        """Tells whether a request is being answered."""
         return self._one.locked()
 
     async def ask(self, frames: Iterable[bytes]) -> bytes:
-        """The answer to a request made of *frames*, in its turn; others go on between two of them.
+        """Returns the answer to a request made of *frames*, in its turn; others go on between two of them.
 
         Raises :class:`TooMany` where the process was lost.
         """
@@ -47,11 +47,11 @@ class ReadingProcess:
             return await self._ask(frames)
 
     async def close(self) -> None:
-        """No more requests. One that is being answered is given up."""
+        """Accept no more requests, and give up one that is being answered."""
         self._closed = True
         if self._idle is not None:
             self._idle.cancel()
-        await self._end()
+        await self._end_process()
 
     async def _ask(self, frames: Iterable[bytes]) -> bytes:
         if self._idle is not None:
@@ -77,7 +77,7 @@ class ReadingProcess:
             raise TooMany("the process that reads configurations has ended, try again") from error
         finally:
             if not complete:
-                await self._end()  # Whoever comes next must not get this answer.
+                await self._end_process()  # Whoever comes next must not get this answer.
         self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
         return answer
 
@@ -92,7 +92,7 @@ class ReadingProcess:
         if self.process is not None and self.process.stdin is not None and not self.busy:
             self.process.stdin.close()
 
-    async def _end(self) -> None:
+    async def _end_process(self) -> None:
         process, self.process = self.process, None
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):

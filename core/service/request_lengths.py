@@ -1,4 +1,4 @@
-"""How long the texts of a request may be: looked at before anything else sees the request.
+"""Limits on the lengths of a request's texts, checked before anything else sees the request.
 
 Entries of a list (asks, nodes, answers) are not looked at here: the engine refuses each of them by itself and says why.
 """
@@ -14,13 +14,13 @@ from core.domain.names import LONGEST_GROUPS, LONGEST_MANAGER, LONGEST_NAME, len
 from core.service.status_codes import InvalidRequest
 
 LONGEST_TEXT: Final = 8_192
-"""Of any text that has no limit of its own: paths, prefixes, the token of a page."""
+"""The most characters of any text that has no limit of its own: paths, prefixes, the token of a page."""
 
 LONGEST_BUILD_INFO: Final = 65_536
-"""Of the keys and values of ``buildInfo`` together."""
+"""The most characters of the keys and values of ``buildInfo`` together."""
 
 LONGEST_SETTINGS: Final = 1_048_576
-"""Of the keys and values of the extra settings together: as much as a ConfigMap holds."""
+"""The most characters of the keys and values of the extra settings together: as much as a ConfigMap holds."""
 
 LIMITS: Final = {
     "rmID": LONGEST_MANAGER,
@@ -35,7 +35,7 @@ LIMITS: Final = {
     "extraConfig": LONGEST_SETTINGS,
     "extra_config": LONGEST_SETTINGS,
 }
-"""By the name of a field; of a map or a list of texts, for all of it together."""
+"""The limits by the name of a field; of a map or a list of texts, for all of it together."""
 
 UNLIMITED: Final = frozenset({"config", "json"})
 """Documents, which have limits where they are read; a message has one too."""
@@ -62,5 +62,5 @@ def _check(name: str, length: int, most: int) -> None:
 
 
 def _map_length(items: Any) -> int:
-    """Characters of all keys, and of those values that are texts."""
+    """Returns characters of all keys, and of those values that are texts."""
     return sum(len(key) + (len(value) if isinstance(value, str) else 0) for key, value in items.items())

@@ -11,14 +11,14 @@ from enum import Enum
 
 
 class Fate(Enum):
-    """What becomes of a text that is brought."""
+    """The ways in which a text that arrives is handled."""
 
     APPLIED = "applied"
     """No rollback holds."""
     KEPT_OUT = "kept out"
-    """It was brought before the rollback, which goes on."""
+    """The text was there before the rollback, which goes on."""
     ENDS_ROLLBACK = "ends the rollback"
-    """It is a new one."""
+    """The text is a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Verdict:
 
 
 def judge_text(rollback: Rollback | None, text: str, rm_id: str) -> Verdict:
-    """What becomes of *text*, brought for manager *rm_id* while *rollback* holds."""
+    """Returns how to handle *text* for manager *rm_id* while *rollback* holds."""
     if rollback is None:
         return Verdict(Fate.APPLIED, text, None)
     named = f"the rollback to version {rollback.version} by {rollback.principal}"

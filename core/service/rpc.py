@@ -1,4 +1,4 @@
-"""How every call reads its request, and how it ends: bytes in, bytes or a status out.
+"""Reading of every call's request, and the end of the call: bytes in, bytes or a status out.
 
 Requests are parsed here and not by gRPC, because gRPC answers bytes that are no message with UNKNOWN and a Python
 exception text.
@@ -25,13 +25,13 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Requests: TypeAlias = AsyncIterator[bytes]
 
 UNTIE_S: Final = 0.1
-"""From the end of a call until nothing of it is kept: by then its error has passed all who hear of it."""
+"""The time after which nothing of an ended call is kept: by then its error has passed all who handle it."""
 
 RequestT = TypeVar("RequestT", bound=Message)
 
 
 def parse(message_type: type[RequestT], raw: bytes) -> RequestT:
-    """*raw* as *message_type*. Unknown fields are ignored.
+    """Returns *raw* as *message_type*. Unknown fields are ignored.
 
     Raises :class:`MalformedMessage`, and :class:`core.service.status_codes.InvalidRequest` for a name that is too long.
     """
@@ -55,11 +55,11 @@ async def end(context: Context, error: Exception, logger: FilteringBoundLogger) 
     try:
         await context.abort(status.code, status.details, status.trailing)
     except grpc.aio.AbortError as aborted:
-        asyncio.get_running_loop().call_later(UNTIE_S, _untie, aborted)
+        asyncio.get_running_loop().call_later(UNTIE_S, _untie_call, aborted)
         raise
 
 
-def _untie(aborted: grpc.aio.AbortError) -> None:
+def _untie_call(aborted: grpc.aio.AbortError) -> None:
     """Undo the knot of the call, the error that ended it and the frames that the error passed.
 
     gRPC keeps the error with the call, its frames hold the call, and with it the request that was refused for its size.
@@ -75,6 +75,7 @@ class Encoded(NamedTuple):
     raw: bytes
 
     def SerializeToString(self) -> bytes:
+        """Returns the bytes as they are."""
         return self.raw
 
 
@@ -83,7 +84,7 @@ def unary(
     answer: Callable[[RequestT], Awaitable[Message | Encoded]],
     logger: FilteringBoundLogger,
 ) -> Handler:
-    """A call with one request and one response, given by *answer*; what it raises becomes the status."""
+    """Returns a call with one request and one response, given by *answer*; what it raises becomes the status."""
 
     async def handle(raw: bytes, context: Context) -> bytes:
         PEER.set(host_of(context.peer()))
@@ -98,7 +99,7 @@ def unary(
 
 
 def bidirectional(serve: Callable[[Requests, Context], Awaitable[None]]) -> Handler:
-    """A call with a stream of requests and one of responses, which *serve* reads and writes as bytes."""
+    """Returns a call with a stream of requests and one of responses, which *serve* reads and writes as bytes."""
 
     async def handle(requests: Requests, context: Context) -> None:
         try:
@@ -120,5 +121,5 @@ async def close_requests(requests: Requests) -> None:
 
 
 def server_stream(serve: Callable[[bytes, Context], Awaitable[None]]) -> Handler:
-    """A call with one request and a stream of responses, which *serve* writes as bytes."""
+    """Returns a call with one request and a stream of responses, which *serve* writes as bytes."""
     return grpc.unary_stream_rpc_method_handler(serve)

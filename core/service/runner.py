@@ -67,13 +67,13 @@ Fewer than a slice decides: what has just come in is decided while it is still i
 """
 
 FEW_ENTRIES: Final = 8
-"""A command of so few does not wait for room, only behind what is queued, which :data:`INTAKE_LIMIT` bounds."""
+"""The most entries of a command that need not wait for room in the queue, which :data:`INTAKE_LIMIT` bounds."""
 
 SHORTEST_WAIT_NS: Final = 1_000_000
 """An engine that wants to be called in the past is called again after this long, not at once for ever."""
 
 FAULT_WAIT_NS: Final = SECOND_NS
-"""After a bug in a cycle nothing is tried before new input comes, or this has passed."""
+"""The time for which nothing is tried after a bug in a cycle, unless new input comes."""
 
 StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
 CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | SetOperatorDrain
@@ -102,7 +102,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChange:
-    """What a command put into force that is no part of a stream."""
+    """The effect on the configuration of a command that is no part of a stream."""
 
     changed: bool
     checksum: str
@@ -119,13 +119,14 @@ _Item = _FromStream | _EndOfStream | _Turn | _Call
 
 
 class PartitionRunner:
-    """Single writer of the engine. ``on_damage`` is told when the state can no longer be trusted, and when it can.
+    """The single writer of the engine. ``on_damage`` is called when the state can no longer be trusted, and when it
+    can.
 
-    ``observers`` see every effect after the shims were told. ``on_settings`` gets the extra settings in force after
-    each registration and configuration update. ``on_submit`` hears of each command of a stream, in the context of its
-    request. ``timer`` hears how long the engine took.
+    ``observers`` see every effect after it went to the shims. ``on_settings`` gets the extra settings in force after
+    each registration and configuration update. ``on_submit`` is called for each command of a stream, in the context of
+    its request. ``timer`` gets the engine's times.
 
-    ``presence``: told of streams by *switchboard* and *callbacks*; absent: nobody counts as gone.
+    ``presence``: notified of streams by *switchboard* and *callbacks*; absent: nobody counts as gone.
 
     ``callbacks`` absent: a board of its own, to which nobody attaches.
     """
@@ -177,17 +178,17 @@ class PartitionRunner:
         self.reader: Final = Reader(engine, clock.now_ns, self._say_absence)
         """Answers what the partitions hold; no slice or command is under way when anybody else runs."""
         self.questions = Questions()
-        """Where those that take long wait for their turn."""
+        """The queue of questions that take long."""
         self.turns_taken = 0
         """The same as before: nothing has changed since."""
-        engine.observe_ignored(self._ignored)
+        engine.observe_ignored(self._log_ignored)
 
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
         """Queue what came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`.
 
         A stream that floods has a turn's worth of entries in the queue, so others do not wait for more than that.
         """
-        entries = _size(command)
+        entries = _size_of(command)
         while entries > FEW_ENTRIES and self._entries_waiting >= ENTRIES_PER_TURN and not self._stopping:
             self._room.clear()
             await self._room.wait()
@@ -235,7 +236,7 @@ class PartitionRunner:
 
     @property
     def asleep(self) -> bool:
-        """Whether the engine has nothing to do before time passes or input comes."""
+        """Tells whether the engine has nothing to do before time passes or input comes."""
         return self._asleep and not self._wake.is_set() and self._intake.empty()
 
     @property
@@ -245,7 +246,7 @@ class PartitionRunner:
 
     @property
     def presence(self) -> Presence | None:
-        """Whether the registered resource manager is there; ``None``: none is registered."""
+        """Tells whether the registered resource manager is there; ``None``: none is registered."""
         return self._presence.now
 
     def _say_absence(self) -> str:
@@ -259,16 +260,16 @@ class PartitionRunner:
 
     @property
     def configuration(self) -> Configuration | None:
-        """In force; ``None`` while nobody is registered."""
+        """Returns the configuration in force; ``None`` while nobody is registered."""
         return self._engine.configuration
 
     @property
     def exchanged(self) -> int:
-        """Commands applied and entries sent. The same as before: nobody has reported or been told anything since."""
+        """Returns the number of commands applied and entries sent; unchanged: nothing was received or sent since."""
         return self._metrics.commands_applied + self._metrics.entries_sent
 
     def extra_config(self) -> Mapping[str, str]:
-        """Extra settings in force."""
+        """Returns extra settings in force."""
         return self._engine.extra_config
 
     def stop(self) -> None:
@@ -287,7 +288,7 @@ class PartitionRunner:
             if entries >= ENTRIES_PER_TURN:
                 await sharing.rest(time.perf_counter() - began)
                 began = time.perf_counter()
-            more = self._decide()
+            more = self._run_slice()
             for end in ended:
                 self._switchboard.finish(end.stream, end.error)
             if self._stopping and self._intake.empty():
@@ -296,7 +297,7 @@ class PartitionRunner:
                 await sharing.rest(time.perf_counter() - began)
             else:
                 sharing.idle()
-                await self._idle()
+                await self._sleep_until_work()
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
         self._turn_away()
 
@@ -387,7 +388,8 @@ class PartitionRunner:
             self._on_damage(False)
 
     def _apply(self, command: Command) -> list[Effect]:
-        """Effects of *command*. Raises ``CommandRefused``, ``ConfigError`` or, for any other error, ``EngineFault``."""
+        """Returns effects of *command*. Raises ``CommandRefused``, ``ConfigError`` or, for any other error,
+        ``EngineFault``."""
         began = time.perf_counter()
         try:
             effects = self._engine.apply(command, self._clock.now_ns())
@@ -403,8 +405,8 @@ class PartitionRunner:
     def _carry_out(self, command: Command) -> None:
         self._hand_over(self._apply(command))
 
-    def _decide(self) -> bool:
-        """One slice, and the periodic preemption round if due. Whether to go on at once."""
+    def _run_slice(self) -> bool:
+        """Run one slice, and the periodic preemption round if due. Returns whether to go on at once."""
         now_ns = self._clock.now_ns()
         if self._retry_at_ns is not None and now_ns < self._retry_at_ns and self._intake.empty():
             return False
@@ -447,8 +449,8 @@ class PartitionRunner:
         for observer in self._observers:
             observer.observe(effects)
 
-    def _ignored(self, cause: Ignored, item: str) -> None:
-        """protocol.md 15: what is never answered is at least counted."""
+    def _log_ignored(self, cause: Ignored, item: str) -> None:
+        """Count an entry that is never answered (protocol.md 15)."""
         self._metrics.items_ignored[cause] += 1
         self._logger.debug("request entry ignored", rm_id=self._engine.rm_id, item=item, cause=str(cause))
 
@@ -480,7 +482,7 @@ class PartitionRunner:
             self._damaged = True
             self._on_damage(True)
 
-    async def _idle(self) -> None:
+    async def _sleep_until_work(self) -> None:
         """Sleep until input comes or time makes work."""
         timer: Timer | None = None
         at_ns = self._next_call_ns()
@@ -513,15 +515,16 @@ class PartitionRunner:
 
 
 def _allocations_meant(command: UpdateAllocations) -> int:
-    """Asks and allocations of *command*; one ask of the older generation may mean many, and those stand last."""
+    """Returns asks and allocations of *command*; one ask of the older generation may mean many, and those stand
+    last."""
     specs = command.allocations
     if not specs or not specs[-1].legacy:
         return len(specs)
     return sum(min(max(1, spec.max_allocations), MOST_INSTANCES) for spec in specs)
 
 
-def _size(command: StreamCommand) -> int:
-    """Entries of *command*, at least 1."""
+def _size_of(command: StreamCommand) -> int:
+    """Returns entries of *command*, at least 1."""
     if isinstance(command, UpdateAllocations):
         return 1 + _allocations_meant(command) + len(command.ask_releases) + len(command.releases)
     if isinstance(command, UpdateNodes):

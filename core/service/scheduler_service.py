@@ -69,7 +69,7 @@ class SchedulerService:
         }
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
+        """Returns the calls by method name."""
         return {
             "RegisterResourceManager": unary(si.RegisterResourceManagerRequest, self._register, self._logger),
             "UpdateAllocation": bidirectional(self._stream_of(Kind.ALLOCATION)),
@@ -78,7 +78,7 @@ class SchedulerService:
         }
 
     async def _register(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse:
-        """protocol.md 5.1."""
+        """Register a resource manager (protocol.md 5.1)."""
         await self._configurator.register(self._decoder.registration(request))
         LINK.get().manager = True
         return si.RegisterResourceManagerResponse()
@@ -158,7 +158,7 @@ class SchedulerService:
         sent = 0
         link = LINK.get()
         try:
-            for raw, entries in self._parts(stream.kind, batch.entries):
+            for raw, entries in self._split_entries(stream.kind, batch.entries):
                 await context.write(raw)
                 link.taken += MESSAGE_BYTES
                 sent += entries
@@ -168,12 +168,12 @@ class SchedulerService:
             self._switchboard.give_back(stream, batch, sent)
             raise
 
-    def _parts(self, kind: Kind, entries: Sequence[Any]) -> Iterator[tuple[bytes, int]]:
-        """*entries* as messages that fit the transport, each with the number of entries in it."""
+    def _split_entries(self, kind: Kind, entries: Sequence[Any]) -> Iterator[tuple[bytes, int]]:
+        """Yields *entries* as messages that fit the transport, each with the number of entries in it."""
         raw = self._encode[kind](entries)
         if len(raw) <= RESPONSE_LIMIT or len(entries) == 1:
             yield raw, len(entries)
             return
         middle = len(entries) // 2
-        yield from self._parts(kind, entries[:middle])
-        yield from self._parts(kind, entries[middle:])
+        yield from self._split_entries(kind, entries[:middle])
+        yield from self._split_entries(kind, entries[middle:])

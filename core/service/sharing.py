@@ -1,4 +1,4 @@
-"""How the engine and the readers of long answers divide the time of the event loop they share.
+"""Division of the event loop's time between the engine and the readers of long answers.
 
 Readers work in short steps. Between two of its turns the engine lets them have several times what its own turn took,
 so that an answer is soon complete. It does so while they have credit left, which grows by a fixed part of all time;
@@ -15,7 +15,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 READERS_PART: Final = 0.16
-"""Of the time of a busy engine: the most that readers get in the long run."""
+"""The part of a busy engine's time that readers get at most in the long run."""
 
 CREDIT_S: Final = 1.0
 """The most that is saved up for them."""
@@ -24,7 +24,7 @@ RATIO: Final = 4.0
 """Time for readers in terms of the engine's own, while there is credit."""
 
 STEP_S: Final = 0.005
-"""How long a reader may go on before others have their turn."""
+"""The longest step of a reader before others have their turn."""
 
 LONGEST_REST_S: Final = 0.06
 """The longest the engine waits for readers at once, however long its own turn was."""
@@ -44,11 +44,11 @@ class Sharing:
         self._credit_s = CREDIT_S
         self._credited_at = clock()
         self._read_s = 0.0
-        """How long readers have worked in all."""
+        """The time that readers have worked in all."""
 
     @staticmethod
     def of_loop() -> Sharing:
-        """That of the running loop."""
+        """Returns the one of the running loop."""
         loop = asyncio.get_running_loop()
         sharing = _sharings.get(loop)
         if sharing is None:
@@ -62,7 +62,7 @@ class Sharing:
 
     @property
     def credit_s(self) -> float:
-        """What readers may have before they have to wait."""
+        """Returns the time that readers may have before they have to wait."""
         now = self._clock()
         self._credit_s = min(CREDIT_S, self._credit_s + (now - self._credited_at) * READERS_PART)
         self._credited_at = now
@@ -70,22 +70,22 @@ class Sharing:
 
     @property
     def busy(self) -> bool:
-        """Whether the engine has something to do."""
+        """Tells whether the engine has something to do."""
         return self._busy
 
     def idle(self) -> None:
-        """The engine has nothing to do: readers may go on as they like."""
+        """Note that the engine has nothing to do, so that readers may go on as they like."""
         self._busy = False
 
     async def rest(self, took_s: float) -> None:
         """Let others have their turn after one of the engine's that took *took_s*."""
         self._busy = True
         if not self._readers:
-            await _breathe()
+            await _yield_to_loop()
             return
         enough_s = self._read_s + took_s * RATIO
         ends = self._clock() + LONGEST_REST_S
-        await _breathe()
+        await _yield_to_loop()
         while self._waited_for(enough_s) and self._clock() < ends:  # noqa: ASYNC110 - readers come between two looks
             await asyncio.sleep(0)
 
@@ -94,7 +94,7 @@ class Sharing:
 
     @contextmanager
     def reading(self, at_most_s: float | None = None) -> Iterator[None]:
-        """A long answer is being made, or sent; after *at_most_s* it counts no more: its client may be a slow one."""
+        """Counts a long answer as being made or sent, for *at_most_s*: after that its client may be a slow one."""
         reader = object()
         self._readers.add(reader)
         timer = None
@@ -108,7 +108,7 @@ class Sharing:
                 timer.cancel()
 
     async def pause(self, took_s: float) -> None:
-        """A reader lets others have their turn after a step that took *took_s*, and waits while it has no credit."""
+        """Give others their turn after a reader's step that took *took_s*, and wait while it has no credit."""
         self._read_s += took_s
         if self._busy:
             self._credit_s -= took_s
@@ -117,7 +117,7 @@ class Sharing:
             await asyncio.sleep(0)
 
 
-async def _breathe() -> None:
+async def _yield_to_loop() -> None:
     """Let everybody else have their turn."""
     for _ in range(BREATHS):
         await asyncio.sleep(0)

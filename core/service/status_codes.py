@@ -104,7 +104,7 @@ class UnknownPartition(ServiceError):
 
 
 class UnknownQueue(ServiceError):
-    """Asked about a queue that does not exist."""
+    """The queue does not exist."""
 
 
 class UnknownUser(ServiceError):
@@ -116,7 +116,7 @@ class UnknownNode(ServiceError):
 
 
 class UnknownApplication(ServiceError):
-    """Asked about an application that does not exist and is not remembered."""
+    """The application does not exist and is not remembered."""
 
 
 class UnknownService(ServiceError):
@@ -144,7 +144,7 @@ class UnknownAsk(ServiceError):
 
 
 class NotAuthenticated(ServiceError):
-    """Nobody knows who calls: no proof of identity, or one that does not hold."""
+    """The caller showed no proof of identity, or one that does not hold."""
 
 
 class NotPermitted(ServiceError):
@@ -172,7 +172,7 @@ class EngineFault(ServiceError):
 
 
 class Status(NamedTuple):
-    """How a call ends. ``trailing``: metadata sent with it."""
+    """The end of a call. ``trailing``: metadata sent with it."""
 
     code: grpc.StatusCode
     details: str
@@ -219,19 +219,20 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
 
 
 def status_of(error: Exception) -> Status:
-    """How a call that failed with *error* ends. An error outside the table says nothing of its text to the client."""
+    """Returns how a call that failed with *error* ends. An error outside the table says nothing of its text to the
+    client."""
     if isinstance(error, CommandRefused):
-        return Status(_FAULT_CODES[error.fault], _shortened(str(error)))
+        return Status(_FAULT_CODES[error.fault], _shorten_text(str(error)))
     if isinstance(error, ConfigError):
-        found = ((PROBLEMS_KEY, _problems(error.problems)),)
-        return Status(_CODES[ConfigError], _shortened(str(error)), found)
+        found = ((PROBLEMS_KEY, _encode_problems(error.problems)),)
+        return Status(_CODES[ConfigError], _shorten_text(str(error)), found)
     code = _CODES.get(type(error))
     if code is None:
         return Status(grpc.StatusCode.INTERNAL, "internal error, see the log of the core")
-    return Status(code, _shortened(str(error)))
+    return Status(code, _shorten_text(str(error)))
 
 
-def _problems(problems: tuple[Problem, ...]) -> bytes:
+def _encode_problems(problems: tuple[Problem, ...]) -> bytes:
     """As many of *problems*, in order, as metadata has room for."""
     found = ConfigurationProblems()
     for problem in problems:
@@ -242,8 +243,8 @@ def _problems(problems: tuple[Problem, ...]) -> bytes:
     return found.SerializeToString()
 
 
-def _shortened(text: str) -> str:
-    """*text*, cut to what a status has room for once it is percent-encoded."""
+def _shorten_text(text: str) -> str:
+    """Returns *text*, cut to what a status has room for once it is percent-encoded."""
     text = text[:DETAILS_LIMIT]
     if len(quote(text)) <= DETAILS_LIMIT:
         return text

@@ -63,7 +63,7 @@ class StatusService:
         self._version = version
 
     def handlers(self) -> dict[str, Handler]:
-        """The calls by method name."""
+        """Returns the calls by method name."""
         return {
             "GetStatus": unary(pb.GetStatusRequest, self._get, self._logger),
             "ExplainUser": unary(pb.ExplainUserRequest, self._explain_user, self._logger),
@@ -73,7 +73,7 @@ class StatusService:
         }
 
     async def _explain_user(self, request: pb.ExplainUserRequest) -> pb.ExplainUserResponse:
-        """config.md 10.3."""
+        """Returns the limits of a user (config.md 10.3)."""
         found = self._explain_subject(request.partition, UserNamed(request.user))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
@@ -81,7 +81,8 @@ class StatusService:
         return encode_user_explanation(found)
 
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
-        """config.md 7.3. A queue's administrators may see it like everybody who may read."""
+        """Returns the bounds of a queue (config.md 7.3), which its administrators may see as well as everybody who may
+        read."""
         caller().require_for_queue(Permission.READ, partial(self._reader.administers, request.partition, request.path))
         found = self._explain_subject(request.partition, QueueAt(request.path))
         if found is None:
@@ -101,19 +102,19 @@ class StatusService:
         return reader.explain(subject) if reader is not None else None
 
     async def _dump(self, _request: pb.GetStateDumpRequest) -> pb.GetStateDumpResponse:
-        """protocol.md 13, contract case 149."""
+        """Returns the state dump (protocol.md 13, contract case 149)."""
         status = await self._get(pb.GetStatusRequest())
         dump = {
             "timestampNs": self._clock.now_ns(),
             **MessageToDict(status, always_print_fields_with_no_presence=True),
             "extraConfigNames": sorted(self._runner.extra_config()),
             "metrics": self._metrics.as_dict(),
-            "rmDiagnostics": await self._diagnostics(),
+            "rmDiagnostics": await self._read_diagnostics(),
         }
         return pb.GetStateDumpResponse(json=json.dumps(dump))
 
-    async def _diagnostics(self) -> dict[str, Any]:
-        """The shim's own state, or why there is none."""
+    async def _read_diagnostics(self) -> dict[str, Any]:
+        """Returns the shim's own state, or why there is none."""
         try:
             return dict(document_without_secrets(_json_object(await self._callbacks.state_dump())))
         except NoStateDump as reason:
@@ -142,7 +143,7 @@ class StatusService:
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    """*text* as something that can be written as JSON again. Raises :class:`NoStateDump`."""
+    """Returns *text* as something that can be written as JSON again. Raises :class:`NoStateDump`."""
     try:
         value = json.loads(text)
         # Python reads and writes NaN and infinities, which no other reader of JSON takes.

@@ -1,4 +1,4 @@
-"""Which stream gets which response, and what waits while there is none.
+"""Delivery of responses to streams, and the queue of those that wait while there is none.
 
 Per kind of stream there is one *lane*: the entries not yet sent, and the live streams bound to it. The stream bound
 most recently receives; when it ends, the one bound before it does. A lane without a stream keeps its entries in order,
@@ -72,14 +72,14 @@ class Stream:
         self.link = LINK.get()
         """The connection it came over."""
         self.error: Exception | None = None
-        """Why it ends; meaningful once ``flush`` is set. ``None``: it ends well."""
+        """The reason why it ends; meaningful once ``flush`` is set. ``None``: it ends without an error."""
         self.flush: int | None = None
         """Set: the stream ends after sending this many entries more."""
         self._news = asyncio.Event()
 
     @property
     def ending(self) -> bool:
-        """Whether nothing more is accepted from it."""
+        """Tells whether nothing more is accepted from it."""
         return self.flush is not None
 
     def notify(self) -> None:
@@ -136,7 +136,8 @@ class Switchboard:
     def __init__(
         self, metrics: ServiceMetrics, *, queue_limit: int = QUEUE_LIMIT, presence: PresenceKeeper | None = None
     ) -> None:
-        """*presence*: is told of every stream that belongs to a manager, and of registrations."""
+        """Makes a switchboard without streams. *presence* is notified of every stream of a manager, and of
+        registrations."""
         self._presence = presence
         self._metrics = metrics
         self._limit = queue_limit
@@ -146,7 +147,7 @@ class Switchboard:
         self._open: set[Stream] = set()
 
     def open(self, kind: Kind) -> Stream:
-        """A new stream, bound to nobody."""
+        """Returns a new stream, bound to nobody."""
         stream = Stream(kind)
         self._open.add(stream)
         self._metrics.streams_opened += 1
@@ -154,19 +155,19 @@ class Switchboard:
         return stream
 
     def close(self, stream: Stream) -> None:
-        """*stream* is gone. What it did not send waits for the next one."""
+        """Remove *stream*. What it did not send waits for the next one."""
         if stream in self._open:
             self._open.remove(stream)
             self._metrics.live_streams -= 1
         lane = self._lanes[stream.kind]
         if stream in lane.streams:
             lane.streams.remove(stream)
-            self._notify(lane)
+            self._notify_receiver(lane)
             if self._presence is not None:
                 self._presence.closed(stream.rm_id)
 
     def registered(self, rm_id: str) -> None:
-        """*rm_id* holds the core from here on, or nobody if empty. Nothing from before reaches it (DB-4).
+        """Note that *rm_id* holds the core from here on, or nobody if empty. Nothing from before reaches it (DB-4).
 
         Streams that the same manager still has open stay bound.
         """
@@ -205,12 +206,13 @@ class Switchboard:
                 touched.add(kind)
         for kind in Kind:
             if kind in touched:
-                self._settle(kind)
+                self._settle_lane(kind)
 
     def take(self, stream: Stream, limit: int = RUN_LIMIT) -> Batch | None:
-        """The next entries that may share a message, at most *limit*. ``None``: nothing for *stream* right now."""
+        """Returns the next entries that may share a message, at most *limit*. ``None``: nothing for *stream* right
+        now."""
         lane = self._lanes[stream.kind]
-        if not lane.backlog or self._receiver(lane) is not stream:
+        if not lane.backlog or self._find_receiver(lane) is not stream:
             return None
         if stream.flush is not None:
             limit = min(limit, stream.flush)
@@ -234,7 +236,7 @@ class Switchboard:
         return Batch(entries, lane.read_on)
 
     def give_back(self, stream: Stream, batch: Batch, start: int = 0) -> None:
-        """The entries of *batch* from *start* on were not sent: keep them, unless others have been taken since."""
+        """Keep the entries of *batch* from *start* on, which were not sent, unless others have been taken since."""
         lane = self._lanes[stream.kind]
         if batch.mark != lane.read_on:
             return
@@ -248,7 +250,7 @@ class Switchboard:
             return
         lane = self._lanes[stream.kind]
         stream.error = error
-        stream.flush = len(lane.backlog) if flush and self._receiver(lane) is stream else 0
+        stream.flush = len(lane.backlog) if flush and self._find_receiver(lane) is stream else 0
         stream.notify()
 
     def dismiss(self, rm_id: str, error: Exception) -> None:
@@ -266,29 +268,29 @@ class Switchboard:
         """Return when so little waits on *stream*'s lane that more may be asked for: back-pressure (DB-13)."""
         await self._lanes[stream.kind].room.wait()
 
-    def _receiver(self, lane: _Lane) -> Stream | None:
+    def _find_receiver(self, lane: _Lane) -> Stream | None:
         for stream in reversed(lane.streams):
             if stream.rm_id == self._rm_id:
                 return stream
         return None
 
-    def _notify(self, lane: _Lane) -> None:
-        receiver = self._receiver(lane)
+    def _notify_receiver(self, lane: _Lane) -> None:
+        receiver = self._find_receiver(lane)
         if receiver is not None:
             receiver.notify()
 
-    def _settle(self, kind: Kind) -> None:
-        """After an addition: wake the receiver, stop the readers, or give up."""
+    def _settle_lane(self, kind: Kind) -> None:
+        """Wake the receiver, stop the readers, or give up, after an addition."""
         lane = self._lanes[kind]
         if len(lane.backlog) > self._limit:
-            self._overflow()
+            self._drop_lane()
             return
-        if len(lane.backlog) >= HIGH_WATER and self._receiver(lane) is not None:
+        if len(lane.backlog) >= HIGH_WATER and self._find_receiver(lane) is not None:
             lane.room.clear()
         self._metrics.queued_entries = sum(len(each.backlog) for each in self._lanes.values())
-        self._notify(lane)
+        self._notify_receiver(lane)
 
-    def _overflow(self) -> None:
+    def _drop_lane(self) -> None:
         self._metrics.response_overflows += 1
         self._lost = True
         self._drop_all()

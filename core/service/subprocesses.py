@@ -8,6 +8,7 @@ from pathlib import Path
 
 
 def command_of(module: str) -> Sequence[str]:
-    """How to run *module*, which is looked for where this one was found: elsewhere only if that is searched here."""
+    """Returns how to run *module*, which is looked for where this one was found: elsewhere only if that is searched
+    here."""
     safe = [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]
     return [sys.executable, *safe, "-m", module]

@@ -1,4 +1,4 @@
-"""How a text from outside is shown to people: on one line, in its own order, with nothing that a terminal would obey.
+"""A safe way to show a text from outside to people: on one line, in order, with nothing that a terminal would obey.
 
 Names come from shims, configurations and tokens. A control sequence in one moves the cursor of whoever reads it, a line
 break forges a line, an override of the direction of text shows another name than there is, and a character that shows

@@ -64,15 +64,16 @@ _NO_TAGS: Final[tuple[tuple[str, str], ...]] = ()
 
 
 class Decoder:
-    """Requests to commands. Never fails: what a single message can get wrong is the engine's to refuse, by entry."""
+    """A decoder of requests into commands. Never fails: the engine refuses bad entries one by one."""
 
     def __init__(self, ahead_s: Callable[[], int] = lambda: 0) -> None:
-        """*ahead_s*: by how many seconds the wall clock, which shims write down, is ahead of the core's time."""
+        """Makes a decoder. *ahead_s*: by how many seconds the wall clock, which shims write down, is ahead of the
+        core's time."""
         self._resources: dict[bytes, Resources] = {}
         self._ahead_s = ahead_s
 
     def registration(self, request: si.RegisterResourceManagerRequest) -> RegisterManager:
-        """A registration, as sent."""
+        """Returns a registration, as sent."""
         return RegisterManager(
             rm_id=request.rmID,
             config=request.config,
@@ -83,7 +84,8 @@ class Decoder:
         )
 
     def allocation_commands(self, request: si.AllocationRequest) -> Iterator[UpdateAllocations]:
-        """Commands that together mean *request*: allocations, asks, ask releases, releases, in that order (3.4)."""
+        """Yields commands that together mean *request*: allocations, asks, ask releases, releases, in that order
+        (3.4)."""
         rm_id = request.rmID
         names = _PartitionNames(rm_id)
         releases = request.releases
@@ -109,7 +111,7 @@ class Decoder:
             yield UpdateAllocations(rm_id, releases=_releases(final_releases[start : start + PIECE], names))
 
     def application_commands(self, request: si.ApplicationRequest) -> Iterator[UpdateApplications]:
-        """Commands that together mean *request*: all additions, then all removals."""
+        """Yields commands that together mean *request*: all additions, then all removals."""
         rm_id = request.rmID
         names = _PartitionNames(rm_id)
         additions = [self._application(message, names) for message in request.new]
@@ -123,7 +125,7 @@ class Decoder:
             yield UpdateApplications(rm_id, remove=tuple(removals[start : start + PIECE]))
 
     def node_commands(self, request: si.NodeRequest) -> Iterator[UpdateNodes]:
-        """Commands that together mean *request*."""
+        """Yields commands that together mean *request*."""
         rm_id = request.rmID
         names = _PartitionNames(rm_id)
         nodes = request.nodes
@@ -174,7 +176,7 @@ class Decoder:
             yield spec._replace(instance=_instance(spec.key, given_id)) if given_id else spec
 
     def _asks(self, messages: Sequence[si.AllocationAsk], names: _PartitionNames) -> Iterator[AllocationSpec]:
-        """G2 asks as the current generation would send them (protocol.md 3.1, 3.4)."""
+        """Yields G2 asks as the current generation would send them (protocol.md 3.1, 3.4)."""
         ahead_s = self._ahead_s()
         for message in messages:
             preempt_self, preempt_other = True, False
@@ -243,14 +245,14 @@ class Decoder:
         )
 
     def _optional(self, message: si.Resource, *, given: bool) -> Resources | None:
-        """Amounts of *message*; ``None`` if its field was not sent, which is not the same as sent and empty."""
+        """Returns amounts of *message*; ``None`` if its field was not sent, which is not the same as sent and empty."""
         if not given:
             return None
         raw = message.SerializeToString()
         return self._resources.get(raw) or self._read_resources(raw, message)
 
     def _read_resources(self, raw: bytes, message: si.Resource) -> Resources:
-        """Amounts of *message*, remembered by its bytes *raw* unless there are none."""
+        """Returns the amounts of *message*, remembered by its bytes *raw* unless there are none."""
         amounts = message.resources
         resources = Resources({name: amounts[name].value for name in sorted(amounts)})
         if 0 < len(raw) <= LONGEST_CACHED:
@@ -268,7 +270,7 @@ class Encoder:
         self._tails: dict[tuple[object, ...], bytes] = {}
 
     def allocations(self, run: Sequence[AllocationEffect]) -> bytes:
-        """*run* holds effects of one :func:`list_key` only."""
+        """Returns a message for *run*, which holds effects of one :func:`list_key` only."""
         response = si.AllocationResponse()
         for effect in run:
             if isinstance(effect, Allocated):
@@ -311,7 +313,7 @@ class Encoder:
         return response.SerializeToString()
 
     def applications(self, run: Sequence[ApplicationEffect]) -> bytes:
-        """*run* holds effects of one :func:`list_key` only."""
+        """Returns a message for *run*, which holds effects of one :func:`list_key` only."""
         response = si.ApplicationResponse()
         for effect in run:
             if isinstance(effect, ApplicationUpdated):
@@ -328,7 +330,7 @@ class Encoder:
         return response.SerializeToString()
 
     def nodes(self, run: Sequence[NodeEffect]) -> bytes:
-        """Accepted and rejected nodes share a response."""
+        """Returns a message of accepted and rejected nodes, which share a response."""
         response = si.NodeResponse()
         for effect in run:
             if isinstance(effect, NodeAccepted):
@@ -338,7 +340,7 @@ class Encoder:
         return response.SerializeToString()
 
     def _tail(self, effect: Allocated) -> bytes:
-        """The fields of a new allocation that many share, serialised."""
+        """Returns the fields of a new allocation that many share, serialised."""
         spec = effect.spec
         shared = (
             effect.resources,
@@ -381,14 +383,14 @@ _LIST_OF: Final[Mapping[type, str]] = {
 
 
 def list_key(effect: AllocationEffect | ApplicationEffect | NodeEffect) -> str:
-    """What may share a response message: effects of equal key (protocol.md 15, "never mixes")."""
+    """Returns the key of effects that may share a response message (protocol.md 15, "never mixes")."""
     if isinstance(effect, AllocationRejected):
         return "rejected" if effect.legacy else "rejectedAllocations"
     return _LIST_OF[type(effect)]
 
 
 def sorted_items(items: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Keys with their values, by key."""
+    """Returns keys with their values, by key."""
     return tuple([(key, items[key]) for key in sorted(items)])
 
 
@@ -405,7 +407,8 @@ class _PartitionNames(dict[str, str]):
 
 
 def _meaning(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str]:
-    """What the core reads of allocation tags: creation time, required node, kind of foreign load (protocol.md 4.4)."""
+    """Returns the core's reading of allocation tags: creation time, required node, kind of foreign load (protocol.md
+    4.4)."""
     created_s: int | None = None
     required_node = foreign = ""
     for key, value in tags:
@@ -419,13 +422,13 @@ def _meaning(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str]:
 
 
 def _meant(ask: si.AllocationAsk) -> int:
-    """How many allocations *ask* makes the engine book; one that will be refused costs as much as one."""
+    """Returns how many allocations *ask* makes the engine book; one that will be refused costs as much as one."""
     number = ask.maxAllocations
     return number if 1 <= number <= MOST_INSTANCES else 1
 
 
 def _pieces(asks: Sequence[si.AllocationAsk]) -> Iterator[list[si.AllocationAsk]]:
-    """*asks* in order, in parts that mean about :data:`PIECE` allocations or hold a single ask."""
+    """Yields *asks* in order, in parts that mean about :data:`PIECE` allocations or hold a single ask."""
     some: list[si.AllocationAsk] = []
     size = 0
     for ask in asks:
@@ -454,13 +457,14 @@ def _ask_releases(messages: Sequence[si.AllocationAskRelease], names: _Partition
 
 
 def _instance(key: str, given_id: str) -> int:
-    """Which of the allocations under *key* goes by *given_id*. An ID that no core made of the key says nothing."""
+    """Returns which of the allocations under *key* goes by *given_id*. An ID that no core made of the key says
+    nothing."""
     parts = taken_apart(given_id)
     return parts[1] if parts is not None and parts[0] == key else 0
 
 
 def _releases(messages: Sequence[si.AllocationRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
-    """Releases by key, or by the ID that G2 names an allocation by (protocol.md 3.4)."""
+    """Returns releases by key, or by the ID that G2 names an allocation by (protocol.md 3.4)."""
     return tuple(
         [
             ReleaseSpec(

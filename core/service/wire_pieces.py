@@ -51,7 +51,7 @@ _WIDTHS: Final = {1: 8, 5: 4}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What of a request is a list. ``lists``: their fields, in the order in which they take effect.
+    """The lists of a request. ``lists``: their fields, in the order in which they take effect.
 
     ``within``: fields that hold lists of their own, which are entries of the request as much as others.
     """
@@ -81,7 +81,7 @@ ANSWERS: Final = Layout(callback_pb2.AttachRequest, 0, (), MappingProxyType({2: 
 
 
 async def read_request(kind: Kind, raw: bytes) -> Iterable[Any]:
-    """The messages that together mean *raw*, at least one, each with the rmID of the whole.
+    """Returns the messages that together mean *raw*, at least one, each with the rmID of the whole.
 
     Raises :class:`TooMany`, or :class:`MalformedMessage`, which the messages may do as well.
     """
@@ -113,7 +113,7 @@ async def check_answers(raw: bytes) -> None:
 
 
 def _is_sparse(raw: bytes) -> bool:
-    """Whether *raw* has one field in :data:`SPARSE` bytes at most, and none of them is long. Says no when in doubt.
+    """Tells whether *raw* has one field in :data:`SPARSE` bytes at most, and none is long; no when in doubt.
 
     Every large request of a well-behaved shim passes here, so this looks at the usual form of a field only: a list's
     entry of less than 16 KiB.
@@ -139,7 +139,7 @@ def _is_sparse(raw: bytes) -> bool:
 
 
 class _Survey:
-    """Where the entries of a request stand: by path of their field, runs of them as (start, end, entries)."""
+    """The places of a request's entries: by path of their field, runs of them as (start, end, entries)."""
 
     def __init__(self) -> None:
         self.entries = 0
@@ -175,7 +175,7 @@ async def _survey(layout: Layout, raw: bytes) -> _Survey:
 
 
 def _walk(layout: Layout, raw: bytes) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
-    """Path, start, start of the content and end of each field of *raw*, and of those that hold lists."""
+    """Yields the path, start, start of the content and end of each field of *raw*, and of those that hold lists."""
     for number, start, content, stop in _fields(raw, 0, len(raw)):
         yield (number,), start, content, stop
         if number in layout.within:
@@ -194,7 +194,7 @@ def _check_entry(raw: bytes, start: int, end: int, layout: Layout) -> None:
 
 
 def _pieces(layout: Layout, found: _Survey, raw: bytes) -> Iterator[tuple[tuple[int, ...], bytes]]:
-    """Entries of one field, up to :data:`PIECE` or :data:`PIECE_BYTES` of them at a time, in order of effect."""
+    """Yields entries of one field, up to :data:`PIECE` or :data:`PIECE_BYTES` of them at a time, in order of effect."""
     for path in layout.paths:
         runs = found.runs.pop(path, None)
         some: list[bytes] = []
@@ -212,7 +212,8 @@ def _pieces(layout: Layout, found: _Survey, raw: bytes) -> Iterator[tuple[tuple[
 
 
 def _fields(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Number, start, start of the content and end of each field between *at* and *end*. Only looks at prefixes."""
+    """Yields the number, start, start of the content and end of each field between *at* and *end*. Only looks at
+    prefixes."""
     try:
         while at < end:
             start = at
@@ -256,7 +257,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """*content* as the message in field *number*, which is below 16."""
+    """Returns *content* as the message in field *number*, which is below 16."""
     size, prefix = len(content), bytearray([number << 3 | _LENGTH_DELIMITED])
     while size > 0x7F:
         prefix.append(size & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""Where spans go: an OTLP receiver over HTTP, from a thread of its own; what it cannot take in time is dropped."""
+"""Export of spans to an OTLP receiver over HTTP, from a thread of its own; what it cannot take in time is dropped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.tracing.tracing import Tracing
 TIMEOUT_S: Final = 2.0
 TRACES_PATH: Final = "/v1/traces"
 REPEAT_S: Final = 60.0
-"""How long the exporter's complaints are counted only, after one has been logged."""
+"""The time for which the exporter's complaints are only counted, after one has been logged."""
 
 
 class BadEndpoint(ValueError):
@@ -41,7 +41,7 @@ def tracing_to(endpoint: str, version: str, logger: FilteringBoundLogger) -> Tra
 
 
 class _Complaints(logging.Handler):
-    """OpenTelemetry logs two lines for each batch that it cannot send: the first is told, and how many came since."""
+    """A filter of OpenTelemetry's two log lines for each batch that it cannot send: logs one, and then counts."""
 
     def __init__(self, logger: FilteringBoundLogger) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,4 @@
-"""What is traced: each unary call, each request on a stream, and each ask from its arrival to its decision.
+"""Traces of each unary call, each request on a stream, and each ask from its arrival to its decision.
 
 A stream lives as long as its shim and would be a span without end, so each request on it is one: from its arrival to
 when the engine's queue has taken it. The span of an ask is its child and ends with the first decision about it. Callers
@@ -41,11 +41,11 @@ class Tracing:
         self._asks: OrderedDict[tuple[str, str], Span] = OrderedDict()
 
     def interceptor(self) -> grpc.aio.ServerInterceptor:
-        """For the gRPC server, before all others."""
+        """Returns the interceptor for the gRPC server, before all others."""
         return _Interceptor(self._tracer)
 
     def submitted(self, command: Command) -> None:
-        """A request of a stream is queued for the engine; the current span is that request's."""
+        """Note that a request of a stream is queued for the engine; the current span is that request's."""
         if not isinstance(command, UpdateAllocations):
             return
         for spec in command.allocations:
@@ -61,7 +61,7 @@ class Tracing:
                 },
             )
             if len(self._asks) > MOST_ASKS:
-                self._end(next(iter(self._asks)), "not followed any more")
+                self._end_span(next(iter(self._asks)), "not followed any more")
 
     def observe(self, effects: Sequence[Effect]) -> None:
         """End the spans of asks that *effects* decide."""
@@ -70,11 +70,11 @@ class Tracing:
                 span = self._asks.get((effect.spec.application_id, effect.spec.key))
                 if span is not None:
                     span.set_attribute("kornel.node", effect.node_id)
-                    self._end((effect.spec.application_id, effect.spec.key), "allocated")
+                    self._end_span((effect.spec.application_id, effect.spec.key), "allocated")
             elif isinstance(effect, AllocationRejected):
-                self._end((effect.application_id, effect.key), "rejected", effect.reason)
+                self._end_span((effect.application_id, effect.key), "rejected", effect.reason)
             elif isinstance(effect, Released | AskReleased):
-                self._end((effect.application_id, effect.key), "released")
+                self._end_span((effect.application_id, effect.key), "released")
             elif isinstance(effect, PreemptionDecided) and effect.key:
                 span = self._asks.get((effect.application_id, effect.key))
                 if span is not None:
@@ -91,10 +91,10 @@ class Tracing:
     def close(self) -> None:
         """End what is open and hand everything over. Blocks until the receiver has it, or its patience is over."""
         while self._asks:
-            self._end(next(iter(self._asks)), "undecided when the core stopped")
+            self._end_span(next(iter(self._asks)), "undecided when the core stopped")
         self._provider.shutdown()
 
-    def _end(self, named: tuple[str, str], decision: str, error: str = "") -> None:
+    def _end_span(self, named: tuple[str, str], decision: str, error: str = "") -> None:
         span = self._asks.pop(named, None)
         if span is None:
             return
@@ -109,7 +109,7 @@ class _Interceptor(grpc.aio.ServerInterceptor):
         self._tracer = tracer
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
-        """The handler of the call, traced; ``None``: there is none."""
+        """Returns the handler of the call, traced; ``None``: there is none."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
@@ -120,31 +120,35 @@ class _Interceptor(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         metadata = handler_call_details.invocation_metadata or ()
         if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, method, metadata), **forms)
+            return grpc.unary_unary_rpc_method_handler(
+                self._trace_unary(handler.unary_unary, method, metadata), **forms
+            )
         if handler.stream_stream is not None:
-            return grpc.stream_stream_rpc_method_handler(self._stream(handler.stream_stream, method, metadata), **forms)
+            return grpc.stream_stream_rpc_method_handler(
+                self._trace_stream(handler.stream_stream, method, metadata), **forms
+            )
         return handler
 
-    def _unary(self, serve: Callable[[Any, Any], Awaitable[Any]], method: str, metadata: Any) -> Any:
+    def _trace_unary(self, serve: Callable[[Any, Any], Awaitable[Any]], method: str, metadata: Any) -> Any:
         async def handle(request: Any, context: Any) -> Any:
             with self._tracer.start_as_current_span(
                 method.lstrip("/"),
-                context=_parent(metadata),
+                context=_parent_of(metadata),
                 kind=SpanKind.SERVER,
-                attributes=_attributes(method),
+                attributes=_attributes_of(method),
                 record_exception=False,
                 set_status_on_exception=False,
             ) as span:
                 try:
                     return await serve(request, context)
                 finally:
-                    _settle(span, context.code())
+                    _settle_span(span, context.code())
 
         return handle
 
-    def _stream(self, serve: Callable[[Any, Any], Any], method: str, metadata: Any) -> Any:
+    def _trace_stream(self, serve: Callable[[Any, Any], Any], method: str, metadata: Any) -> Any:
         async def handle(requests: Any, context: Any) -> None:
-            serving = serve(self._traced(requests, method, metadata), context)
+            serving = serve(self._trace_requests(requests, method, metadata), context)
             if not hasattr(serving, "__aiter__"):
                 await serving
                 return
@@ -153,12 +157,12 @@ class _Interceptor(grpc.aio.ServerInterceptor):
 
         return handle
 
-    async def _traced(self, requests: AsyncIterator[Any], method: str, metadata: Any) -> AsyncIterator[Any]:
-        """*requests*, each one inside its own span until the next one is asked for."""
-        parent = _parent(metadata)
+    async def _trace_requests(self, requests: AsyncIterator[Any], method: str, metadata: Any) -> AsyncIterator[Any]:
+        """Yields *requests*, each one inside its own span until the next one is asked for."""
+        parent = _parent_of(metadata)
         async for request in requests:
             span = self._tracer.start_span(
-                f"{method.lstrip('/')} request", context=parent, kind=SpanKind.SERVER, attributes=_attributes(method)
+                f"{method.lstrip('/')} request", context=parent, kind=SpanKind.SERVER, attributes=_attributes_of(method)
             )
             # Never detached: the context is the reading task's own, and may be gone when this is cleaned up.
             otel_context.attach(trace.set_span_in_context(span))
@@ -168,17 +172,17 @@ class _Interceptor(grpc.aio.ServerInterceptor):
                 span.end()
 
 
-def _parent(metadata: Any) -> Context:
+def _parent_of(metadata: Any) -> Context:
     return _PROPAGATOR.extract({key: value for key, value in metadata if isinstance(value, str)})
 
 
-def _attributes(method: str) -> dict[str, str]:
+def _attributes_of(method: str) -> dict[str, str]:
     service, _, name = method.lstrip("/").rpartition("/")
     return {"rpc.system": "grpc", "rpc.service": service, "rpc.method": name}
 
 
-def _settle(span: Span, code: Any) -> None:
-    """*code* as gRPC knows it: a status, its number, or nothing for a call that went well."""
+def _settle_span(span: Span, code: Any) -> None:
+    """End *span* with *code* as gRPC knows it: a status, its number, or nothing for a call that went well."""
     number = code.value[0] if isinstance(code, grpc.StatusCode) else int(code or 0)
     span.set_attribute("rpc.grpc.status_code", number)
     if number:

@@ -58,14 +58,14 @@ class Page:
     """ASGI application over the files of ``core/web/static``; ``/`` is ``index.html``."""
 
     def __init__(self) -> None:
-        self._assets = _all_assets()
+        self._read_assets = _all_assets()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the file, or 304 to who has it."""
-        await self._answer(scope)(scope, receive, send)
+        await self._make_answer(scope)(scope, receive, send)
 
-    def _answer(self, scope: Scope) -> Response:
-        asset = self._assets.get(scope["path"])
+    def _make_answer(self, scope: Scope) -> Response:
+        asset = self._read_assets.get(scope["path"])
         if asset is None:
             return PlainTextResponse("404 page not found", 404)
         if scope["method"] not in ("GET", "HEAD"):
@@ -83,15 +83,15 @@ class Page:
 
 @cache
 def _all_assets() -> Mapping[str, Asset]:
-    """By path; read once in the life of a process."""
-    assets = dict(_assets(files("core.web") / "static", "/"))
+    """Returns all files by path; read once in the life of a process."""
+    assets = dict(_read_assets(files("core.web") / "static", "/"))
     return MappingProxyType({**assets, "/": assets["/index.html"]})
 
 
-def _assets(folder: Traversable, path: str) -> Iterator[tuple[str, Asset]]:
+def _read_assets(folder: Traversable, path: str) -> Iterator[tuple[str, Asset]]:
     for entry in folder.iterdir():
         if entry.is_dir():
-            yield from _assets(entry, f"{path}{entry.name}/")
+            yield from _read_assets(entry, f"{path}{entry.name}/")
             continue
         media_type = MEDIA_TYPES.get(entry.name.rpartition(".")[2])
         if media_type is not None:

@@ -23,7 +23,7 @@ WRITING = {
     "confirm",
     "prompt",
 }
-VISIBLY = {"write_visibly", "_plain", "as_json"}
+VISIBLY = {"write_visibly", "_write_lines", "_plain", "as_json"}
 
 COMMANDS = sorted(path for path in (ROOT / "core/cli").rglob("*.py") if path != WRITER)
 PROGRAMS = sorted(

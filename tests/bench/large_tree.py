@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from core.config.model import Configuration
 from core.config.rereading import ConfigurationReader
-from core.config.sharing import share
+from core.config.sharing import share_equal_parts
 from core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
@@ -109,7 +109,7 @@ async def _reload(engine: Engine, reader: ConfigurationReader, text: str) -> Rel
             last = now
 
     def read() -> Configuration:
-        return share(reader.load(text), engine.configuration)
+        return share_equal_parts(reader.load(text), engine.configuration)
 
     others = asyncio.create_task(turns())
     await asyncio.sleep(0.01)

@@ -63,14 +63,14 @@ def asks_too_soon() -> None:
 
 def dies_of_unknown_fields() -> None:
     """Takes a field it does not know for a reason to end."""
-    hear = ShimClient._hear_nodes
+    hear = ShimClient._receive_nodes
 
     async def strict(self: ShimClient, response: si.NodeResponse) -> None:
         if len(UnknownFieldSet(response)):
             os._exit(4)
         await hear(self, response)
 
-    ShimClient._hear_nodes = strict  # type: ignore[method-assign]
+    ShimClient._receive_nodes = strict  # type: ignore[method-assign]
 
 
 def _fails_when(bad: Callable[[Any], bool]) -> None:

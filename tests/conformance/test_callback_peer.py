@@ -69,7 +69,7 @@ async def test_answers_go_with_their_questions(channel: tuple[grpc.aio.Channel, 
     )
     peer = CallbackPeer(callback_pb2_grpc.CallbackServiceStub(opened).Attach(), answers, deadline_s=5.0)
     await peer.attach("rm")
-    await peer.until(lambda: peer.states, "the core to have been answered")
+    await peer.wait_until(lambda: peer.states, "the core to have been answered")
     subscription, answer = core.heard
     assert subscription.subscription == callback_pb2.Subscription(
         rm_id="rm", predicates=True, preemption_predicates=True, state_dump=True
@@ -90,7 +90,7 @@ async def test_what_does_not_come_is_said(channel: tuple[grpc.aio.Channel, _Aski
     peer = CallbackPeer(stub.Attach(), Answers(), deadline_s=0.2)
     await peer.attach("rm")
     with pytest.raises(Mismatch, match="expected a state, but that did not come"):
-        await peer.until(lambda: peer.states, "a state")
+        await peer.wait_until(lambda: peer.states, "a state")
     await peer.close()
     refused = CallbackPeer(stub.Attach(), Answers(), deadline_s=5.0)
     with pytest.raises(Mismatch, match="refused: FAILED_PRECONDITION not registered"):

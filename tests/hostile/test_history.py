@@ -18,7 +18,7 @@ from kornel.v1 import history_pb2 as pb
 from kornel.v1.history_pb2_grpc import HistoryServiceStub
 from si.v1 import si_pb2 as si
 
-from core.archive.records import encoded
+from core.archive.records import encode_batch
 from core.archive.set_aside import DIRECTORY, RECORDS
 from core.archive.spool import SpoolWriter
 from tests.e2e.bystander import PATIENCE_S
@@ -90,7 +90,7 @@ def test_records_that_a_database_refuses(database: str, tmp_path: Path) -> None:
     absurd = [2**63, 2**64 - 1, 2**63 + 1]
     for frame in range(20):
         told: list[Any] = [event(n, at_ns=absurd[n % 3] if n % 100 == 7 else now_ns + n) for n in range(1_000)]
-        spool.append(77, 1 + 1_000 * frame, *encoded([(now_ns, told)], 1))
+        spool.append(77, 1 + 1_000 * frame, *encode_batch([(now_ns, told)], 1))
     for number, payload in enumerate((b"no JSON", b"{}", b"[" * 5_000, orjson.dumps([[99, [[1]]]]), b"\xff" * 1_000)):
         spool.append(78, number, 1, payload)
     spool.close()
@@ -138,8 +138,8 @@ def test_records_of_a_clock_that_was_ahead_prune_nothing(tmp_path: Path, ahead_s
     spool = SpoolWriter(tmp_path / "spool", 2**30)
     old = [event(n, at_ns=now_ns - 8 * 86_400 * 10**9 + n) for n in range(100)]
     ahead = [event(n, at_ns=now_ns + int(ahead_s * 1e9) + n) for n in range(100)]
-    spool.append(77, 1, *encoded([(now_ns, old)], 1))
-    spool.append(78, 1, *encoded([(now_ns, ahead)], 1))
+    spool.append(77, 1, *encode_batch([(now_ns, old)], 1))
+    spool.append(78, 1, *encode_batch([(now_ns, ahead)], 1))
     spool.close()
     with keeping(tmp_path, str(tmp_path / "history.db")) as core:
         with core.attack():

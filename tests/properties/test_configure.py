@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.config.loader import load
 from core.config.model import Configuration, PartitionConfig
 from core.config.problems import ConfigError
-from core.config.sharing import share
+from core.config.sharing import share_equal_parts
 from core.partition.configuration import configure
 from core.partition.state import PartitionState
 from core.policies.queue_order import fair_terms
@@ -97,7 +97,7 @@ def test_following_changes_leads_where_building_leads(trees: list[list[Any]], sh
     state = configure.build("[rm]default", _only(configurations[0]), 0, [])
     before = configurations[0]
     for configuration in configurations[1:]:
-        before = share(configuration, before) if sharing else configuration
+        before = share_equal_parts(configuration, before) if sharing else configuration
         assert configure.obstacles(state, _only(before)) == [], "no queue has applications"
         configure.update(state, _only(before), 0)
         fresh = configure.build("[rm]default", _only(configuration), 0, [])

@@ -9,14 +9,14 @@ from typing import Final
 from kornel.v1 import configuration_pb2 as pb
 
 from core.cli.text.lines import join_lines
-from core.cli.text.quantities import quantities, quantity
-from core.cli.text.tables import table
+from core.cli.text.quantities import format_quantities, format_quantity
+from core.cli.text.tables import format_table
 
 _SECOND_NS: Final = 10**9
 
 
 def render_history(history: pb.GetConfigurationHistoryResponse) -> str:
-    """One line for each version, the newest first."""
+    """Returns one line for each version, the newest first."""
     rows = [("version", "when", "by", "who", "for", "checksum", "result")]
     for version in reversed(history.versions):
         when = datetime.fromtimestamp(version.at_ns // _SECOND_NS, UTC)
@@ -28,18 +28,18 @@ def render_history(history: pb.GetConfigurationHistoryResponse) -> str:
                 version.principal or "-",
                 version.rm_id or "-",
                 version.checksum[:12] or "-",
-                _result(version),
+                _describe_result(version),
             )
         )
-    return join_lines([*table(rows), "* in force"])
+    return join_lines([*format_table(rows), "* in force"])
 
 
 def render_impact(impact: pb.PreviewConfigurationResponse) -> str:
-    """What would change, by kind; one line if nothing would."""
-    return join_lines(_impact(impact))
+    """Returns the changes by kind; one line if there are none."""
+    return join_lines(_render_impact_lines(impact))
 
 
-def _result(version: pb.ConfigurationVersion) -> str:
+def _describe_result(version: pb.ConfigurationVersion) -> str:
     if not version.applied:
         return f"refused: {version.reason.splitlines()[0]}"
     warnings = len(version.problems)
@@ -47,7 +47,7 @@ def _result(version: pb.ConfigurationVersion) -> str:
     return f"{said}; {version.note}" if version.note else said
 
 
-def _impact(impact: pb.PreviewConfigurationResponse) -> Iterator[str]:
+def _render_impact_lines(impact: pb.PreviewConfigurationResponse) -> Iterator[str]:
     if not impact.changed:
         yield "nothing would change: this is the configuration in force"
         return
@@ -56,19 +56,27 @@ def _impact(impact: pb.PreviewConfigurationResponse) -> Iterator[str]:
         yield from (f"  {refusal}" for refusal in impact.refusals)
         return
     yield f"checksum {impact.checksum}"
-    yield from _section(
-        "partitions", ("partition", "change", "apps", "settings"), [_partition(p) for p in impact.partitions]
+    yield from _render_section(
+        "partitions", ("partition", "change", "apps", "settings"), [_partition_row(p) for p in impact.partitions]
     )
-    yield from _section("queues", ("queue", "change", "apps", "settings"), [_queue(q) for q in impact.queues])
-    yield from _section(
+    yield from _render_section(
+        "queues", ("queue", "change", "apps", "settings"), [_queue_row(q) for q in impact.queues]
+    )
+    yield from _render_section(
         "queues above their max",
         ("queue", "type", "used", "max", "since"),
         [
-            (e.path, e.type, quantity(e.type, e.used), quantity(e.type, e.max), _since(e.already))
+            (
+                e.path,
+                e.type,
+                format_quantity(e.type, e.used),
+                format_quantity(e.type, e.max),
+                _describe_since(e.already),
+            )
             for e in impact.quota_excesses
         ],
     )
-    yield from _section(
+    yield from _render_section(
         "users and groups above their limit",
         ("queue", "who", "what", "has", "limit", "since"),
         [
@@ -76,47 +84,47 @@ def _impact(impact: pb.PreviewConfigurationResponse) -> Iterator[str]:
                 e.path,
                 f"{e.kind} {e.name}",
                 e.type or "applications",
-                quantity(e.type, e.used),
-                quantity(e.type, e.limit),
-                _since(e.already),
+                format_quantity(e.type, e.used),
+                format_quantity(e.type, e.limit),
+                _describe_since(e.already),
             )
             for e in impact.limit_excesses
         ],
     )
-    yield from _section(
+    yield from _render_section(
         "applications that would not be placed any more",
         ("application", "queue", "why"),
         [(a.application_id, a.queue, a.reason) for a in impact.unplaced_applications],
     )
-    yield from _section(
+    yield from _render_section(
         "quotas that preemption would enforce",
         ("queue", "takes up to", "after"),
-        [(e.path, quantities(e.amounts), f"{e.delay_ns / _SECOND_NS:g} s") for e in impact.enforcements],
+        [(e.path, format_quantities(e.amounts), f"{e.delay_ns / _SECOND_NS:g} s") for e in impact.enforcements],
     )
     if not (impact.partitions or impact.queues):
         yield "nothing would change but the text"
 
 
-def _section(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _render_section(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     if rows:
         yield ""
         yield f"{title}:"
-        yield from table([heading, *rows])
+        yield from format_table([heading, *rows])
 
 
-def _partition(found: pb.PartitionChange) -> tuple[str, ...]:
+def _partition_row(found: pb.PartitionChange) -> tuple[str, ...]:
     change = "added" if found.added else "removed" if found.removed else "changed"
-    return (found.name, change, str(found.application_count), _settings(found.settings))
+    return (found.name, change, str(found.application_count), _join_settings(found.settings))
 
 
-def _queue(found: pb.QueueChange) -> tuple[str, ...]:
+def _queue_row(found: pb.QueueChange) -> tuple[str, ...]:
     kind = pb.QueueChange.Kind.Name(found.kind).removeprefix("KIND_").lower()
-    return (found.path, kind, str(found.application_count), _settings(found.settings))
+    return (found.path, kind, str(found.application_count), _join_settings(found.settings))
 
 
-def _settings(settings: Sequence[pb.SettingChange]) -> str:
+def _join_settings(settings: Sequence[pb.SettingChange]) -> str:
     return ", ".join(f"{s.name}: {s.before or 'none'} -> {s.after or 'none'}" for s in settings)
 
 
-def _since(already: bool) -> str:
+def _describe_since(already: bool) -> str:
     return "already" if already else "then"

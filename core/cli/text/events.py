@@ -9,40 +9,40 @@ from google.protobuf.descriptor import EnumDescriptor
 from kornel.v1.events_pb2 import Event
 from si.v1.si_pb2 import EventRecord
 
-from core.cli.text.quantities import quantities
+from core.cli.text.quantities import format_quantities
 from core.service.visible import write_visibly
 
 _MILLISECOND_NS: Final = 1_000_000
 
 
 def render_event(event: Event) -> str:
-    """*event* in one line: ID, time in UTC, what became of what, and what there is to say of it."""
+    """Returns *event* in one line: ID, time in UTC, what happened to what, and the details."""
     record = event.record
     words = [
         f"{event.id:>7}",
-        _time(record.timestampNano),
-        f"{_name(EventRecord.Type.DESCRIPTOR, record.type):<9}",
+        _format_time(record.timestampNano),
+        f"{_name_of(EventRecord.Type.DESCRIPTOR, record.type):<9}",
         record.objectID or "-",
-        _name(EventRecord.ChangeType.DESCRIPTOR, record.eventChangeType),
+        _name_of(EventRecord.ChangeType.DESCRIPTOR, record.eventChangeType),
     ]
     if record.eventChangeDetail:
-        words.append(_name(EventRecord.ChangeDetail.DESCRIPTOR, record.eventChangeDetail))
+        words.append(_name_of(EventRecord.ChangeDetail.DESCRIPTOR, record.eventChangeDetail))
     if record.referenceID:
         words.append(record.referenceID)
     if record.resource.resources:
-        words.append(quantities({name: amount.value for name, amount in record.resource.resources.items()}))
+        words.append(format_quantities({name: amount.value for name, amount in record.resource.resources.items()}))
     if record.message:
         words.append(f'"{record.message}"')
     return write_visibly(" ".join(words))
 
 
-def _time(at_ns: int) -> str:
+def _format_time(at_ns: int) -> str:
     seconds, rest_ns = divmod(at_ns, 1_000 * _MILLISECOND_NS)
     moment = datetime.fromtimestamp(seconds, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest_ns // _MILLISECOND_NS:03}Z"
 
 
-def _name(enum: EnumDescriptor, number: int) -> str:
-    """Its name, or the number where a newer core has one that is not known here."""
+def _name_of(enum: EnumDescriptor, number: int) -> str:
+    """Returns the name of *number*, or the number itself where a newer core has one that is not known here."""
     value = enum.values_by_number.get(number)
     return value.name if value is not None else str(number)

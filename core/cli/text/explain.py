@@ -8,34 +8,34 @@ from datetime import UTC, datetime
 from kornel.v1 import explain_pb2 as pb
 
 from core.cli.text.lines import join_lines
-from core.cli.text.quantities import quantities, quantity
-from core.cli.text.tables import table
+from core.cli.text.quantities import format_quantities, format_quantity
+from core.cli.text.tables import format_table
 
 MOST_VICTIMS = 10
-"""Victims named in one line."""
+"""The most victims named in one line."""
 
 
 def render_explanation(found: pb.ExplainResponse) -> str:
-    """Several lines; what is most in the way comes first."""
+    """Returns several lines, of which the first names the most important obstacle."""
     match found.WhichOneof("report"):
         case "ask":
-            return join_lines(_ask(found.ask))
+            return join_lines(_ask_lines(found.ask))
         case "application":
-            return join_lines(_application(found.application))
+            return join_lines(_application_lines(found.application))
         case _:
-            return join_lines(_preempted(found.lost))
+            return join_lines(_preempted_lines(found.lost))
 
 
 def render_forecast(found: pb.WhatIfResponse) -> str:
-    """Several lines: what is lost, placed, preempted, left waiting and enforced."""
-    return join_lines(_forecast(found))
+    """Returns several lines: allocations lost, placed, preempted, waiting, and enforced maxima."""
+    return join_lines(_forecast_lines(found))
 
 
-def _ask(ask: pb.AskReport) -> Iterator[str]:
+def _ask_lines(ask: pb.AskReport) -> Iterator[str]:
     where = f" on {ask.node_id}" if ask.node_id else ""
     yield f"{ask.key}: {ask.state}{where}"
     yield f"application {ask.application_id}, queue {ask.queue}, priority {ask.priority}"
-    yield f"{'asks for' if ask.HasField('position') else 'holds'} {quantities(ask.resources)}"
+    yield f"{'asks for' if ask.HasField('position') else 'holds'} {format_quantities(ask.resources)}"
     if ask.HasField("position"):
         at = ask.position
         yield (
@@ -46,49 +46,49 @@ def _ask(ask: pb.AskReport) -> Iterator[str]:
         if not ask.blockers:
             yield f"nothing is in its way: {ask.fitting_node_count} nodes have room"
         for number, blocker in enumerate(ask.blockers, 1):
-            yield from _blocker(number, blocker)
+            yield from _blocker_lines(number, blocker)
         if ask.blockers and ask.fitting_node_count:
             yield f"   {ask.fitting_node_count} nodes have room"
         yield ""
-        yield from _outlook(ask.preemption)
+        yield from _outlook_lines(ask.preemption)
     if ask.HasField("preempted"):
         yield ""
-        yield from _preempted(ask.preempted)
+        yield from _preempted_lines(ask.preempted)
     if ask.failures:
         yield ""
-        rows = [(f"{failure.count}x", _time(failure.last_ns), failure.message) for failure in ask.failures]
-        yield from table([("count", "last", "not placed because"), *rows])
+        rows = [(f"{failure.count}x", _format_time(failure.last_ns), failure.message) for failure in ask.failures]
+        yield from format_table([("count", "last", "not placed because"), *rows])
 
 
-def _blocker(number: int, blocker: pb.Blocker) -> Iterator[str]:
+def _blocker_lines(number: int, blocker: pb.Blocker) -> Iterator[str]:
     name = f" {blocker.name}" if blocker.name else ""
     if blocker.node_count > 1:
         name = f" on {blocker.node_count} nodes, closest {blocker.name}"
     for_ever = " (waiting does not help)" if blocker.permanent else ""
-    until = f", until {_time(blocker.until_ns)}" if blocker.HasField("until_ns") else ""
+    until = f", until {_format_time(blocker.until_ns)}" if blocker.HasField("until_ns") else ""
     yield f"{number}. {blocker.level}: {blocker.kind}{name}: {blocker.detail}{until}{for_ever}"
     for s in blocker.shortages:
-        asked, used, limit, short = (quantity(s.type, each) for each in (s.asked, s.used, s.limit, s.short))
+        asked, used, limit, short = (format_quantity(s.type, each) for each in (s.asked, s.used, s.limit, s.short))
         yield f"     {s.type}: {asked} asked, {used} of {limit} used, {short} short"
 
 
-def _outlook(found: pb.PreemptionOutlook) -> Iterator[str]:
+def _outlook_lines(found: pb.PreemptionOutlook) -> Iterator[str]:
     yield f"preemption: {found.verdict}" + (f", {found.blocked_by}" if found.blocked_by else "")
     if found.HasField("not_before_ns"):
-        yield f"   may try at {_time(found.not_before_ns)}"
+        yield f"   may try at {_format_time(found.not_before_ns)}"
     said = found.outcome if found.outcome != "TRIGGERED" else ""
     if said or found.detail:
         yield "   " + ": ".join(part for part in (said, found.detail) if part)
     if found.victims:
-        yield f"   {_keys(found.victims)} to leave {found.node_id}"
+        yield f"   {_join_keys(found.victims)} to leave {found.node_id}"
     for p in found.protections:
         others = f" and {p.queue_count - 1} more queues" if p.queue_count > 1 else ""
         yield f"   {p.law} protects {p.allocation_count} allocations in {p.example}{others}"
 
 
-def _preempted(work: pb.PreemptedWork) -> Iterator[str]:
+def _preempted_lines(work: pb.PreemptedWork) -> Iterator[str]:
     victim = work.victim
-    yield f"{victim.key} was told to leave {victim.node_id} at {_time(work.at_ns)} ({work.kind} preemption)"
+    yield f"{victim.key} was asked to leave {victim.node_id} at {_format_time(work.at_ns)} ({work.kind} preemption)"
     if work.taken_by:
         yield f"   for {work.taken_by} of {work.taken_by_application_id} in {work.taken_by_queue}"
     else:
@@ -100,49 +100,52 @@ def _preempted(work: pb.PreemptedWork) -> Iterator[str]:
         yield f"   alternatives: {work.alternatives}"
 
 
-def _application(found: pb.ApplicationReport) -> Iterator[str]:
+def _application_lines(found: pb.ApplicationReport) -> Iterator[str]:
     yield f"application {found.application_id}: {found.state}, user {found.user}, queue {found.queue}"
-    yield f"{found.pending_ask_count} asks pending, {found.allocation_count} allocations, {quantities(found.used)}"
+    used = format_quantities(found.used)
+    yield f"{found.pending_ask_count} asks pending, {found.allocation_count} allocations, {used}"
     for group in found.groups:
         yield ""
         if group.ask_count > 1:
             yield f"{group.ask_count} equal asks, the first:"
-        yield from _ask(group.first)
+        yield from _ask_lines(group.first)
     if found.group_count > len(found.groups):
         yield ""
         yield f"{found.group_count - len(found.groups)} more kinds of asks"
     for work in found.preempted:
         yield ""
-        yield from _preempted(work)
+        yield from _preempted_lines(work)
 
 
-def _forecast(found: pb.WhatIfResponse) -> Iterator[str]:
+def _forecast_lines(found: pb.WhatIfResponse) -> Iterator[str]:
     if found.position:
         yield f"position {found.position} in the partition"
     if found.displaced:
         yield f"{len(found.displaced)} allocations lost, and asked for again"
     yield f"{len(found.placed)} asks placed"
     if found.placed:
-        yield from table([("ask", "queue", "node"), *((p.key, p.queue, p.node_id) for p in found.placed)])
+        yield from format_table([("ask", "queue", "node"), *((p.key, p.queue, p.node_id) for p in found.placed)])
     for p in found.preemptions:
-        yield f"{p.key} preempts ({p.kind}) from {_time(p.not_before_ns)} on: {_keys(p.victims)} leave {p.node_id}"
+        begin, victims = _format_time(p.not_before_ns), _join_keys(p.victims)
+        yield f"{p.key} preempts ({p.kind}) from {begin} on: {victims} leave {p.node_id}"
     for w in found.waiting:
         equal = f" and {w.ask_count - 1} more like it" if w.ask_count > 1 else ""
         yield f"{w.key}{equal} would wait: {w.reason}; {w.preemption}"
     for e in found.enforcements:
-        yield f"{e.queue} would hold {quantities(e.excess)} above its max"
+        yield f"{e.queue} would hold {format_quantities(e.excess)} above its max"
         if not e.HasField("not_before_ns"):
-            yield "   nobody is told to leave for that"
+            yield "   nothing is preempted for that"
         else:
-            leave = _keys(e.victims) if e.victims else "nobody"
-            yield f"   from {_time(e.not_before_ns)} on {leave} has to leave, {quantities(e.unmet)} stays above"
+            leave = _join_keys(e.victims) if e.victims else "nobody"
+            begin, rest = _format_time(e.not_before_ns), format_quantities(e.unmet)
+            yield f"   from {begin} on {leave} has to leave, {rest} stays above"
     yield from (f"note: {note}" for note in found.notes)
 
 
-def _keys(victims: Sequence[pb.ForecastVictim]) -> str:
+def _join_keys(victims: Sequence[pb.ForecastVictim]) -> str:
     more = f" and {len(victims) - MOST_VICTIMS} more" if len(victims) > MOST_VICTIMS else ""
     return ", ".join(victim.key for victim in victims[:MOST_VICTIMS]) + more
 
 
-def _time(at_ns: int) -> str:
+def _format_time(at_ns: int) -> str:
     return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

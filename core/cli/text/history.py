@@ -11,19 +11,19 @@ from kornel.v1 import history_pb2 as pb
 from si.v1 import si_pb2
 
 from core.cli.text.lines import join_lines
-from core.cli.text.quantities import quantities
-from core.cli.text.tables import table
+from core.cli.text.quantities import format_quantities
+from core.cli.text.tables import format_table
 
 _SECOND_NS: Final = 10**9
 _NOTHING: Final = "nothing in this range"
 
 
 def render_applications(records: Sequence[pb.ApplicationRecord]) -> str:
-    """When, what, and how long after it was submitted."""
+    """Returns a line for each state entered: when, by which application, and how long after its submission."""
     heading = ("when", "application", "state", "age", "queue", "user", "why")
     rows = [
         (
-            _when(each.at_ns),
+            _format_time(each.at_ns),
             each.application_id,
             each.state,
             f"{(each.at_ns - each.submitted_ns) / _SECOND_NS:.1f}s" if each.submitted_ns else "-",
@@ -33,15 +33,15 @@ def render_applications(records: Sequence[pb.ApplicationRecord]) -> str:
         )
         for each in records
     ]
-    return _table(heading, rows)
+    return _render_table(heading, rows)
 
 
 def render_preemptions(records: Sequence[pb.PreemptionRecord]) -> str:
-    """When, by which kind and under which laws, who had to go and for whom."""
+    """Returns a line for each victim: when it was preempted, by which kind and laws, and for which ask."""
     heading = ("when", "kind", "laws", "outcome", "victim", "victim's queue", "node", "for", "its queue")
     rows = [
         (
-            _when(each.at_ns),
+            _format_time(each.at_ns),
             each.kind,
             " ".join(map(str, each.laws)) or "-",
             each.outcome,
@@ -53,36 +53,37 @@ def render_preemptions(records: Sequence[pb.PreemptionRecord]) -> str:
         )
         for each in records
     ]
-    return _table(heading, rows)
+    return _render_table(heading, rows)
 
 
 def render_events(records: Sequence[pb.HistoryEvent]) -> str:
-    """When, of what, what happened."""
+    """Returns a line for each event."""
     kinds = si_pb2.EventRecord
     heading = ("when", "type", "object", "change", "detail", "with", "amounts", "message")
     rows = [
         (
-            _when(each.at_ns),
-            _name(kinds.Type, each.type),
+            _format_time(each.at_ns),
+            _name_of(kinds.Type, each.type),
             each.object_id,
-            _name(kinds.ChangeType, each.change),
-            _name(kinds.ChangeDetail, each.detail),
+            _name_of(kinds.ChangeType, each.change),
+            _name_of(kinds.ChangeDetail, each.detail),
             each.reference_id or "-",
-            quantities(each.resources),
+            format_quantities(each.resources),
             each.message or "-",
         )
         for each in records
     ]
-    return _table(heading, rows)
+    return _render_table(heading, rows)
 
 
 def render_configurations(records: Sequence[pb.ConfigurationRecord]) -> str:
-    """When, by whom, and what came of it. A version's number counts within its run."""
+    """Returns a line for each configuration: when, by whom, and with what result. A version's number counts within its
+    run."""
     origin = configuration_pb2.ConfigurationVersion.Origin
     heading = ("when", "run", "version", "by", "who", "for", "checksum", "result")
     rows = [
         (
-            _when(each.version.at_ns),
+            _format_time(each.version.at_ns),
             f"{each.id.run:016x}"[-8:],
             str(each.version.number),
             origin.Name(each.version.origin).removeprefix("ORIGIN_").lower(),
@@ -95,21 +96,21 @@ def render_configurations(records: Sequence[pb.ConfigurationRecord]) -> str:
         )
         for each in records
     ]
-    return _table(heading, rows)
+    return _render_table(heading, rows)
 
 
 def render_history_status(status: pb.GetHistoryStatusResponse) -> str:
-    """Several lines."""
+    """Returns several lines about the state of the history."""
     if not status.enabled:
         return "no history is kept"
-    problem = f"{status.problem}, since {_when(status.problem_since_ns)}" if status.problem else "none"
+    problem = f"{status.problem}, since {_format_time(status.problem_since_ns)}" if status.problem else "none"
     share = 100 * status.spool_bytes / status.spool_limit_bytes if status.spool_limit_bytes else 0
     return join_lines(
         [
             f"database     {status.database}",
             f"problem      {problem}",
             f"stored       {status.stored} records of this run",
-            f"committed    {status.committed}, last {_when(status.last_commit_ns)}",
+            f"committed    {status.committed}, last {_format_time(status.last_commit_ns)}",
             f"spool        {status.spool_bytes} bytes, {share:.0f} % of what it may hold",
             f"in memory    {status.queued}",
             f"lost         {status.dropped} without room, {status.refused} refused by the database",
@@ -118,17 +119,17 @@ def render_history_status(status: pb.GetHistoryStatusResponse) -> str:
     )
 
 
-def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return join_lines(table([heading, *rows])) if rows else _NOTHING
+def _render_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return join_lines(format_table([heading, *rows])) if rows else _NOTHING
 
 
-def _when(at_ns: int) -> str:
+def _format_time(at_ns: int) -> str:
     if not at_ns:
         return "never"
     return datetime.fromtimestamp(at_ns // _SECOND_NS, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def _name(names: type, number: int) -> str:
+def _name_of(names: type, number: int) -> str:
     try:
         return str(names.Name(number))  # type: ignore[attr-defined]  # every enum of the stubs has it
     except ValueError:

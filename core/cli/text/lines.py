@@ -1,4 +1,4 @@
-"""Lines as text for a terminal."""
+"""Joining and indenting of lines for a terminal."""
 
 from __future__ import annotations
 

@@ -8,18 +8,18 @@ from datetime import UTC, datetime
 from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueAboveMax, QueueBound
 
 from core.cli.text.lines import join_lines
-from core.cli.text.quantities import quantities, quantity
-from core.cli.text.tables import table
+from core.cli.text.quantities import format_quantities, format_quantity
+from core.cli.text.tables import format_table
 
 
 def render_queue(found: ExplainQueueResponse) -> str:
-    """Several lines: the queue, its levels from the root down, and what bounds it."""
-    return join_lines(_lines(found))
+    """Returns several lines: the queue, its levels from the root down, and its tightest bound."""
+    return join_lines(_queue_lines(found))
 
 
 def render_user(found: ExplainUserResponse) -> str:
-    """Several lines: the user, the limits that bind it from the root down, and the tightest one."""
-    lines = [f"user {found.user}: {found.application_count} applications hold {quantities(found.used)}", ""]
+    """Returns several lines: the user, the limits that bind it from the root down, and the tightest one."""
+    lines = [f"user {found.user}: {found.application_count} applications hold {format_quantities(found.used)}", ""]
     if not found.levels:
         return join_lines([*lines, "no limit binds this user"])
     rows = [("level", "who", "limit", "used", "headroom", "apps")]
@@ -29,33 +29,33 @@ def render_user(found: ExplainUserResponse) -> str:
             (
                 level.path,
                 f"{level.kind} {level.name}",
-                quantities(level.max),
-                quantities(level.used),
-                quantities(level.headroom),
+                format_quantities(level.max),
+                format_quantities(level.used),
+                format_quantities(level.headroom),
                 f"{level.application_count} of {most}",
             )
         )
-    lines += [*table(rows), ""]
+    lines += [*format_table(rows), ""]
     if found.HasField("tightest"):
-        lines.append(f"tightest: {found.tightest.type} at {found.tightest.path}, {_left(found.tightest)}")
+        lines.append(f"tightest: {found.tightest.type} at {found.tightest.path}, {_describe_left(found.tightest)}")
     return join_lines(lines)
 
 
-def _lines(found: ExplainQueueResponse) -> Iterator[str]:
+def _queue_lines(found: ExplainQueueResponse) -> Iterator[str]:
     state = "" if found.state == "Active" else f", {found.state.lower()}"
     yield f"queue {found.path} ({'leaf' if found.leaf else 'parent'}{state})"
     yield ""
-    yield from table(
+    yield from format_table(
         [
             ("level", "guaranteed", "max", "used", "pending", "headroom"),
             *(
                 (
                     level.path,
-                    quantities(level.guaranteed),
-                    quantities(level.max),
-                    quantities(level.used),
-                    quantities(level.pending),
-                    quantities(level.headroom),
+                    format_quantities(level.guaranteed),
+                    format_quantities(level.max),
+                    format_quantities(level.used),
+                    format_quantities(level.pending),
+                    format_quantities(level.headroom),
                 )
                 for level in reversed(found.levels)
             ),
@@ -63,29 +63,29 @@ def _lines(found: ExplainQueueResponse) -> Iterator[str]:
     )
     for above in found.above_max:
         yield ""
-        yield from _above_max(above)
+        yield from _above_max_lines(above)
     yield ""
     for bound in found.bounds:
-        yield f"  {bound.type}: {_left(bound)}"
+        yield f"  {bound.type}: {_describe_left(bound)}"
     if not found.HasField("tightest"):
         yield "nothing bounds this queue"
     else:
-        yield f"tightest: {found.tightest.type} at {found.tightest.path}, {_left(found.tightest)}"
+        yield f"tightest: {found.tightest.type} at {found.tightest.path}, {_describe_left(found.tightest)}"
 
 
-def _above_max(above: QueueAboveMax) -> Iterator[str]:
-    yield f"{above.path} is {quantities(above.above)} above its max since {_time(above.since_ns)}"
+def _above_max_lines(above: QueueAboveMax) -> Iterator[str]:
+    yield f"{above.path} is {format_quantities(above.above)} above its max since {_format_time(above.since_ns)}"
     if above.leaving:
-        yield f"  leaving: {quantities(above.leaving)}"
-    due = f", at {_time(above.due_ns)}" if above.HasField("due_ns") else ""
+        yield f"  leaving: {format_quantities(above.leaving)}"
+    due = f", at {_format_time(above.due_ns)}" if above.HasField("due_ns") else ""
     yield f"  {above.course}{due}"
     yield from (f"  {reason}" for reason in above.protected_by)
 
 
-def _time(at_ns: int) -> str:
+def _format_time(at_ns: int) -> str:
     return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _left(bound: QueueBound) -> str:
-    left, most = quantity(bound.type, abs(bound.left)), quantity(bound.type, bound.max)
+def _describe_left(bound: QueueBound) -> str:
+    left, most = format_quantity(bound.type, abs(bound.left)), format_quantity(bound.type, bound.max)
     return f"{left} {'above' if bound.left < 0 else 'left of'} the max {most} of {bound.path}"

@@ -8,8 +8,17 @@ from typing import Final
 from kornel.v1 import read_pb2 as pb
 
 from core.cli.text.lines import join_lines
-from core.cli.text.quantities import Strokes, age, bar, percent, quantities, quantity, time_of, types_in_order
-from core.cli.text.tables import table
+from core.cli.text.quantities import (
+    Strokes,
+    draw_bar,
+    format_age,
+    format_percent,
+    format_quantities,
+    format_quantity,
+    format_time,
+    types_in_order,
+)
+from core.cli.text.tables import format_table
 
 _BAR: Final = 16
 
@@ -20,7 +29,7 @@ def render_queues(
     types: Sequence[str] = (),
     above: Sequence[pb.QueueInfo] = (),
 ) -> str:
-    """A tree with a bar for each of *types*, by default the first two that the cluster has.
+    """Returns a tree with a bar for each of *types*, by default the first two that the cluster has.
 
     A bar is as long as the max of its queue, or of the nearest one above that has one; its mark is the guarantee.
     *above*: the queues over the first one, the root first.
@@ -29,36 +38,39 @@ def render_queues(
         return "no queues"
     limits = {name: most for queue in above for name, most in queue.max.items()}
     shown = list(types) or types_in_order([limits, queues[0].max, queues[0].used])[:2]
-    names = dict(zip([queue.path for queue in queues], _branches(queues, strokes), strict=True))
+    names = dict(zip([queue.path for queue in queues], _draw_branches(queues, strokes), strict=True))
     whole: dict[str, dict[str, int]] = {}
     rows = [("queue", "running", *(name for name in shown))]
     for queue in queues:
         whole[queue.path] = most = {**whole.get(queue.path.rpartition(".")[0], limits), **queue.max}
         name = names[queue.path] + ("" if queue.status == "Active" else f" ({queue.status.lower()})")
-        rows.append((name, str(queue.running_application_count), *(_use(queue, most, t, strokes) for t in shown)))
-    return join_lines(table(rows))
+        rows.append(
+            (name, str(queue.running_application_count), *(_describe_use(queue, most, t, strokes) for t in shown))
+        )
+    return join_lines(format_table(rows))
 
 
 def queues_above(queues: Sequence[pb.QueueInfo], path: str) -> list[pb.QueueInfo]:
-    """Those of *queues* that lead to the one at *path*, the root first; *queues* has parents first."""
+    """Returns the queues that lead to the one at *path*, the root first; *queues* has parents first."""
     return [queue for queue in queues if path.startswith(f"{queue.path}.")]
 
 
-def _use(queue: pb.QueueInfo, most: dict[str, int], name: str, strokes: Strokes) -> str:
+def _describe_use(queue: pb.QueueInfo, most: dict[str, int], name: str, strokes: Strokes) -> str:
     used, limit = queue.used.get(name, 0), most.get(name, 0)
-    own = quantity(name, queue.max[name]) if name in queue.max else "-"
+    own = format_quantity(name, queue.max[name]) if name in queue.max else "-"
     guaranteed = queue.guaranteed.get(name)
-    text = f"{bar(used, limit, _BAR, strokes, guaranteed)} {percent(used, limit):>4} {quantity(name, used)}/{own}"
+    drawn, part = draw_bar(used, limit, _BAR, strokes, guaranteed), format_percent(used, limit)
+    text = f"{drawn} {part:>4} {format_quantity(name, used)}/{own}"
     if guaranteed is not None:
-        text += f" g={quantity(name, guaranteed)}"
+        text += f" g={format_quantity(name, guaranteed)}"
     pending = queue.pending.get(name, 0)
     if pending:
-        text += f" +{quantity(name, pending)}"
+        text += f" +{format_quantity(name, pending)}"
     return text
 
 
-def _branches(queues: Sequence[pb.QueueInfo], strokes: Strokes) -> Iterator[str]:
-    """The last name of each queue behind the lines that lead to it."""
+def _draw_branches(queues: Sequence[pb.QueueInfo], strokes: Strokes) -> Iterator[str]:
+    """Yields the last name of each queue behind the lines that lead to it."""
     top = queues[0].path
     children: dict[str, str] = {queue.path.rpartition(".")[0]: queue.path for queue in queues[1:]}
     for queue in queues:
@@ -75,7 +87,7 @@ def _branches(queues: Sequence[pb.QueueInfo], strokes: Strokes) -> Iterator[str]
 
 
 def render_applications(found: pb.ListApplicationsResponse, now_ns: int) -> str:
-    """A row for each."""
+    """Returns a row for each application."""
     if not found.applications:
         return "no applications"
     rows = [("application", "state", "queue", "user", "age", "allocations", "asks", "used", "pending")]
@@ -85,51 +97,54 @@ def render_applications(found: pb.ListApplicationsResponse, now_ns: int) -> str:
             summary.state,
             summary.queue,
             summary.user,
-            age((summary.finished_ns or now_ns) - summary.submitted_ns),
+            format_age((summary.finished_ns or now_ns) - summary.submitted_ns),
             str(summary.allocation_count),
             str(summary.ask_count),
-            quantities(summary.used),
-            quantities(summary.pending),
+            format_quantities(summary.used),
+            format_quantities(summary.pending),
         )
         for summary in found.applications
     ]
-    return join_lines([*table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
+    return join_lines([*format_table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
 
 
 def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
-    """Several lines: the application, its states, its asks, its allocations."""
+    """Returns several lines: the application, its states, its asks, its allocations."""
     summary = found.summary
+    used = format_quantities(summary.used)
     lines = [
         f"{summary.application_id}: {summary.state} in {summary.queue}",
         f"  user {summary.user}, groups {', '.join(found.groups) or '-'}",
-        f"  submitted {age(now_ns - summary.submitted_ns)} ago"
-        + (f", ended {age(now_ns - summary.finished_ns)} ago" if summary.finished_ns else ""),
-        f"  used {quantities(summary.used)}; most {quantities(found.max_used)}; pending {quantities(summary.pending)}",
+        f"  submitted {format_age(now_ns - summary.submitted_ns)} ago"
+        + (f", ended {format_age(now_ns - summary.finished_ns)} ago" if summary.finished_ns else ""),
+        f"  used {used}; most {format_quantities(found.max_used)}; pending {format_quantities(summary.pending)}",
     ]
     if found.rejected:
         lines.append(f"  rejected: {found.rejected}")
     if found.states:
-        lines.append("  " + " > ".join(f"{entry.state} ({age(now_ns - entry.at_ns)} ago)" for entry in found.states))
+        lines.append(
+            "  " + " > ".join(f"{entry.state} ({format_age(now_ns - entry.at_ns)} ago)" for entry in found.states)
+        )
     if found.asks:
         rows = [("ask", "waits", "priority", "wants", "not placed because")]
         rows += [
             (
                 ask.key,
-                age(now_ns - ask.created_ns),
+                format_age(now_ns - ask.created_ns),
                 str(ask.priority),
-                quantities(ask.resources),
+                format_quantities(ask.resources),
                 ask.last_failure or ("reserved " + ask.reserved_node if ask.reserved_node else "-"),
             )
             for ask in found.asks
         ]
-        lines += ["", *table(rows)]
+        lines += ["", *format_table(rows)]
     if found.allocations:
-        lines += ["", *_allocations(found.allocations, now_ns)]
+        lines += ["", *_allocation_lines(found.allocations, now_ns)]
     return join_lines(lines)
 
 
 def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[str] = ()) -> str:
-    """A row for each with a bar for each of *types*, by default the first two there are."""
+    """Returns a row for each node with a bar for each of *types*, by default the first two there are."""
     if not found.nodes:
         return "no nodes"
     shown = list(types) or types_in_order(node.capacity for node in found.nodes)[:2]
@@ -140,63 +155,64 @@ def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[
             "ready" if node.schedulable else "draining",
             str(node.allocation_count),
             str(node.reservation_count),
-            *(_filling(node, name, strokes) for name in shown),
+            *(_describe_filling(node, name, strokes) for name in shown),
         )
         for node in found.nodes
     ]
-    return join_lines([*table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
+    return join_lines([*format_table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
 
 
-def _filling(node: pb.NodeSummary, name: str, strokes: Strokes) -> str:
+def _describe_filling(node: pb.NodeSummary, name: str, strokes: Strokes) -> str:
     used, whole = node.allocated.get(name, 0) + node.occupied.get(name, 0), node.capacity.get(name, 0)
-    return f"{bar(used, whole, _BAR, strokes)} {percent(used, whole):>4} {quantity(name, used)}/{quantity(name, whole)}"
+    drawn, part = draw_bar(used, whole, _BAR, strokes), format_percent(used, whole)
+    return f"{drawn} {part:>4} {format_quantity(name, used)}/{format_quantity(name, whole)}"
 
 
 def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
-    """Several lines: the node, then what runs there."""
+    """Returns several lines: the node, then its allocations."""
     summary = found.summary
     lines = [
         f"{summary.node_id}: {'ready' if summary.schedulable else 'draining'}{_drained_by(found)}",
-        f"  capacity  {quantities(summary.capacity)}",
-        f"  allocated {quantities(summary.allocated)}; others {quantities(summary.occupied)}",
-        f"  available {quantities(summary.available)}",
+        f"  capacity  {format_quantities(summary.capacity)}",
+        f"  allocated {format_quantities(summary.allocated)}; others {format_quantities(summary.occupied)}",
+        f"  available {format_quantities(summary.available)}",
         f"  room held for {', '.join(found.reservations) or 'nobody'}",
     ]
     if found.attributes:
         lines.append("  " + " ".join(f"{key}={found.attributes[key]}" for key in sorted(found.attributes)))
     if found.allocations:
-        lines += ["", *_allocations(found.allocations, now_ns)]
+        lines += ["", *_allocation_lines(found.allocations, now_ns)]
     return join_lines(lines)
 
 
 def _drained_by(found: pb.GetNodeResponse) -> str:
-    who = [f"by {found.drained_by} since {time_of(found.drained_since_ns)}"] if found.drained_by else []
+    who = [f"by {found.drained_by} since {format_time(found.drained_since_ns)}"] if found.drained_by else []
     who += ["by its shim"] if found.drained_by_manager else []
     return f", drained {' and '.join(who)}" if who else ""
 
 
 def render_health(report: pb.GetHealthReportResponse) -> str:
-    """A row for each check."""
+    """Returns a row for each check."""
     rows = [("check", "result", "diagnosis")]
     rows += [
         (f"{check.name}: {check.description}", "ok" if check.succeeded else "FAILED", check.diagnosis or "-")
         for check in report.checks
     ]
-    return join_lines([f"{'healthy' if report.healthy else 'unhealthy'}", *table(rows)])
+    return join_lines([f"{'healthy' if report.healthy else 'unhealthy'}", *format_table(rows)])
 
 
-def _allocations(allocations: Sequence[pb.AllocationInfo], now_ns: int) -> Iterator[str]:
+def _allocation_lines(allocations: Sequence[pb.AllocationInfo], now_ns: int) -> Iterator[str]:
     rows = [("allocation", "application", "node", "age", "priority", "holds", "")]
     rows += [
         (
             one.key,
             one.application_id,
             one.node_id,
-            age(now_ns - one.bound_ns),
+            format_age(now_ns - one.bound_ns),
             str(one.priority),
-            quantities(one.resources),
+            format_quantities(one.resources),
             " ".join(word for word, so in (("placeholder", one.placeholder), ("preempted", one.preempted)) if so),
         )
         for one in allocations
     ]
-    return table(rows)
+    return format_table(rows)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from core.service.visible import write_visibly
 
 
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """*rows*, the heading first, in columns as wide as they have to be. Cells are written visibly."""
+def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields *rows*, the heading first, in columns as wide as they have to be. Cells are written visibly."""
     rows = [[write_visibly(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:

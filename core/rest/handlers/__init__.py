@@ -1,1 +1,1 @@
-"""What answers each route: reads what the core shows of itself, and changes nothing but through its services."""
+"""Handlers of the routes, which read what the core shows of itself, and change nothing but through its services."""

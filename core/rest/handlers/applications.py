@@ -38,7 +38,7 @@ ACTIVE: Final = {
         AppState.RESUMING,
     )
 }
-"""What ``status`` may say."""
+"""The values of ``status``."""
 
 Test = Callable[[ApplicationSummary], bool]
 
@@ -50,10 +50,10 @@ class ApplicationHandlers:
         self._reader = reader
 
     async def of_queue(self, request: Request) -> ASGIApp:
-        """R13."""
+        """Serves route R13."""
         path = queue_path(request)
         views = partition_of(self._reader, request)
-        return await self._live(request, views, known_queue(views, path), None)
+        return await self._find_live(request, views, known_queue(views, path), None)
 
     async def of_queue_by_state(self, request: Request) -> ASGIApp:
         """R17."""
@@ -61,22 +61,22 @@ class ApplicationHandlers:
         path = known_queue(views, queue_path(request))
         if request.path_params["state"].lower() != "active":
             raise RestError(400, "Only following application states are allowed: active")
-        return await self._live(request, views, path, _status(request))
+        return await self._find_live(request, views, path, _status(request))
 
     async def by_state(self, request: Request) -> ASGIApp:
         """R16."""
         views = partition_of(self._reader, request)
         status, state = _status(request), request.path_params["state"].lower()
         if state == "active":
-            return await self._live(request, views, "", status)
+            return await self._find_live(request, views, "", status)
         if state == "completed":
-            return await _past(request, views.finished())
+            return await _list_past(request, views.finished())
         if state == "rejected":
-            return await _past(request, views.rejected())
+            return await _list_past(request, views.rejected())
         raise RestError(400, "Only following application states are allowed: active, rejected, completed")
 
     async def in_queue(self, request: Request) -> ASGIApp:
-        """R14."""
+        """Serves route R14."""
         name = decode_again(request.path_params["queue"])
         views = partition_of(self._reader, request)
         path = known_queue(views, checked_queue(name))
@@ -99,10 +99,10 @@ class ApplicationHandlers:
             raise not_found("Application")
         return json_answer(write_application(found))
 
-    async def _live(self, request: Request, views: PartitionReader, path: str, status: AppState | None) -> ASGIApp:
+    async def _find_live(self, request: Request, views: PartitionReader, path: str, status: AppState | None) -> ASGIApp:
         """Live applications, of the queue at *path* or of all, in the state *status* or in any."""
         wishes = wishes_of(request)
-        test, order = _test(wishes, status), APPLICATIONS.wanted(wishes.query)
+        test, order = _make_test(wishes, status), APPLICATIONS.wanted(wishes.query)
         if wishes.plain and test is None and order is None:
             if not wishes.fields:
                 return await whole_list_answer(request, map(encode_parts, views.application_parts(path, encode_head)))
@@ -116,14 +116,16 @@ class ApplicationHandlers:
         if order is None:
             page, more = page_of(summaries, wishes)
         else:
-            page, more = await page_in_order(await gather(_ranked(views, path, dict(summaries), order)), wishes, order)
-        documents = _documents(views, page, summary=wishes.summary)
+            page, more = await page_in_order(
+                await gather(_rank_applications(views, path, dict(summaries), order)), wishes, order
+            )
+        documents = _make_documents(views, page, summary=wishes.summary)
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
 
 
-async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
+async def _list_past(request: Request, found: Iterable[ApplicationView]) -> Answer:
     wishes = wishes_of(request)
-    test, order = _test(wishes, None), APPLICATIONS.wanted(wishes.query)
+    test, order = _make_test(wishes, None), APPLICATIONS.wanted(wishes.query)
     if wishes.plain and test is None and order is None:
         return await list_answer(request, map(write_application, found), wishes)
     # One ID may have ended several times: the end makes the key unique, and keeps pages in order.
@@ -142,7 +144,7 @@ async def _past(request: Request, found: Iterable[ApplicationView]) -> Answer:
     return await list_answer(request, documents, wishes, more=more, total=len(keyed))
 
 
-def _ranked(
+def _rank_applications(
     views: PartitionReader, path: str, chosen: dict[str, ApplicationSummary], order: Order
 ) -> Iterator[tuple[Value, str, ApplicationSummary] | None]:
     """Yields each of the *chosen* with what it is sorted by. ``None``: another one."""
@@ -152,7 +154,9 @@ def _ranked(
         yield (order.value(document), summary.application_id, summary) if summary is not None else None
 
 
-def _documents(views: PartitionReader, page: list[ApplicationSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+def _make_documents(
+    views: PartitionReader, page: list[ApplicationSummary], *, summary: bool
+) -> Iterator[dict[str, Any]]:
     write = _writer_for(summary=summary)
     for item in page:
         view = views.application(item.application_id)
@@ -175,8 +179,8 @@ def _status(request: Request) -> AppState | None:
     return state
 
 
-def _test(wishes: Wishes, status: AppState | None) -> Test | None:
-    """What an application must be like; ``None``: anything will do."""
+def _make_test(wishes: Wishes, status: AppState | None) -> Test | None:
+    """Returns the test that an application must pass; ``None``: there is none."""
     tests: list[Test] = []
     if status is not None:
         tests.append(lambda summary: summary.state is status)

@@ -26,12 +26,12 @@ class ClusterHandlers:
         self._started_ns = started_ns
 
     async def clusters(self, request: Request) -> ASGIApp:
-        """R1."""
-        return await page_answer(request, _keyed(self.cluster_documents(), "partition"), dict)
+        """Serves route R1."""
+        return await page_answer(request, _keyed_documents(self.cluster_documents(), "partition"), dict)
 
     async def partitions(self, request: Request) -> ASGIApp:
-        """R7."""
-        return await page_answer(request, _keyed(self.partition_documents(), "name"), dict)
+        """Serves route R7."""
+        return await page_answer(request, _keyed_documents(self.partition_documents(), "name"), dict)
 
     async def rules(self, request: Request) -> ASGIApp:
         """R8."""
@@ -39,7 +39,7 @@ class ClusterHandlers:
         return await page_answer(request, ((f"{place:06}", rule) for place, rule in found), RULE.write)
 
     async def utilization(self, request: Request) -> ASGIApp:
-        """R25."""
+        """Serves route R25."""
         documents = []
         for views in self._reader.partitions():
             partition, turns = views.partition(), Turns()
@@ -49,7 +49,7 @@ class ClusterHandlers:
                 if turns.over():
                     await turns.pause()
             documents.append(counted.document())
-        return await page_answer(request, _keyed(documents, "partition"), dict)
+        return await page_answer(request, _keyed_documents(documents, "partition"), dict)
 
     def cluster_documents(self) -> list[dict[str, Any]]:
         """One for each partition."""
@@ -67,12 +67,12 @@ class ClusterHandlers:
         return [PARTITION.write(views.partition()) for views in self._reader.partitions()]
 
     def rule_documents(self) -> list[dict[str, Any]]:
-        """The rules of each partition, as the state dump has them."""
+        """Returns the rules of each partition, as the state dump has them."""
         return [
             PARTITION_RULES.write(PartitionPart(views.partition().name, [RULE.write(rule) for rule in views.rules()]))
             for views in self._reader.partitions()
         ]
 
 
-def _keyed(documents: Iterable[dict[str, Any]], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _keyed_documents(documents: Iterable[dict[str, Any]], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     return ((document[name], document) for document in documents)

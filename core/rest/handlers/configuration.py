@@ -35,7 +35,7 @@ class ConfigurationHandlers:
         self._one_at_a_time = asyncio.Lock()
 
     async def document(self) -> Document:
-        """The configuration with the settings in force; without partitions while nobody is registered."""
+        """Returns the configuration with the settings in force; without partitions while nobody is registered."""
         number = self._configurator.in_force
         if not number:
             return completed({"Partitions": []}, {})
@@ -46,7 +46,7 @@ class ConfigurationHandlers:
         return completed(self._known[1], self._runner.extra_config())
 
     async def show(self, request: Request) -> ASGIApp:
-        """R3: JSON for whoever accepts nothing else, YAML for the rest."""
+        """Serves route R3. JSON for whoever accepts nothing else, YAML for the rest."""
         document = await self.document()
         if request.headers.get("accept") == "application/json":
             return json_answer(document)
@@ -56,7 +56,7 @@ class ConfigurationHandlers:
             return text_answer(self._as_yaml[1], content_type=YAML)
 
     async def holds(self, _request: Request) -> ASGIApp:
-        """Ours: what operators did that holds, and whether the manager is there."""
+        """Serves a route of ours: what operators did that holds, and whether the manager is there."""
         runner = self._runner
         drained = [
             OutOfScheduling(views.partition().name, node_id, drain, views.node(node_id) is not None)
@@ -67,7 +67,7 @@ class ConfigurationHandlers:
         return json_answer(HOLDS.write(Holds(drained, runner.presence, held)))
 
     async def validate(self, request: Request) -> ASGIApp:
-        """R4. Never changes anything; 200 whatever the text."""
+        """Serves route R4. Never changes anything; 200 whatever the text."""
         try:
             # From its first byte on: bodies that are still coming in take memory as well.
             with self._configurator.judge.room() as room:
@@ -75,21 +75,21 @@ class ConfigurationHandlers:
                 try:
                     text = body.decode()
                 except UnicodeDecodeError as error:
-                    return _judged(Verdict(allowed=False, reason=f"the text is not UTF-8: {error}"))
+                    return _answer_verdict(Verdict(allowed=False, reason=f"the text is not UTF-8: {error}"))
                 judgement = await self._configurator.judged(text)
         except ConfigError as error:
-            return _judged(Verdict(allowed=False, reason=str(error)))
+            return _answer_verdict(Verdict(allowed=False, reason=str(error)))
         except TooMany as error:
             raise RestError(503, str(error), [("Retry-After", "5")]) from error
         summed = checksum(text)
         carried = text.partition(_CHECKSUM_KEY)[2][: len(summed)]
         warnings = [str(warning) for warning in judgement.warnings]
         matches = carried.upper() == summed
-        return _judged(Verdict(allowed=True, checksum=summed, checksum_match=matches, warnings=warnings))
+        return _answer_verdict(Verdict(allowed=True, checksum=summed, checksum_match=matches, warnings=warnings))
 
 
 async def limited_body(request: Request, most: int, add: Callable[[int], None]) -> bytes:
-    """The body of *request*. Raises 413 as soon as it is known to be longer than *most* bytes.
+    """Returns the body of *request*. Raises 413 as soon as it is known to be longer than *most* bytes.
 
     *add* hears of all that is kept.
     """
@@ -108,5 +108,5 @@ async def limited_body(request: Request, most: int, add: Callable[[int], None]) 
     return b"".join(pieces)
 
 
-def _judged(verdict: Verdict) -> ASGIApp:
+def _answer_verdict(verdict: Verdict) -> ASGIApp:
     return json_answer(VALIDATION.write(verdict))

@@ -1,4 +1,4 @@
-"""For whoever looks into a running process: stacks, the program, and which profiles there are (rest.md 3)."""
+"""Views of a running process for developers: stacks, the program, and which profiles there are (rest.md 3)."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ GO_ONLY: Final = ("allocs", "block", "goroutine", "heap", "mutex", "profile", "s
 
 
 async def stack(_request: Request) -> ASGIApp:
-    """D1. Text, although the content type says JSON, as upstream has it."""
-    return Answer([_stacks().encode("utf-8", "replace")], JSON, headers=json_headers())
+    """Serves the stacks (D1). Text, although the content type says JSON, as upstream has it."""
+    return Answer([_format_stacks().encode("utf-8", "replace")], JSON, headers=json_headers())
 
 
 async def stack_moved(_request: Request) -> ASGIApp:
-    """R26."""
+    """Serves route R26."""
     return redirect("/debug/stack")
 
 
 async def dump_moved(_request: Request) -> ASGIApp:
-    """R26."""
+    """Serves route R26."""
     return redirect("/debug/fullstatedump")
 
 
 async def profiles(_request: Request) -> ASGIApp:
-    """D3: which profiles there are."""
+    """Serves route D3. Which profiles there are."""
     items = "".join(f"<li>{escape(name)}: not available, it is a format of Go</li>" for name in GO_ONLY)
     known = '<li><a href="/debug/pprof/cmdline">cmdline</a></li>'
     page = f"<!doctype html><title>/debug/pprof/</title><ul>{known}{items}</ul>\n"
@@ -43,19 +43,19 @@ async def profiles(_request: Request) -> ASGIApp:
 
 
 async def command_line(_request: Request) -> ASGIApp:
-    """The program's name. Its arguments may hold what is nobody's business."""
+    """Returns the program's name. Its arguments may hold what is nobody's business."""
     return text_answer(f"{sys.argv[0]}\n")
 
 
 async def no_profile(request: Request) -> ASGIApp:
-    """D3: what only a Go program can answer."""
+    """Serves route D3. What only a Go program can answer."""
     name = request.path_params["profile"]
     if name not in GO_ONLY:
         return text_answer("404 page not found", status=404)
     return text_answer("this core is no Go program and has no such profile\n", status=501)
 
 
-def _stacks() -> str:
+def _format_stacks() -> str:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     shown = io.StringIO()
     for ident, frame in sys._current_frames().items():

@@ -1,4 +1,4 @@
-"""What the interface says of itself."""
+"""The interface's documentation of itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DocumentationHandlers:
         self._proofs = proofs
 
     def describe(self, routes: Iterable[Route]) -> None:
-        """The routes there are."""
+        """Take the *routes* to be documented."""
         document = openapi_document(routes, self._version, self._proofs)
         self._document = json_answer(document)
         self._page = text_answer(
@@ -31,9 +31,9 @@ class DocumentationHandlers:
         )
 
     async def openapi(self, _request: Request) -> ASGIApp:
-        """The OpenAPI document."""
+        """Returns the OpenAPI document."""
         return self._document
 
     async def page(self, _request: Request) -> ASGIApp:
-        """The same for people."""
+        """Returns the same for people."""
         return self._page

@@ -59,32 +59,32 @@ class DumpHandlers:
         self._one_at_a_time = asyncio.Lock()
 
     async def dump(self, request: Request) -> ASGIApp:
-        """D2."""
+        """Serves route D2."""
         wanted = read_query(request.scope["query_string"]).get("include", "")
         names = {name for name in wanted.split(",") if name} or set(DUMP_KEYS)
         async with self._one_at_a_time:
             body = Body(compress=wants_gzip(request.scope))
-            async for piece in self._pieces(names | {"timestamp"}):
+            async for piece in self._dump_pieces(names | {"timestamp"}):
                 body.add(piece)
             body.finish()
         return Answer(body.chunks, JSON, headers=json_headers(), compress=False, encoded=body.encoded)
 
-    async def _pieces(self, names: set[str]) -> AsyncIterator[bytes]:
+    async def _dump_pieces(self, names: set[str]) -> AsyncIterator[bytes]:
         opening = b"{"
         parts: Mapping[str, Part] = {
-            "timestamp": _now(self._clock.now_ns),
-            "partitions": _now(self._cluster.partition_documents),
+            "timestamp": _part_at_once(self._clock.now_ns),
+            "partitions": _part_at_once(self._cluster.partition_documents),
             "applications": self._applications,
-            "appHistory": _now(self._history.application_documents),
-            "containerHistory": _now(self._history.container_documents),
+            "appHistory": _part_at_once(self._history.application_documents),
+            "containerHistory": _part_at_once(self._history.container_documents),
             "nodes": self._nodes,
-            "clusterInfo": _now(self._cluster.cluster_documents),
+            "clusterInfo": _part_at_once(self._cluster.cluster_documents),
             "queues": self._queues,
-            "rmDiagnostics": self._diagnostics,
-            "logLevel": _now(self._log_level),
+            "rmDiagnostics": self._read_diagnostics,
+            "logLevel": _part_at_once(self._log_level),
             "config": self._config,
-            "placementRules": _now(self._cluster.rule_documents),
-            "eventStreams": _now(self._streams),
+            "placementRules": _part_at_once(self._cluster.rule_documents),
+            "eventStreams": _part_at_once(self._stream_documents),
         }
         turns = Turns()
         for name in DUMP_KEYS:
@@ -98,24 +98,26 @@ class DumpHandlers:
             if isinstance(value, list):
                 yield b"["
                 for number, item in enumerate(value):
-                    yield (b",\n    " if number else b"\n    ") + _indented(item, 4)
+                    yield (b",\n    " if number else b"\n    ") + _indent_json(item, 4)
                     if turns.over():
                         await turns.pause()
                 yield b"\n  ]"
             else:
-                yield _indented(value, 2)
+                yield _indent_json(value, 2)
         yield b"\n}\n"
 
     async def _applications(self) -> list[Any]:
         found: list[Any] = []
         for views in self._reader.partitions():
             for kind in (views.applications(), views.finished(), views.rejected()):
-                found += await _made(map(write_application, kind))
+                found += await _gather_documents(map(write_application, kind))
         return found
 
     async def _nodes(self) -> list[Any]:
         return [
-            PARTITION_NODES.write(PartitionPart(views.partition().name, await _made(map(write_node, views.nodes()))))
+            PARTITION_NODES.write(
+                PartitionPart(views.partition().name, await _gather_documents(map(write_node, views.nodes())))
+            )
             for views in self._reader.partitions()
         ]
 
@@ -125,7 +127,7 @@ class DumpHandlers:
     async def _config(self) -> dict[str, Any]:
         return dict(await self._configuration.document())
 
-    async def _diagnostics(self) -> dict[str, Any]:
+    async def _read_diagnostics(self) -> dict[str, Any]:
         """Returns what the shim says of itself, or why there is nothing."""
         try:
             text = await self._callbacks.state_dump()
@@ -141,21 +143,21 @@ class DumpHandlers:
             else {"Error": "the resource manager's answer is no JSON object"}
         )
 
-    def _streams(self) -> list[dict[str, str]]:
+    def _stream_documents(self) -> list[dict[str, str]]:
         return [
             OPEN_STREAM.write(OpenStream(stream.host, _write_time(stream.opened_ns)))
             for stream in self._places.streams()
         ]
 
 
-def _now(make: Callable[[], Any]) -> Part:
+def _part_at_once(make: Callable[[], Any]) -> Part:
     async def part() -> Any:
         return make()
 
     return part
 
 
-async def _made(documents: Iterable[dict[str, Any]]) -> list[Any]:
+async def _gather_documents(documents: Iterable[dict[str, Any]]) -> list[Any]:
     turns = Turns()
     found = []
     for document in documents:
@@ -169,5 +171,5 @@ def _write_time(ns: int) -> str:
     return datetime.fromtimestamp(ns / SECOND_NS, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _indented(value: Any, columns: int) -> bytes:
+def _indent_json(value: Any, columns: int) -> bytes:
     return orjson.dumps(value, option=_INDENT).replace(b"\n", b"\n" + b" " * columns)

@@ -23,7 +23,7 @@ class EventHandlers:
         self._streams = streams
 
     async def batch(self, request: Request) -> ASGIApp:
-        """R22."""
+        """Serves route R22."""
         self._require_tracking()
         journal = self._journal
         query = read_query(request.scope["query_string"])
@@ -39,7 +39,7 @@ class EventHandlers:
         return Answer([*chunks, b"}\n"], JSON, headers=json_headers())
 
     async def stream(self, request: Request) -> ASGIApp:
-        """R23. ``start``, which is ours, resumes at an ID."""
+        """Serves route R23. ``start``, which is ours, resumes at an ID."""
         self._require_tracking()
         client = request.scope.get("client")
         place = self._streams.place(client[0] if client else "")

@@ -15,14 +15,14 @@ from core.service.health import HealthKeeper
 
 
 class HealthHandlers:
-    """R24. Ours: ``strict=true`` answers 503 when something is wrong."""
+    """The handlers of health (R24). Our addition: ``strict=true`` answers 503 when something is wrong."""
 
     def __init__(self, keeper: HealthKeeper, ready: Callable[[], bool]) -> None:
         self._keeper = keeper
         self._ready = ready
 
     async def report(self, request: Request) -> ASGIApp:
-        """R24."""
+        """Serves route R24."""
         report = self._keeper.report
         if report is None:
             raise RestError(404, "Health check is not available")
@@ -30,11 +30,12 @@ class HealthHandlers:
         return json_answer(HEALTH.write(report), status=503 if strict and not report.healthy else 200)
 
     async def ready(self, _request: Request) -> ASGIApp:
-        """Ours: whether the core takes requests. Not whether all is well: a core that is ill still schedules."""
+        """Serves a route of ours: whether the core takes requests. Not whether all is well: a core that is ill still
+        schedules."""
         ready = self._ready()
         return text_answer("ready\n" if ready else "not ready\n", status=200 if ready else 503)
 
 
 async def live(_request: Request) -> ASGIApp:
-    """The event loop answers: that is what this probe asks."""
+    """Returns the event loop answers: that is what this probe asks."""
     return text_answer("ok\n", headers=[("Cache-Control", "no-store")])

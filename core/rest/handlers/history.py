@@ -23,11 +23,11 @@ class HistoryHandlers:
 
     async def applications(self, request: Request) -> ASGIApp:
         """R5."""
-        return await page_answer(request, self._since(request), APPLICATION_SAMPLE.write)
+        return await page_answer(request, self._samples_since(request), APPLICATION_SAMPLE.write)
 
     async def containers(self, request: Request) -> ASGIApp:
         """R6."""
-        return await page_answer(request, self._since(request), CONTAINER_SAMPLE.write)
+        return await page_answer(request, self._samples_since(request), CONTAINER_SAMPLE.write)
 
     def application_documents(self) -> list[dict[str, Any]]:
         """All samples, the oldest first; numbers are text, as upstream has it."""
@@ -37,7 +37,7 @@ class HistoryHandlers:
         """The same for containers."""
         return [CONTAINER_SAMPLE.write(sample) for sample in self._history.samples()]
 
-    def _since(self, request: Request) -> Iterator[tuple[str, UsageSample]]:
+    def _samples_since(self, request: Request) -> Iterator[tuple[str, UsageSample]]:
         if not self._history.enabled:
             raise RestError(500, "Internal metrics collection is not enabled.")
         since_ns = unsigned(read_query(request.scope["query_string"]), "since", 0)

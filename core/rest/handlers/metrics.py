@@ -22,7 +22,7 @@ MOST_WAITING: Final = 8
 
 
 class MetricsHandlers:
-    """R2. Compressed as any other answer is: once."""
+    """The handlers of metrics (R2), compressed once like any other answer."""
 
     def __init__(self, exposition: Exposition) -> None:
         self._exposition = exposition
@@ -30,7 +30,7 @@ class MetricsHandlers:
         self._waiting = 0
 
     async def scrape(self, request: Request) -> ASGIApp:
-        """R2."""
+        """Serves route R2."""
         if self._waiting >= MOST_WAITING:
             raise RestError(503, "too many scrapes at once", [("Retry-After", "1")])
         self._waiting += 1

@@ -28,7 +28,7 @@ class NodeHandlers:
     async def nodes(self, request: Request) -> ASGIApp:
         """R11."""
         views, wishes = partition_of(self._reader, request), wishes_of(request)
-        wanted, order = _schedulable(wishes), NODES.wanted(wishes.query)
+        wanted, order = _is_schedulable(wishes), NODES.wanted(wishes.query)
         if wishes.plain and wanted is None and order is None:
             return await list_answer(request, map(write_node, views.nodes()), wishes)
         summaries = [
@@ -39,8 +39,8 @@ class NodeHandlers:
         if order is None:
             page, more = page_of(summaries, wishes)
         else:
-            page, more = await page_in_order(await gather(_ranked(views, summaries, order)), wishes, order)
-        documents = _documents(views, page, summary=wishes.summary)
+            page, more = await page_in_order(await gather(_rank_nodes(views, summaries, order)), wishes, order)
+        documents = _make_documents(views, page, summary=wishes.summary)
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
 
     async def node(self, request: Request) -> ASGIApp:
@@ -51,7 +51,7 @@ class NodeHandlers:
         return json_answer(write_node(found))
 
 
-def _ranked(
+def _rank_nodes(
     views: PartitionReader, summaries: list[tuple[str, NodeSummary]], order: Order
 ) -> Iterator[tuple[Value, str, NodeSummary] | None]:
     """Yields each with what it is sorted by. ``None``: a node that is gone."""
@@ -60,7 +60,7 @@ def _ranked(
         yield (order.value(write_node_summary(node)), node_id, summary) if node is not None else None
 
 
-def _documents(views: PartitionReader, page: list[NodeSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
+def _make_documents(views: PartitionReader, page: list[NodeSummary], *, summary: bool) -> Iterator[dict[str, Any]]:
     write = write_node_summary if summary else write_node
     for item in page:
         node = views.node(item.node_id)
@@ -68,7 +68,7 @@ def _documents(views: PartitionReader, page: list[NodeSummary], *, summary: bool
             yield write(node)
 
 
-def _schedulable(wishes: Wishes) -> bool | None:
+def _is_schedulable(wishes: Wishes) -> bool | None:
     text = wishes.query.get("schedulable", "").lower()
     if text not in ("", "true", "false"):
         raise RestError(400, "schedulable is true or false")

@@ -25,12 +25,12 @@ def partition_or_none(reader: Reader, request: Request) -> PartitionReader | Non
 
 
 def queue_path(request: Request) -> str:
-    """The queue that the path names, checked and in lower case. Raises 400."""
+    """Returns the queue that the path names, checked and in lower case. Raises 400."""
     return checked_queue(decode_again(request.path_params["queue"]))
 
 
 def known_queue(views: PartitionReader, path: str) -> str:
-    """*path*. Raises 404."""
+    """Returns *path*. Raises 404."""
     if not views.has_queue(path):
         raise not_found("Queue")
     return path

@@ -42,15 +42,15 @@ class QueueHandlers:
         views = partition_of(self._reader, request)
         path = known_queue(views, queue_path(request))
         subtree = "subtree" in read_query(request.scope["query_string"])
-        return json_answer(await _tree(views, path, QueueTree(), subtree=subtree))
+        return json_answer(await _make_tree(views, path, QueueTree(), subtree=subtree))
 
 
 async def queue_tree(views: PartitionReader) -> dict[str, Any]:
     """All queues of a partition; the root alone says which one that is."""
-    return await _tree(views, "root", QueueTree(views.partition().name))
+    return await _make_tree(views, "root", QueueTree(views.partition().name))
 
 
-async def _tree(views: PartitionReader, path: str, tree: QueueTree, *, subtree: bool = True) -> dict[str, Any]:
+async def _make_tree(views: PartitionReader, path: str, tree: QueueTree, *, subtree: bool = True) -> dict[str, Any]:
     turns = Turns()
     for view in views.queues(path, subtree=subtree):
         tree.add(view)

@@ -30,7 +30,7 @@ class UserHandlers:
         return await page_answer(request, ((user.user, user) for user in found), USER.write, USERS)
 
     async def user(self, request: Request) -> ASGIApp:
-        """R19."""
+        """Serves route R19."""
         name = checked_user(decode_again(request.path_params["user"]))
         views = partition_or_none(self._reader, request)
         found = await gather(views.user(name)) if views is not None else []
@@ -45,7 +45,7 @@ class UserHandlers:
         return await page_answer(request, ((group.group, group) for group in found), GROUP.write, GROUPS)
 
     async def group(self, request: Request) -> ASGIApp:
-        """R21."""
+        """Serves route R21."""
         name = checked_group(decode_again(request.path_params["group"]))
         views = partition_or_none(self._reader, request)
         found = await gather(views.group(name)) if views is not None else []

@@ -1,4 +1,4 @@
-"""Who belongs to which groups, asked of the outside world before an application reaches the engine (config.md 11).
+"""Look-ups of users' groups in the outside world, before an application reaches the engine (config.md 11).
 
 ::
 

@@ -11,13 +11,14 @@ from typing import Final
 from core.service.resolvers.source import Unresolved
 
 MOST_GROUPS: Final = 65_536
-"""A system that never says how many there are is not asked again for ever."""
+"""The most groups asked for, so that a system which never gives a number is not asked again for ever."""
 
 
 class SystemAccounts:
     """The primary group first, then the others; a group without a name is its number as text."""
 
     def groups_of(self, user: str) -> tuple[str, ...]:
+        """Returns the groups of *user*. Raises :class:`Unresolved`."""
         try:
             primary = pwd.getpwnam(user).pw_gid
             numbers = _group_numbers(user, primary)
@@ -25,11 +26,14 @@ class SystemAccounts:
             raise Unresolved(f"this machine has no account {user!r}") from None
         except OSError as error:
             raise Unresolved(f"this machine's accounts cannot be read: {error.strerror}") from error
-        return tuple(dict.fromkeys(_name(number) for number in (primary, *numbers)))
+        return tuple(dict.fromkeys(_group_name(number) for number in (primary, *numbers)))
 
 
 def _group_numbers(user: str, primary: int) -> list[int]:
-    """getgrouplist(3) through ctypes: ``os.getgrouplist`` makes every other thread wait for a slow name service."""
+    """Returns the result of getgrouplist(3), called through ctypes.
+
+    ``os.getgrouplist`` makes every other thread wait for a slow name service.
+    """
     library = ctypes.CDLL(None, use_errno=True)
     room = 64
     while room <= MOST_GROUPS:
@@ -41,7 +45,7 @@ def _group_numbers(user: str, primary: int) -> list[int]:
     raise Unresolved(f"{user!r} has more than {MOST_GROUPS} groups")
 
 
-def _name(number: int) -> str:
+def _group_name(number: int) -> str:
     try:
         return grp.getgrgid(number).gr_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""What resolvers said lately: groups for 300 s, failures for 30 s, cleared away every 60 s (config.md 11)."""
+"""A cache of resolvers' answers: groups for 300 s, failures for 30 s, cleared away every 60 s (config.md 11)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLEANING_NS: Final = 60 * SECOND_NS
 
 
 class Answer(NamedTuple):
-    """What came of a look-up: ``groups``, or with none the reason in ``unresolved``."""
+    """The result of a look-up: ``groups``, or with none the reason in ``unresolved``."""
 
     groups: tuple[str, ...]
     unresolved: str = ""
@@ -44,7 +44,7 @@ class GroupCache:
         return len(self._entries)
 
     def get(self, person: Person) -> Answer | None:
-        """The answer for *person*, if there is one that is still good."""
+        """Returns the answer for *person*, if there is one that is still good."""
         entry = self._entries.get(person)
         return entry.answer if entry is not None and self._clock.now_ns() < entry.until_ns else None
 
@@ -53,7 +53,7 @@ class GroupCache:
         now_ns = self._clock.now_ns()
         self._entries[person] = _Entry(answer, now_ns + (NOT_FOUND_NS if answer.unresolved else FOUND_NS))
         if self._cleaning is None:
-            self._cleaning = self._clock.call_at(now_ns + CLEANING_NS, self._clean)
+            self._cleaning = self._clock.call_at(now_ns + CLEANING_NS, self._remove_old)
 
     def close(self) -> None:
         """Forget everything, and leave no timer behind."""
@@ -62,8 +62,8 @@ class GroupCache:
             self._cleaning.cancel()
             self._cleaning = None
 
-    def _clean(self) -> None:
+    def _remove_old(self) -> None:
         now_ns = self._clock.now_ns()
         for person in [person for person, entry in self._entries.items() if entry.until_ns <= now_ns]:
             del self._entries[person]
-        self._cleaning = self._clock.call_at(now_ns + CLEANING_NS, self._clean) if self._entries else None
+        self._cleaning = self._clock.call_at(now_ns + CLEANING_NS, self._remove_old) if self._entries else None

@@ -51,12 +51,13 @@ class LdapDirectory:
         self._attributes = list(dict.fromkeys((*settings.return_attributes, settings.group_attribute)))
 
     def groups_of(self, user: str) -> tuple[str, ...]:
+        """Returns the groups of *user*. Raises :class:`Unresolved`."""
         values = self._look_up(user)
         names = (group_name(value) for value in values)
         return tuple(dict.fromkeys((user, *(name for name in names if name))))
 
     def _look_up(self, user: str) -> list[str]:
-        """The values of the group attribute of the one entry that is *user*'s."""
+        """Returns the values of the group attribute of the one entry that is *user*'s."""
         settings = self._settings
         connection = Connection(
             # One that was reached before goes on as if it still were.
@@ -110,7 +111,7 @@ class LdapDirectory:
 
 
 def group_name(value: str) -> str:
-    """The name of the group that *value* of a group attribute means; empty: none.
+    """Returns the name of the group that *value* of a group attribute means; empty: none.
 
     Of a distinguished name the first ``CN``, which need not stand first. What is no distinguished name is a name.
     """
@@ -120,11 +121,11 @@ def group_name(value: str) -> str:
         parts = parse_dn(value)
     except LDAPInvalidDnError:
         return ""
-    return next((_unescaped(text) for kind, text, _ in parts if kind.strip().lower() == "cn"), "")
+    return next((_unescape_text(text) for kind, text, _ in parts if kind.strip().lower() == "cn"), "")
 
 
-def _unescaped(text: str) -> str:
-    """*text* of a distinguished name without its backslashes (RFC 4514)."""
+def _unescape_text(text: str) -> str:
+    """Returns *text* of a distinguished name without its backslashes (RFC 4514)."""
 
     def plain(match: re.Match[str]) -> str:
         octets = match[1]

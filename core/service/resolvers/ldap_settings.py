@@ -18,7 +18,7 @@ REQUIRED: Final = ("Host", "Port", "BaseDN", "Filter", "GroupAttr", "ReturnAttr"
 OPTIONAL: Final = ("Insecure", "SSL", "CACert")
 
 USER_MARK: Final = "%s"
-"""Where the user name goes in the filter."""
+"""The place of the user name in the filter."""
 
 LDAPS_PORT: Final = 636
 SHORTEST_PASSWORD: Final = 3
@@ -38,7 +38,10 @@ class LdapSettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LdapSettings:
-    """``verify``: the server has to prove that it is ``host``. ``ca_certificates``: PEM; empty: those of the system."""
+    """The settings of a directory. ``verify``: the server has to prove that it is ``host``.
+
+    ``ca_certificates``: PEM; empty: those of the system.
+    """
 
     host: str
     port: int
@@ -54,11 +57,12 @@ class LdapSettings:
 
     @property
     def address(self) -> str:
+        """Address of the server."""
         return f"{'ldaps' if self.tls else 'ldap'}://{self.host}:{self.port}"
 
 
 def read_settings(directory: Path) -> tuple[LdapSettings, tuple[str, ...]]:
-    """The settings in *directory*, and what is odd about them. Raises :class:`LdapSettingsError`."""
+    """Returns the settings in *directory*, and what is odd about them. Raises :class:`LdapSettingsError`."""
     reader = _Reader(directory)
     settings = LdapSettings(
         host=reader.required("Host"),
@@ -75,7 +79,7 @@ def read_settings(directory: Path) -> tuple[LdapSettings, tuple[str, ...]]:
     )
     if reader.errors:
         raise LdapSettingsError("\n".join(["LDAP settings cannot be used:", *(f"  {each}" for each in reader.errors)]))
-    for name, odd in _oddities(settings):
+    for name, odd in _find_oddities(settings):
         reader.warn(name, odd)
     return settings, tuple(reader.warnings)
 
@@ -119,7 +123,7 @@ class _Reader:
         text = self.required("Filter")
         if text and USER_MARK not in text:
             self.error("Filter", f"{text!r} has no {USER_MARK} to put the user name in")
-        if not _balanced(text):
+        if not _is_balanced(text):
             self.error("Filter", f"{text!r} has parentheses that do not match")
         return text
 
@@ -157,8 +161,8 @@ class _Reader:
         return texts
 
 
-def _oddities(settings: LdapSettings) -> list[tuple[str, str]]:
-    """What may well be a mistake, by the file it is in."""
+def _find_oddities(settings: LdapSettings) -> list[tuple[str, str]]:
+    """Returns the probable mistakes, by the file they are in."""
     odd: list[tuple[str, str]] = []
     if not _HOST.fullmatch(settings.host):
         odd.append(("Host", f"{settings.host!r} does not look like a host name or address"))
@@ -181,7 +185,7 @@ def _oddities(settings: LdapSettings) -> list[tuple[str, str]]:
     return odd
 
 
-def _balanced(text: str) -> bool:
+def _is_balanced(text: str) -> bool:
     depth = 0
     for character in text:
         depth += (character == "(") - (character == ")")

@@ -25,8 +25,8 @@ AT_ONCE: Final = 16
 """Look-ups under way at a time; each has a thread, as every resolver blocks."""
 
 PATIENCE_S: Final = 30.0
-"""How long a request waits for a look-up, its turn for a thread included. It is the outside world's time that passes
-here, whatever the clock of the service shows."""
+"""The time that a request waits for a look-up, its turn for a thread included. It is the outside world's time that
+passes here, whatever the clock of the service shows."""
 
 
 class GroupLookups:
@@ -52,8 +52,8 @@ class GroupLookups:
         self._under_way: dict[Person, asyncio.Task[Answer]] = {}
 
     async def complete(self, command: UpdateApplications) -> UpdateApplications:
-        """*command* with what is known of the groups of every user that came without any."""
-        persons = [self._person(spec) for spec in command.add]
+        """Returns *command* with the known groups of every user that came without any."""
+        persons = [self._person_of(spec) for spec in command.add]
         wanted = dict.fromkeys(person for person in persons if person is not None)
         if not wanted:
             return command
@@ -80,15 +80,16 @@ class GroupLookups:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._cache.close()
 
-    def _person(self, spec: ApplicationSpec) -> Person | None:
-        """Who has to be looked up for *spec*. ``None``: nobody; the engine refuses a name that is no user's anyway."""
+    def _person_of(self, spec: ApplicationSpec) -> Person | None:
+        """Returns the user to look up for *spec*. ``None``: nobody; the engine refuses a name that is no user's
+        anyway."""
         if spec.groups or not is_user_name(spec.user):
             return None
         resolver = self._resolver_of(spec.partition)
         return Person(resolver, spec.user) if resolver else None
 
     def _look_up(self, person: Person) -> asyncio.Task[Answer]:
-        """The look-up of *person* that is under way, or a new one: requests that meet share it."""
+        """Returns the look-up of *person* that is under way, or a new one: requests that meet share it."""
         task = self._under_way.get(person)
         if task is None:
             # Not the reader's own: if its stream ends, others may still wait for the answer, and the cache wants it.

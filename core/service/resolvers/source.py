@@ -1,4 +1,4 @@
-"""What a resolver is."""
+"""The interface of a resolver."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class Unresolved(Exception):
-    """The groups of a user cannot be told. The text says why, and ends up in a rejection: no secrets in it."""
+    """The groups of a user cannot be found out. The text says why, and ends up in a rejection: no secrets in it."""
 
 
 class GroupSource(Protocol):
     """Tells the groups of users."""
 
     def groups_of(self, user: str) -> tuple[str, ...]:
-        """The groups of *user*, at least one. May take its time; called from several threads at once.
+        """Returns the groups of *user*, at least one. May take its time; called from several threads at once.
 
         Raises :class:`Unresolved`.
         """

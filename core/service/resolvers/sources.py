@@ -1,4 +1,4 @@
-"""Which types of resolver work in this process, and why the others do not (config.md 11)."""
+"""The types of resolver that work in this process, and the reasons why others do not (config.md 11)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Sources:
 
     @classmethod
     def without_settings(cls) -> Sources:
-        """What works everywhere."""
+        """Returns the sources that work everywhere."""
         return cls({"os": SystemAccounts()}, {"ldap": "no settings were given", "test": _FOR_TESTS})
 
 
 def find_sources(ldap_settings: Path, logger: FilteringBoundLogger) -> Sources:
-    """Everything that works here. *ldap_settings*: a directory, which need not exist where nobody needs it.
+    """Returns everything that works here. *ldap_settings*: a directory, which need not exist where nobody needs it.
 
     Raises :class:`core.service.resolvers.ldap_settings.LdapSettingsError` for settings that cannot be used.
     """

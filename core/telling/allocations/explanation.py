@@ -1,4 +1,4 @@
-"""Why work waits, or why it was told to leave: plain values for people and programs.
+"""Explanations why work waits, or why it was preempted: plain values for people and programs.
 
 Amounts are in base units. Times are Unix nanoseconds; ``None``: no time is known.
 """
@@ -21,7 +21,7 @@ class AskFailure(NamedTuple):
 
 
 class Level(StrEnum):
-    """Where a blocker sits, in the order in which placement looks."""
+    """The places of a blocker, in the order in which placement looks."""
 
     MANAGER = "manager"
     APPLICATION = "application"
@@ -32,38 +32,38 @@ class Level(StrEnum):
 
 
 class BlockerKind(StrEnum):
-    """Everything that can keep an ask from being placed."""
+    """The kinds of what can keep an ask from being placed."""
 
     SHIM_GONE = "shim-gone"
-    """Its resource manager has no stream open: nothing that is decided reaches it."""
+    """The resource manager has no stream open: no decision reaches it."""
     APPLICATION_STATE = "application-state"
-    """Its application is over, or failing: it gets nothing any more."""
+    """The application is over, or failing: it gets nothing any more."""
     BACK_OFF = "back-off"
     """Too many asks of its application fitted nowhere; until a time nothing of it is tried."""
     WAITING_FOR_PLACEHOLDER = "waiting-for-placeholder"
-    """It takes the place of a placeholder of its task group, and none is there yet."""
+    """The ask takes the place of a placeholder of its task group, and none is there yet."""
     WAITING_FOR_ANSWER = "waiting-for-answer"
     """The shim was asked whether it may run on the node that was chosen."""
     QUEUE_APPLICATIONS = "queue-applications"
-    """Its application may not start: its queue runs as many as it may."""
+    """The application may not start: its queue runs as many as it may."""
     USER_APPLICATIONS = "user-applications"
-    """Its application may not start: its user runs as many as they may."""
+    """The application may not start: its user runs as many as they may."""
     GROUP_APPLICATIONS = "group-applications"
-    """Its application may not start: a group of its user runs as many as it may."""
+    """The application may not start: a group of its user runs as many as it may."""
     USER_QUOTA = "user-quota"
     """A limit of its user has no room for it."""
     GROUP_QUOTA = "group-quota"
     """A limit of a group of its user has no room for it."""
     QUEUE_QUOTA = "queue-quota"
-    """Its queue, or one above it, has no room below its max."""
+    """The queue, or one above it, has no headroom below its max."""
     CLUSTER_SIZE = "cluster-size"
     """All nodes together have less left than the ask needs."""
     WAITING_FOR_VICTIMS = "waiting-for-victims"
-    """It preempted; room is held for it until its victims are gone."""
+    """The ask has preempted; room is held for it until its victims are gone."""
     RESERVED_NODE_FULL = "reserved-node-full"
     """Room is held for it on a node, and there is not enough yet."""
     REQUIRED_NODE_UNKNOWN = "required-node-unknown"
-    """It must run on a node that is not there."""
+    """The node that the ask requires is not there."""
     REQUIRED_NODE_TAKEN = "required-node-taken"
     """Another ask that must run on the same node comes first."""
     NO_NODES = "no-nodes"
@@ -73,7 +73,7 @@ class BlockerKind(StrEnum):
     NODE_DRAINING = "node-draining"
     """The node is being drained and takes nothing new."""
     NODE_RESERVED = "node-reserved"
-    """What is free there is held for other asks."""
+    """The free room of the node is held for other asks."""
     NODE_REFUSED = "node-refused"
     """The shim does not want it there."""
     NODE_FULL = "node-full"
@@ -121,7 +121,7 @@ class Blocker(NamedTuple):
 
 
 class Position(NamedTuple):
-    """How many pending asks would be looked at before this one, and how many there are (the ask included)."""
+    """The number of pending asks that would be tried before this one, and of all there are (the ask included)."""
 
     application: int
     application_of: int
@@ -132,18 +132,18 @@ class Position(NamedTuple):
 
 
 class PreemptionVerdict(StrEnum):
-    """What preemption can do for an ask."""
+    """The judgements of what preemption can do for an ask."""
 
     WOULD_HELP = "would-help"
     """The next attempt finds victims."""
     UNDER_WAY = "under-way"
-    """It has preempted, its victims are leaving."""
+    """The ask has preempted, and its victims are leaving."""
     NOT_NEEDED = "not-needed"
     """There is room without it."""
     FORBIDDEN = "forbidden"
     """A switch, limit, law or fence stands against it."""
     NO_VICTIMS = "no-victims"
-    """Allowed, but nobody whom the laws let go makes enough room."""
+    """Preemption is allowed, but no victims that the laws allow make enough room."""
 
 
 class LawTally(NamedTuple):
@@ -156,13 +156,13 @@ class LawTally(NamedTuple):
 
 
 class PreemptionOutlook(NamedTuple):
-    """Whether preemption could help an ask.
+    """The forecast for an attempt to preempt for an ask.
 
-    blocked_by    switch, limit, law, fence, delay or budget that stands against an attempt now; empty: nothing does
-    outcome       code of preemption.md I for an attempt made now; empty: none could be made
-    not_before_ns when the next attempt may be made; ``None``: waiting does not bring one
-    victims       who would have to leave ``node_id`` (under way: who has still to leave)
-    protected     for attempts that find nobody: what protects whom
+    blocked_by     switch, limit, law, fence, delay or budget that stands against an attempt now; empty: nothing does
+    outcome        code of preemption.md I for an attempt made now; empty: none could be made
+    not_before_ns  when the next attempt may be made; ``None``: waiting does not bring one
+    victims        who would have to leave ``node_id`` (under way: who has still to leave)
+    protected      for attempts that find nobody: what protects whom
     """
 
     verdict: PreemptionVerdict
@@ -176,7 +176,7 @@ class PreemptionOutlook(NamedTuple):
 
 
 class PreemptedWork(NamedTuple):
-    """An allocation that was told to leave.
+    """An allocation whose release preemption asked for.
 
     kind      ``guarantee``, ``required-node``, ``quota`` or another kind of decision
     taken_by  key of the ask that got the room; empty: it left for its queue's sake
@@ -203,7 +203,7 @@ class AskReport(NamedTuple):
     node_id        where it runs, or which node is kept for it; empty: none
     fitting_nodes  open nodes that have room for it now
     position, preemption  ``None`` unless it is pending
-    preempted      set if it was told to leave, or left so
+    preempted             set if preemption asked for its release, or ended it
     """
 
     key: str
@@ -248,7 +248,7 @@ class ApplicationReport(NamedTuple):
 
 
 class LostWork(NamedTuple):
-    """Nothing has this key any more, but it was told to leave not long ago."""
+    """A key that is no longer in use, of an allocation that was preempted not long ago."""
 
     key: str
     preempted: PreemptedWork

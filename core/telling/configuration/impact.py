@@ -1,4 +1,4 @@
-"""What a configuration would change on a running core, in plain values. Amounts are in base units."""
+"""The changes that a configuration would make on a running core, in plain values. Amounts are in base units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core.domain.resources import Resources
 
 
 class QueueChangeKind(StrEnum):
-    """What becomes of a queue (config.md 7.5, 7.6)."""
+    """The changes of a queue (config.md 7.5, 7.6)."""
 
     ADDED = "added"
     REMOVED = "removed"

@@ -1,4 +1,4 @@
-"""What if: questions about a partition as it is, and what would come of them. Plain values.
+"""Suppositions about a partition as it is, for what-if questions, and their forecasts. Plain values.
 
 Amounts are in base units, times Unix nanoseconds.
 """
@@ -103,7 +103,7 @@ class Enforced(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """What would come of a supposition, in the order of the decisions.
+    """The consequences of a supposition, in the order of the decisions.
 
     displaced  what ran on a lost node, and would be asked for again
     position   place among all pending asks of the partition, for a changed priority; 0: not asked

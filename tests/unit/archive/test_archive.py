@@ -25,8 +25,8 @@ from structlog.testing import CapturingLogger
 from core.archive.archive import Archive
 from core.archive.database import Database, connect
 from core.archive.link import Report
-from core.archive.reader import HistoryReader, Page, any_of, below, same
-from core.archive.records import decoded, encoded
+from core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue
+from core.archive.records import decode_batch, encode_batch
 from core.archive.settings import DAY_S, HistorySettings, Retention, history_settings
 from core.archive.spool import Frame, Place, SpoolWriter
 from core.archive.tables import METADATA, TABLES
@@ -117,10 +117,10 @@ def objects(rows: Sequence[Any]) -> list[str]:
 def test_what_an_older_version_spooled_is_taken(database: str, tmp_path: Path) -> None:
     """Its configurations name nobody; those of the database from before the migration do not either."""
     version = Version(1, NOW_NS, Origin.FILE, "rm", "ABC", "partitions: []\n", True, "", ())
-    _, frame = encoded([(NOW_NS, [version])], 1)
+    _, frame = encode_batch([(NOW_NS, [version])], 1)
     ((table, rows),) = orjson.loads(frame)
     older = orjson.dumps([(table, [row[:-2] for row in rows])])
-    ((_, row),) = decoded(older)
+    ((_, row),) = decode_batch(older)
     assert list(row) == [*rows[0][:-2], "", ""]
     settings = settings_for(database, tmp_path)
     writer = Database(settings.url, settings.patience_s)
@@ -195,8 +195,8 @@ def test_events_of_one_moment_are_told_as_others_are(same_time: bool, same_text:
     told = [
         event(n, "a" if same_text or n < 2 else "b", NOW_NS if same_time or n < 2 else NOW_NS + 1) for n in range(3)
     ]
-    records, payload = encoded([(NOW_NS, told), (NOW_NS, told[:1])], 1)
-    rows = [tuple(row) for _, row in decoded(payload)]
+    records, payload = encode_batch([(NOW_NS, told), (NOW_NS, told[:1])], 1)
+    rows = [tuple(row) for _, row in decode_batch(payload)]
     assert records == len(rows) == 4
     assert [(row[0], row[4], row[7]) for row in rows] == [(e.at_ns, e.object_id, e.message) for e in [*told, told[0]]]
 
@@ -286,7 +286,7 @@ def test_spool_is_replayed_and_twice_is_once(database: str, tmp_path: Path) -> N
         archive.observe(events(5))
     (left,) = {row.run for row in everything(settings, "events")}
     spool = SpoolWriter(settings.spool, 2**20)
-    spool.append(left, 1, 8, encoded([(NOW_NS, events(8))], 1)[1])  # type: ignore[list-item]  # they are of the kind
+    spool.append(left, 1, 8, encode_batch([(NOW_NS, events(8))], 1)[1])  # type: ignore[list-item]  # they are of the kind
     spool.close()
     with writing(settings) as archive:
         until(lambda: archive.status().committed == 8, "the spool to be replayed")
@@ -455,7 +455,7 @@ def test_queues_below_a_queue(database: str, tmp_path: Path) -> None:
     with writing(settings) as archive:
         archive.observe([ApplicationAccepted(f"app {queue}", PARTITION, queue, "ann") for queue in inside + outside])
     reader = HistoryReader(settings)
-    rows, _ = reader.rows("applications", Page(), below("applications", "root.a", "queue"))
+    rows, _ = reader.rows("applications", Page(), match_queue("applications", "root.a", "queue"))
     reader.close()
     assert sorted(row.queue for row in rows) == sorted(inside)
 
@@ -466,12 +466,12 @@ def test_filters_have_an_index(tmp_path: Path) -> None:
     writer = Database(settings.url, settings.patience_s)
     writer.prepare()
     asked = [
-        ("applications", below("applications", "root.a", "queue")),
-        ("applications", same("applications", application_id="app")),
-        ("events", same("events", object_id="ask")),
-        ("events", same("events", reference_id="app")),
-        ("preemptions", any_of("preemptions", "app", "for_application", "victim_application")),
-        ("preemptions", below("preemptions", "root.a", "for_queue", "victim_queue")),
+        ("applications", match_queue("applications", "root.a", "queue")),
+        ("applications", match_column("applications", application_id="app")),
+        ("events", match_column("events", object_id="ask")),
+        ("events", match_column("events", reference_id="app")),
+        ("preemptions", match_any("preemptions", "app", "for_application", "victim_application")),
+        ("preemptions", match_queue("preemptions", "root.a", "for_queue", "victim_queue")),
     ]
     with writer._engine.connect() as connection:
         for table, conditions in asked:

@@ -23,8 +23,8 @@ from structlog.testing import CapturingLogger
 from core.archive import archive as archive_module
 from core.archive.archive import Archive
 from core.archive.database import _MIGRATIONS, Database, concerns_records, connect
-from core.archive.reader import HistoryReader, Page, any_of, below, same
-from core.archive.records import Kept, encoded
+from core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue
+from core.archive.records import Kept, encode_batch
 from core.archive.set_aside import DIRECTORY, MOST_BYTES, RECORDS, Refused, SetAside
 from core.archive.spool import Frame, Place
 from core.archive.tables import TABLES
@@ -136,7 +136,7 @@ def test_every_record_is_stored_or_set_aside(tried: tuple[Database, Archive], to
         SetAside(archive._spool._directory).put_records(left)
     assert put + archive.status().refused - refused_before == len(told)
     assert count(database) - before == put - refused
-    committed, left = database.store([frame(*encoded([(NOW_NS, [event(1)])], 1)[::-1], next(RUNS))])
+    committed, left = database.store([frame(*encode_batch([(NOW_NS, [event(1)])], 1)[::-1], next(RUNS))])
     assert (committed, left) == (1, [])
 
 
@@ -162,13 +162,13 @@ def test_names_of_any_length_are_kept_and_found(database: str, tmp_path: Path) -
         for name in names:
             asked = {
                 "applications": [
-                    same("applications", application_id=name),
-                    below("applications", f"root.{name}", "queue"),
+                    match_column("applications", application_id=name),
+                    match_queue("applications", f"root.{name}", "queue"),
                 ],
-                "events": [same("events", object_id=name), same("events", reference_id=name)],
+                "events": [match_column("events", object_id=name), match_column("events", reference_id=name)],
                 "preemptions": [
-                    any_of("preemptions", name, "for_application", "victim_application"),
-                    below("preemptions", f"root.{name}", "for_queue", "victim_queue"),
+                    match_any("preemptions", name, "for_application", "victim_application"),
+                    match_queue("preemptions", f"root.{name}", "for_queue", "victim_queue"),
                 ],
             }
             for table, each in asked.items():
@@ -233,7 +233,7 @@ def test_what_was_set_aside_is_still_told_after_a_restart(tmp_path: Path) -> Non
 def test_frame_that_cannot_be_read_keeps_no_other_out(database: str, tmp_path: Path, payload: bytes) -> None:
     """Of another version, or of a bug: its checksum holds, so it would come again for ever."""
     with opened(database, tmp_path) as found:
-        good = [encoded([(NOW_NS, [event(number)])], 1)[1] for number in range(2)]
+        good = [encode_batch([(NOW_NS, [event(number)])], 1)[1] for number in range(2)]
         frames = [frame(good[0], 1, 1), frame(payload, 1, 2), frame(good[1], 1, 3)]
         committed, refused = found.store(frames)
         assert committed >= 3
@@ -259,7 +259,7 @@ def test_few_bad_ones_of_many_cost_few_tries(tmp_path: Path) -> None:
             return wrapper
 
         found._inserts = tuple(map(counted, real))
-        committed, refused = found.store([frame(encoded([(NOW_NS, told)], 1)[1], 5_000)])
+        committed, refused = found.store([frame(encode_batch([(NOW_NS, told)], 1)[1], 5_000)])
         assert (committed, [each.seq for each in refused]) == (5_000, [8, 3_001])
         assert tries < 100
 
@@ -319,7 +319,7 @@ def test_old_database_gets_bounded_indexes(database: str, tmp_path: Path) -> Non
     reader = HistoryReader(settings)
     try:
         for name in ("old-app", LONG[:6_000]):
-            rows, _ = reader.rows("applications", Page(), same("applications", application_id=name))
+            rows, _ = reader.rows("applications", Page(), match_column("applications", application_id=name))
             assert [row.application_id for row in rows] == [name]
     finally:
         reader.close()

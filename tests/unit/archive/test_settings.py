@@ -13,7 +13,7 @@ from core.archive.settings import (
     Retention,
     default_history,
     history_settings,
-    retention,
+    parse_retention,
 )
 
 
@@ -76,7 +76,7 @@ def test_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_retention_is_the_default_with_changes() -> None:
     """Age and rows of a table; the last word counts; tables that are not named keep their defaults."""
-    found = retention(["events=36h,500", "applications=0", "applications=0,7", "configurations=2d"])
+    found = parse_retention(["events=36h,500", "applications=0", "applications=0,7", "configurations=2d"])
     assert dict(found) == {
         **DEFAULT_RETENTION,
         "events": Retention(36 * 3_600, 500),
@@ -101,7 +101,7 @@ def test_retention_is_the_default_with_changes() -> None:
 def test_retention_that_is_none(entry: str, why: str) -> None:
     """The reason names the entry."""
     with pytest.raises(HistorySettingsError, match=why):
-        retention([entry])
+        parse_retention([entry])
 
 
 def test_spool_that_is_too_small() -> None:

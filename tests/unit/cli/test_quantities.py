@@ -16,7 +16,7 @@ from core.cli.text import quantities as text
     ],
 )  # fmt: skip
 def test_quantity(name: str, amount: int, expected: str) -> None:
-    assert text.quantity(name, amount) == expected
+    assert text.format_quantity(name, amount) == expected
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,14 @@ def test_quantity(name: str, amount: int, expected: str) -> None:
     ],
 )  # fmt: skip
 def test_bar(used: int, whole: int, mark: int | None, expected: str) -> None:
-    assert text.bar(used, whole, 5, text.ASCII, mark) == expected
+    assert text.draw_bar(used, whole, 5, text.ASCII, mark) == expected
 
 
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(-1, "0s"), (59, "59s"), (310, "5m10s"), (3660, "1h1m"), (90_000, "1d1h")]
 )
 def test_age(seconds: int, expected: str) -> None:
-    assert text.age(seconds * 10**9) == expected
+    assert text.format_age(seconds * 10**9) == expected
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config.properties import inherited, resolve
+from core.config.properties import inherited, resolve_properties
 from core.domain.settings import PreemptionPolicyKind, PriorityPolicy, QueueProperties, QuotaTimer, SortPolicy
 from tests.unit.config.reading import errors, find, load_root, partition_text, queue, root, warnings
 
@@ -297,5 +297,5 @@ def test_inheriting_twice_changes_nothing_more(properties: dict[str, str]) -> No
 def test_any_texts_resolve(properties: dict[str, str], is_leaf: bool) -> None:
     """Whatever the texts, there are values, and the written order does not matter."""
     backwards = dict(reversed(properties.items()))
-    assert resolve(properties, leaf=is_leaf) == resolve(backwards, leaf=is_leaf)
+    assert resolve_properties(properties, leaf=is_leaf) == resolve_properties(backwards, leaf=is_leaf)
     assert json.dumps(properties)

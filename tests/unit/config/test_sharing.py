@@ -6,7 +6,7 @@ import pytest
 
 from core.config.loader import load
 from core.config.model import QueueConfig
-from core.config.sharing import share
+from core.config.sharing import share_equal_parts
 from tests.unit.config.reading import find, only, partition_text, queue, root
 
 OLD = (
@@ -19,7 +19,7 @@ def shared(*queues: object, **keys: object) -> tuple[QueueConfig, QueueConfig]:
     """The root of OLD and that of the new queues after sharing."""
     old = load(partition_text(root(*OLD)))
     new = load(partition_text(root(*queues), **keys))
-    result = share(new, old)
+    result = share_equal_parts(new, old)
     assert result == new, "sharing changes no meaning"
     return only(old).root, only(result).root
 

@@ -6,7 +6,7 @@ import pytest
 
 from core.config.loader import load
 from core.config.model import PartitionConfig
-from core.config.sharing import share
+from core.config.sharing import share_equal_parts
 from core.domain.commands import AllocationSpec, UpdateAllocations
 from core.model.queues import Queue
 from core.partition.books import ledger
@@ -42,7 +42,7 @@ def test_one_change_costs_one_queue(monkeypatch: pytest.MonkeyPatch, sharing: bo
     monkeypatch.setattr(ledger, "fair_terms", counted)
     queues[3]["queues"][4] = queue("q4", m={"vcore": "5"})
     new = load(partition_text(root(*queues)))
-    configure.update(state, only(share(new, old) if sharing else new), 0)
+    configure.update(state, only(share_equal_parts(new, old) if sharing else new), 0)
     assert touched == ["root.p3.q4"]
     assert reckoned == ["root.p3.q4"]
 

@@ -11,7 +11,7 @@ ONE = {"vcore": 1000}
 def books(guaranteed: int = 2000) -> Accounts:
     accounts = Accounts({"root": QueueLimits(), "root.a": QueueLimits({"vcore": guaranteed})}, ["root.a"])
     for _ in range(3):
-        accounts.placed("root.a", ONE, waited_s=0.1, at_s=1.0)
+        accounts.book_task("root.a", ONE, waited_s=0.1, at_s=1.0)
     return accounts
 
 
@@ -24,11 +24,15 @@ def test_amounts_are_kept_for_every_queue_above() -> None:
 def test_a_victim_counts_until_it_is_gone_but_not_for_the_guarantee() -> None:
     """A chosen task is still used, and no longer net; once gone it is neither."""
     accounts = books()
-    accounts.chosen("root.a", ONE, key="k", at_s=2.0)
+    accounts.book_victim("root.a", ONE, key="k", at_s=2.0)
     account = accounts.queues["root.a"]
-    assert (account.used["vcore"], account.net("vcore")) == (3000, 2000)
-    accounts.left("root.a", ONE, victim=True, at_s=3.0)
-    assert (account.used["vcore"], account.net("vcore"), account.preempting["vcore"]) == (2000, 2000, 0)
+    assert (account.used["vcore"], account.usage_net_of_victims("vcore")) == (3000, 2000)
+    accounts.remove_task("root.a", ONE, victim=True, at_s=3.0)
+    assert (account.used["vcore"], account.usage_net_of_victims("vcore"), account.preempting["vcore"]) == (
+        2000,
+        2000,
+        0,
+    )
     assert accounts.preemptions == [(2.0, "root.a")]
     assert not accounts.below_guarantee
 
@@ -36,15 +40,15 @@ def test_a_victim_counts_until_it_is_gone_but_not_for_the_guarantee() -> None:
 def test_a_decision_that_breaks_a_guarantee_is_noted() -> None:
     """The moment a decision leaves a queue below its guarantee, it is written down with the numbers."""
     accounts = books(guaranteed=3000)
-    accounts.chosen("root.a", ONE, key="k", at_s=2.0)
+    accounts.book_victim("root.a", ONE, key="k", at_s=2.0)
     assert accounts.below_guarantee == [BelowGuarantee("root.a", "vcore", 2000, 3000, "k")]
 
 
 def test_a_type_that_the_victim_does_not_use_is_not_its_fault() -> None:
     """Being short of a type that the victim holds none of is no breach by this decision."""
     accounts = Accounts({"root.a": QueueLimits({"memory": 5})}, ["root.a"])
-    accounts.placed("root.a", ONE, waited_s=0, at_s=0)
-    accounts.chosen("root.a", ONE, key="k", at_s=1)
+    accounts.book_task("root.a", ONE, waited_s=0, at_s=0)
+    accounts.book_victim("root.a", ONE, key="k", at_s=1)
     assert not accounts.below_guarantee
 
 
@@ -52,27 +56,27 @@ def test_when_a_queue_is_served() -> None:
     """A queue is served at its guarantee, or when only tasks wait that no node could hold."""
     accounts = Accounts({"root.a": QueueLimits({"vcore": 2000})}, ["root.a"])
     account = accounts.queues["root.a"]
-    accounts.planned("root.a", 3)
-    assert not account.served
+    accounts.plan_tasks("root.a", 3)
+    assert not account.is_served
     for hopeless in (False, False, True):
-        accounts.asked("root.a", ONE, hopeless=hopeless, at_s=0)
-    assert not account.served
-    accounts.planned("root.a", -3)
-    assert not account.served
+        accounts.book_ask("root.a", ONE, hopeless=hopeless, at_s=0)
+    assert not account.is_served
+    accounts.plan_tasks("root.a", -3)
+    assert not account.is_served
     for _ in range(2):
-        accounts.no_longer_waiting("root.a", ONE, hopeless=False)
-    assert account.served
-    accounts.asked("root.a", ONE, hopeless=False, at_s=0)
-    assert not account.served
+        accounts.remove_ask("root.a", ONE, hopeless=False)
+    assert account.is_served
+    accounts.book_ask("root.a", ONE, hopeless=False, at_s=0)
+    assert not account.is_served
     for _ in range(2):
-        accounts.placed("root.a", ONE, waited_s=0, at_s=1)
-    assert account.served
+        accounts.book_task("root.a", ONE, waited_s=0, at_s=1)
+    assert account.is_served
 
 
 def test_a_pause_shows_as_a_step() -> None:
     """Samples bracket a pause, so that a line through them does not slope where nothing happened."""
     accounts = books()
-    accounts.placed("root.a", ONE, waited_s=0, at_s=9.0)
+    accounts.book_task("root.a", ONE, waited_s=0, at_s=9.0)
     accounts.finish(10.0)
     assert [(sample.at_s, sample.used["root.a"].get("vcore", 0)) for sample in accounts.samples[-4:]] == [
         (1.0, 3000),

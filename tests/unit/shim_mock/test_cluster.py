@@ -64,7 +64,7 @@ async def bench(scenario: Scenario) -> AsyncIterator[Bench]:
 
         async def hear() -> None:
             async for update in client.updates():
-                cluster.hear(update)
+                cluster.handle_update(update)
 
         tasks = [asyncio.create_task(hear()), asyncio.create_task(cluster.send())]
         await cluster.create_nodes(scenario.nodes)
@@ -77,7 +77,7 @@ async def bench(scenario: Scenario) -> AsyncIterator[Bench]:
 
 async def until(cluster: SimulatedCluster, state: TaskState, count: int) -> None:
     """Wait until *count* tasks are in *state*."""
-    await eventually(lambda: cluster.count()[state] == count)
+    await eventually(lambda: cluster.count_tasks()[state] == count)
 
 
 async def eventually(condition: Callable[[], object]) -> None:
@@ -110,10 +110,10 @@ async def test_a_victim_is_confirmed_after_the_delay_with_the_same_type(generati
         await until(at.cluster, TaskState.TERMINATING, 1)
         chosen_s = at.clock.now_s
         account = at.cluster.accounts.queues["root.batch"]
-        assert (account.used["vcore"], account.net("vcore"), account.preempted) == (1000, 0, 1)
+        assert (account.used["vcore"], account.usage_net_of_victims("vcore"), account.preempted) == (1000, 0, 1)
         await at.core.until(at.confirmations)
         assert at.clock.now_s - chosen_s >= 9.0
-        assert at.cluster.count()[TaskState.EVICTED] == 1
+        assert at.cluster.count_tasks()[TaskState.EVICTED] == 1
         assert account.used["vcore"] == 0
     release = at.core.releases[0]
     assert release.allocationID == ("job-worker-0-0" if generation == "g2" else "")
@@ -141,7 +141,7 @@ async def test_a_lost_confirmation_stays_lost_without_retry() -> None:
         await until(at.cluster, TaskState.RUNNING, 1)
         await at.preempt("job-worker-0")
         await eventually(lambda: at.cluster.lost_confirmations)
-        assert at.cluster.count()[TaskState.TERMINATING] == 1
+        assert at.cluster.count_tasks()[TaskState.TERMINATING] == 1
         assert at.cluster.holding() == 1
     assert not at.confirmations()
 
@@ -200,7 +200,7 @@ async def test_an_application_that_ignores_a_notice_ends_nothing() -> None:
         notice = PreemptionNotice(1, "", "job", 1, (), ("job-worker-0",), {"vcore": 1000}, 0, "monitor", "")
         await NoticeHandler(at.cluster).preemption_notice(notice)
     assert at.cluster.accounts.queues["root.batch"].noticed == 1
-    assert at.cluster.count()[TaskState.RUNNING] == 2
+    assert at.cluster.count_tasks()[TaskState.RUNNING] == 2
 
 
 async def test_an_application_that_saves_its_work_says_so() -> None:
@@ -211,7 +211,7 @@ async def test_an_application_that_saves_its_work_says_so() -> None:
         reply = await NoticeHandler(at.cluster).preemption_notice(notice)
     assert reply is not None
     assert list(reply.checkpoints) == ["job-worker-0"]
-    assert at.cluster.count()[TaskState.RUNNING] == 2
+    assert at.cluster.count_tasks()[TaskState.RUNNING] == 2
 
 
 async def test_an_application_that_answers_too_late_does_so_after_the_deadline(
@@ -223,7 +223,7 @@ async def test_an_application_that_answers_too_late_does_so_after_the_deadline(
         await until(at.cluster, TaskState.RUNNING, 2)
         notice = PreemptionNotice(1, "", "job", 1, (), ("job-worker-0",), {"vcore": 1000}, 0, "monitor", "")
         await NoticeHandler(at.cluster).preemption_notice(notice)
-        assert at.cluster.count()[TaskState.RUNNING] == 2
+        assert at.cluster.count_tasks()[TaskState.RUNNING] == 2
         await at.core.until(lambda: at.core.releases)
         assert [release.allocationKey for release in at.core.releases] == ["job-worker-1"]
 
@@ -246,7 +246,7 @@ async def test_a_task_ends_after_its_runtime() -> None:
         await at.core.until(lambda: at.core.releases)
         assert at.clock.now_s >= 5.0
         assert at.core.releases[0].terminationType == si.STOPPED_BY_RM
-        assert at.cluster.count()[TaskState.STOPPING] == 1
+        assert at.cluster.count_tasks()[TaskState.STOPPING] == 1
         echo = si.AllocationRelease(allocationKey="job-worker-0", terminationType=si.STOPPED_BY_RM)
         await at.core.say("allocation", si.AllocationResponse(released=[echo]))
         await until(at.cluster, TaskState.ENDED, 1)
@@ -311,7 +311,7 @@ async def test_what_the_contract_forbids_is_noticed(response: si.AllocationRespo
         await at.core.say("allocation", response)
         await eventually(lambda: at.cluster.anomalies)
         assert anomaly in at.cluster.anomalies[0]
-        assert at.cluster.count() == {TaskState.RUNNING: 2}
+        assert at.cluster.count_tasks() == {TaskState.RUNNING: 2}
 
 
 async def test_an_overfull_node_is_noticed() -> None:
@@ -328,7 +328,7 @@ async def test_a_stranded_queue_is_told_from_one_that_could_be_helped() -> None:
 
     async with bench(small()) as at:
         await until(at.cluster, TaskState.RUNNING, 2)
-        assert at.cluster.stranded("root.batch")
+        assert at.cluster.is_stranded("root.batch")
     core = FakeCore()
 
     def place_first(request: si.AllocationRequest) -> si.AllocationResponse | None:
@@ -345,11 +345,11 @@ async def test_a_stranded_queue_is_told_from_one_that_could_be_helped() -> None:
         await cluster.create_nodes(scenario.nodes)
         await cluster.add_applications(scenario.applications)
         await core.until(lambda: len(core.asks) == 2)
-        assert not cluster.stranded("root.batch")
+        assert not cluster.is_stranded("root.batch")
         async for update in client.updates():
-            cluster.hear(update)
-            if cluster.count()[TaskState.RUNNING]:
+            cluster.handle_update(update)
+            if cluster.count_tasks()[TaskState.RUNNING]:
                 break
-        assert cluster.stranded("root.batch")
+        assert cluster.is_stranded("root.batch")
         sender.cancel()
         await asyncio.wait([sender])

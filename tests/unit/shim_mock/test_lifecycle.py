@@ -6,17 +6,17 @@ from itertools import product
 
 import pytest
 
-from shim_mock.lifecycle import HOLDING, TRANSITIONS, IllegalTransition, TaskEvent, TaskState, after
+from shim_mock.lifecycle import HOLDING, TRANSITIONS, IllegalTransition, TaskEvent, TaskState, next_state
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(TaskState, TaskEvent)))
 def test_every_pair_is_in_the_table_or_illegal(state: TaskState, event: TaskEvent) -> None:
     """A pair either leads to the state the table gives, or is refused by name."""
     if (state, event) in TRANSITIONS:
-        assert after(state, event) is TRANSITIONS[state, event]
+        assert next_state(state, event) is TRANSITIONS[state, event]
     else:
         with pytest.raises(IllegalTransition, match=f"{event} while {state}"):
-            after(state, event)
+            next_state(state, event)
 
 
 def test_nothing_comes_back() -> None:

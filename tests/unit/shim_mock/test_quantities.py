@@ -25,7 +25,7 @@ from shim_mock import quantities
 )
 def test_quantities_are_whole_base_units(text: str, resource_type: str, amount: int) -> None:
     """A quantity counts base units without rounding: thousandths for vcore, as written for everything else."""
-    assert quantities.quantity(text, resource_type) == amount
+    assert quantities.parse_quantity(text, resource_type) == amount
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_quantities_are_whole_base_units(text: str, resource_type: str, amount: 
 def test_bad_quantities_are_refused(text: str, resource_type: str, reason: str) -> None:
     """Signs, fractions, unknown suffixes and what does not fit 64 bits are refused with the reason."""
     with pytest.raises(ValueError, match=reason):
-        quantities.quantity(text, resource_type)
+        quantities.parse_quantity(text, resource_type)
 
 
 @pytest.mark.parametrize(
@@ -60,23 +60,23 @@ def test_bad_quantities_are_refused(text: str, resource_type: str, reason: str) 
 )
 def test_durations_are_seconds(text: str, seconds: float) -> None:
     """A duration is a sum of numbers with units."""
-    assert quantities.duration(text) == pytest.approx(seconds)
+    assert quantities.parse_duration(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
     ("parser", "text", "reason"),
     [
-        (quantities.duration, "-5s", "negative"),
-        (quantities.duration, "5", "no duration"),
-        (quantities.duration, "5 s", "no duration"),
-        (quantities.duration, "1d", "no duration"),
-        (quantities.duration, "", "no duration"),
-        (quantities.duration, "999999999h", "too long"),
-        (quantities.rate, "10", "no rate"),
-        (quantities.rate, "0/s", "outside"),
-        (quantities.rate, "2000000/s", "outside"),
-        (quantities.flag, "yes", "neither"),
-        (quantities.flag, "True", "neither"),
+        (quantities.parse_duration, "-5s", "negative"),
+        (quantities.parse_duration, "5", "no duration"),
+        (quantities.parse_duration, "5 s", "no duration"),
+        (quantities.parse_duration, "1d", "no duration"),
+        (quantities.parse_duration, "", "no duration"),
+        (quantities.parse_duration, "999999999h", "too long"),
+        (quantities.parse_rate, "10", "no rate"),
+        (quantities.parse_rate, "0/s", "outside"),
+        (quantities.parse_rate, "2000000/s", "outside"),
+        (quantities.parse_flag, "yes", "neither"),
+        (quantities.parse_flag, "True", "neither"),
     ],
 )
 def test_other_bad_texts_are_refused(parser: Callable[[str], object], text: str, reason: str) -> None:
@@ -89,11 +89,11 @@ def test_other_bad_texts_are_refused(parser: Callable[[str], object], text: str,
 def test_whole_numbers_have_bounds(text: str) -> None:
     """What is no whole number between the bounds is refused."""
     with pytest.raises(ValueError, match=r"no whole number|outside"):
-        quantities.integer(text, 0, 10)
+        quantities.parse_integer(text, 0, 10)
 
 
 @pytest.mark.parametrize("text", ["1e-3", "nan", "inf", "-0.1", "1.1", ".5", "9" * 400])
 def test_decimals_have_bounds(text: str) -> None:
     """Only plain decimals between the bounds count as a probability."""
     with pytest.raises(ValueError, match=r"no plain decimal|outside"):
-        quantities.decimal(text, 0, 1)
+        quantities.parse_decimal(text, 0, 1)

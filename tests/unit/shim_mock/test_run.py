@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from shim_client import RegistrationRefused, ResyncRequired
 from shim_mock.cli import app
-from shim_mock.picture import draw
+from shim_mock.picture import draw_run
 from shim_mock.report import percentile, print_report
 from shim_mock.run import RunResult, run_scenario
 from tests.unit.shim_client.fake_core import End, FakeCore, serving
@@ -114,7 +114,7 @@ async def test_report_and_picture_show_the_run() -> None:
     print_report(Console(file=output, width=120), result, picture=Path("x.svg"))
     assert "root.batch" in output.getvalue()
     assert "PASSED" in output.getvalue()
-    picture = draw(result.cluster.accounts, {"vcore": 8000, "memory": 1}, title="a & b")
+    picture = draw_run(result.cluster.accounts, {"vcore": 8000, "memory": 1}, title="a & b")
     root = ET.fromstring(picture)  # noqa: S314 (our own text)
     kinds = [element.tag.rpartition("}")[2] for element in root.iter()]
     assert kinds.count("polyline") == 2

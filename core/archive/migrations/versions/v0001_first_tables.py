@@ -34,7 +34,7 @@ def _path(*names: str) -> list[sa.Column[str]]:
 
 
 def _index(table: str, *columns: str) -> None:
-    """For what has a value in a column, the newest first."""
+    """Make an index of rows with a value in a column, the newest first."""
     for column in columns:
         op.create_index(f"{table}_by_{column}", table, [column, "at_ns", "run", "seq"])
 
@@ -44,7 +44,7 @@ def _number(name: str) -> sa.Column[int]:
 
 
 def upgrade() -> None:
-    """From nothing."""
+    """Make the first tables in an empty database."""
     _create(
         "applications",
         *_text("partition", "application_id"),
@@ -79,6 +79,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Back to nothing."""
+    """Remove all tables."""
     for name in ("configurations", "events", "preemptions", "applications"):
         op.drop_table(name)

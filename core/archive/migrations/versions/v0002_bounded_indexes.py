@@ -19,7 +19,7 @@ _INDEXED = {
 
 
 def upgrade() -> None:
-    """From indexes on whole texts."""
+    """Replace indexes on whole texts by bounded ones."""
     for table, columns in _INDEXED.items():
         for column in columns:
             op.drop_index(f"{table}_by_{column}", table)
@@ -28,7 +28,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Back to indexes on whole texts."""
+    """Restore indexes on whole texts."""
     for table, columns in _INDEXED.items():
         for column in columns:
             op.drop_index(f"{table}_by_{column}", table)

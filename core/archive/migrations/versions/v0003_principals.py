@@ -1,4 +1,4 @@
-"""Who brought a configuration, and what came of a rollback with it."""
+"""Adds the principal of a configuration, and the result of a rollback."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Of what was stored before, nothing is known."""
+    """Add the columns, empty for rows that were stored before."""
     for name in ("principal", "note"):
         op.add_column("configurations", sa.Column(name, sa.Text, nullable=False, server_default=""))
 
 
 def downgrade() -> None:
-    """Forget them."""
+    """Remove the columns."""
     for name in ("note", "principal"):
         op.drop_column("configurations", name)

@@ -194,7 +194,7 @@ function failures(found) {
   return section("What stopped it before", el("table", {}, el("tbody", {}, ...rows)));
 }
 
-/** Why an allocation was told to leave. */
+/** Why an allocation was preempted. */
 export function lossReport(lost) {
   return section(
     "Told to leave",

@@ -1,4 +1,4 @@
-"""How the scripted core lets shims in: in plain text or over TLS, whoever comes or only who shows what it was given."""
+"""The ways in which the scripted core admits shims: in plain text or over TLS, everybody or only with credentials."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from shim_client.credentials import NO_CREDENTIALS, Credentials, CredentialsUnusable, read_file
+from shim_client.credentials import NO_CREDENTIALS, Credentials, CredentialsUnusable, read_credential_file
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """All empty: plain text, and open.
+class Listener:
+    """The credentials of the server, and those it demands. All empty: plain text, and open.
 
     certificate  PEM chain, with ``key``: what shims are shown
     client_ca    PEM: who must have signed the certificate that a shim shows
@@ -40,15 +40,15 @@ class Door:
             )
 
     def interceptors(self) -> list[grpc.aio.ServerInterceptor]:
-        """What calls have to pass. Raises CredentialsUnusable."""
+        """Returns the interceptors that calls have to pass. Raises CredentialsUnusable."""
         return [] if self.handed_out.token_file is None else [_TokenDemanded(self.handed_out.bearer())]
 
     def listen(self, server: grpc.aio.Server, address: str) -> int:
         """Have *server* listen; returns the port. Raises CredentialsUnusable."""
         if self.certificate is None or self.key is None:
             return server.add_insecure_port(address)
-        pair = (read_file(self.key), read_file(self.certificate))
-        trusted = None if self.client_ca is None else read_file(self.client_ca)
+        pair = (read_credential_file(self.key), read_credential_file(self.certificate))
+        trusted = None if self.client_ca is None else read_credential_file(self.client_ca)
         try:
             credentials = grpc.ssl_server_credentials([pair], trusted, require_client_auth=trusted is not None)
             return server.add_secure_port(address, credentials)
@@ -56,7 +56,7 @@ class Door:
             raise CredentialsUnusable(f"cannot serve with {self.certificate} and {self.key}: {error}") from error
 
 
-OPEN_DOOR: Final = Door()
+OPEN_DOOR: Final = Listener()
 
 
 class _TokenDemanded(grpc.aio.ServerInterceptor):
@@ -70,9 +70,9 @@ class _TokenDemanded(grpc.aio.ServerInterceptor):
         if hmac.compare_digest(shown.encode() if isinstance(shown, str) else shown, self._bearer):
             return await continuation(details)
         # On the wire a refusal looks the same for all kinds of call.
-        return grpc.stream_stream_rpc_method_handler(_refuse)
+        return grpc.stream_stream_rpc_method_handler(_refuse_call)
 
 
-async def _refuse(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
+async def _refuse_call(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the bearer token that the kit handed out was not shown")
     yield b""  # Never reached: it makes this a stream.

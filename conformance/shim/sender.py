@@ -1,4 +1,4 @@
-"""What the scripted core says, and how."""
+"""Messages of the scripted core, and the behaviour that a session gives it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Sent = TypeVar("Sent", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
-    """How the core behaves in a session.
+class Behaviour:
+    """The behaviour of the core in a session.
 
-    accept_after_s  how long nodes and applications wait for their acceptance: whoever does not wait is found out
+    accept_after_s  how long nodes and applications wait for their acceptance: a shim that does not wait is found out
     refuse          the first of each kind in here is refused
     extra           bytes appended to every message: fields that nobody knows
     hold_gang       real asks that match a placeholder wait
@@ -31,17 +31,17 @@ class Manners:
 
 
 @dataclass(slots=True)
-class Voice:
-    """Says things to RM ``rm``."""
+class Sender:
+    """The sender of messages to RM ``rm``."""
 
     lines: Final[Lines]
-    manners: Final[Manners]
+    manners: Final[Behaviour]
     rm: str = ""
     states: dict[str, str] = field(default_factory=dict)
-    """The state that each application was last said to be in."""
+    """The last state sent for each application."""
 
-    def demand(self, run: Running, termination: int) -> None:
-        """Ask for the end of an allocation, or with STOPPED_BY_RM confirm it."""
+    def demand_release(self, run: Running, termination: int) -> None:
+        """Ask for the release of an allocation, or with STOPPED_BY_RM confirm it."""
         release = si.AllocationRelease(
             partitionName=f"[{self.rm}]default",
             applicationID=run.app,
@@ -49,10 +49,10 @@ class Voice:
             terminationType=si.TerminationType.ValueType(termination),
             message="on behalf of the conformance kit",
         )
-        self.say(Kind.ALLOCATION, si.AllocationResponse(released=[release]))
+        self.send_message(Kind.ALLOCATION, si.AllocationResponse(released=[release]))
 
-    def announce(self, run: Running) -> None:
-        """Say ``new`` for *run*."""
+    def announce_allocation(self, run: Running) -> None:
+        """Send ``new`` for *run*."""
         placed = si.Allocation(
             allocationKey=run.key,
             allocationID=f"{run.key}-0",
@@ -64,29 +64,29 @@ class Voice:
             originator=run.allocation.originator,
             preemptionPolicy=run.allocation.preemptionPolicy,
         )
-        self.say(Kind.ALLOCATION, si.AllocationResponse(new=[placed]))
+        self.send_message(Kind.ALLOCATION, si.AllocationResponse(new=[placed]))
 
-    def update(self, app: str, state: str) -> None:
-        """Say that *app* has entered *state*."""
+    def send_state(self, app: str, state: str) -> None:
+        """Send that *app* has entered *state*."""
         self.states[app] = state
         change = si.UpdatedApplication(applicationID=app, state=state, message="runApplication")
-        self.say(Kind.APPLICATION, si.ApplicationResponse(updated=[change]))
+        self.send_message(Kind.APPLICATION, si.ApplicationResponse(updated=[change]))
 
     def refuse_ask(self, key: str, app: str, reason: str, *, old: bool) -> None:
         """Refuse an ask in the list that its generation reads."""
         if old:
             refused = si.RejectedAllocationAsk(allocationKey=key, applicationID=app, reason=reason)
-            self.say(Kind.ALLOCATION, si.AllocationResponse(rejected=[refused]))
+            self.send_message(Kind.ALLOCATION, si.AllocationResponse(rejected=[refused]))
         else:
             newer = si.RejectedAllocation(allocationKey=key, applicationID=app, reason=reason)
-            self.say(Kind.ALLOCATION, si.AllocationResponse(rejectedAllocations=[newer]))
+            self.send_message(Kind.ALLOCATION, si.AllocationResponse(rejectedAllocations=[newer]))
 
-    def say(self, kind: Kind, message: Message) -> None:
-        """Send *message*."""
-        self.lines.say(kind, self.dressed(message))
+    def send_message(self, kind: Kind, message: Message) -> None:
+        """Send *message* on the stream of that kind."""
+        self.lines.send_message(kind, self.with_extra_fields(message))
 
-    def dressed(self, message: Sent) -> Sent:
-        """*message* with the fields that nobody knows."""
+    def with_extra_fields(self, message: Sent) -> Sent:
+        """Returns *message* with the fields that nobody knows."""
         if not self.manners.extra:
             return message
         return type(message).FromString(message.SerializeToString() + self.manners.extra)
