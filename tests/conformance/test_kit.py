@@ -69,7 +69,7 @@ def test_pytest_against_an_address(address: str, tmp_path: Path) -> None:
     """``pytest tests/conformance --core-address`` runs the cases against that core."""
     gaps = tmp_path / "gaps"
     gaps.write_text("26 not yet\n")
-    options = ("-q", "-p", "no:cacheprovider", "--core-address", address, "--core-gaps", str(gaps))
+    options = ("-q", "-rs", "-p", "no:cacheprovider", "--core-address", address, "--core-gaps", str(gaps))
     cases = [f"tests/conformance/test_contract.py::test_case[{number}]" for number in (1, 26, 107)]
     done = finished("pytest", *options, *cases)
     assert done.returncode == 1, done.stdout + done.stderr
