@@ -214,7 +214,9 @@ class BusyCluster:
     def _settle(self) -> None:
         """Rounds and slices until nothing is left to do at this time; a victim without a grace leaves at once."""
         interval_ns = self.engine.preemption_interval_ns
-        if self._next_round_ns is not None and interval_ns is not None and self.now_ns >= self._next_round_ns:
+        if interval_ns is None:  # While nothing waits no round is due, and one that was is not made up for.
+            self._next_round_ns = None
+        elif self._next_round_ns is not None and self.now_ns >= self._next_round_ns:
             self._next_round_ns = self.now_ns + interval_ns
             self._take(self._timed(lambda: self.engine.preempt(self.now_ns)))
         busy = True
