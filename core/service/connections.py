@@ -187,7 +187,9 @@ class ConnectionKeeper:
             self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Watch no more. May be called again, which changes nothing."""
+        if self._ending:
+            return
         self._ending = True
         if self._thread is not None and self._bell is not None:
             self._bell.ring()

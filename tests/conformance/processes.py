@@ -15,7 +15,9 @@ START_S = 20.0
 
 
 def environment() -> dict[str, str]:
-    return {"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "PATH": "", "COLUMNS": "200"}
+    """Returns what programs see: nothing of the machine's, and no port or history that cores beside them have as well."""
+    off = {"KORNEL_REST_ADDRESS": "off", "KORNEL_HISTORY": "off"}
+    return {"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "PATH": "", "COLUMNS": "200", **off}
 
 
 def finished(module: str, *arguments: str, timeout_s: float = 50.0) -> subprocess.CompletedProcess[str]:

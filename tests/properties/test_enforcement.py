@@ -10,6 +10,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.laws.verdict import Law
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.preemption import judging as laws
@@ -178,7 +179,7 @@ def test_enforcement_is_lawful_and_goes_as_far_as_it_may(seed: int, miss: int) -
         useful = lacking & dict(candidate.shape.pairs).keys()
         if useful and queue in candidate.queue.lineage() and not protected(candidate) and candidate not in plan.victims:
             more = replace(plan, victims=(*plan.victims, candidate))
-            assert laws.Law.GUARANTEE_KEPT in {violation.law for violation in laws.check(world, more)}
+            assert Law.GUARANTEE_KEPT in {violation.law for violation in laws.check(world, more)}
 
 
 @settings(max_examples=scale_examples(300), deadline=None)
