@@ -15,7 +15,7 @@ START_S = 20.0
 
 
 def environment() -> dict[str, str]:
-    """Returns what programs see: nothing of the machine's, and no port or history that cores beside them have as well."""
+    """Returns what programs see: nothing of the machine, and no port or history of cores beside them."""
     off = {"KORNEL_REST_ADDRESS": "off", "KORNEL_HISTORY": "off"}
     return {"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "PATH": "", "COLUMNS": "200", **off}
 
