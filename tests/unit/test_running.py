@@ -26,7 +26,7 @@ def test_it():
     if "PYTEST_XDIST_WORKER" in os.environ: os._exit(3)
 """
 FAILS = "def test_it(): assert False"
-FAILS_OFTEN = "import pytest\n@pytest.mark.parametrize('n', range(11))\ndef test_it(n): assert False"
+FAILS_OFTEN = "import pytest\n@pytest.mark.parametrize('n', range(21))\ndef test_it(n): assert False"
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
