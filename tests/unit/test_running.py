@@ -60,7 +60,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (FAILS_BESIDE_OTHERS, 0, "failed beside others, passed alone: test_made.py::test_it"),
         (CRASHES_BESIDE_OTHERS, 0, "failed beside others, passed alone: test_made.py::test_it"),
         (FAILS, 1, "not all of them passed alone"),
-        (FAILS_OFTEN, 1, "11 tests failed: too many"),
+        (FAILS_OFTEN, 1, "21 tests failed: too many"),
     ],
     ids=["beside", "crash", "failure", "many"],
 )
