@@ -42,7 +42,7 @@ def test_large_requests_over_many_connections(core: AttackedCore) -> None:
     raw = name + b"\x22\x00" * 19_000_000
     codes: list[grpc.StatusCode] = []
     # A message is held in parts and as a whole, so 128 MiB ahead may take twice that.
-    with core.attack(refused_bytes=6 * len(raw), memory_mib=320, health_s=1.0):
+    with core.attack(refused_bytes=6 * len(raw), memory_mib=512, health_s=1.0):
         senders = [threading.Thread(target=lambda: codes.append(send(core, ALLOCATION, name, raw))) for _ in range(6)]
         for sender in senders:
             sender.start()
