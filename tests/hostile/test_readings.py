@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Final
 
 import grpc
@@ -48,9 +49,12 @@ def test_questions_at_once(core: AttackedCore) -> None:
     question = explain_pb2.WhatIfRequest(
         ask=explain_pb2.SupposedAsk(queue="root.a", resources={"vcore": 1}, count=10_000)
     )
-    with grpc.insecure_channel(core.address) as channel, core.attack(processor_s=60):
-        call = explain_pb2_grpc.ExplainServiceStub(channel).WhatIf
-        futures = [call.future(question, timeout=60) for _ in range(60)]
+    # Over three connections: one may have no more than 32 calls at once, and its others would wait at the client.
+    own = [("grpc.use_local_subchannel_pool", 1)]
+    with ExitStack() as channels, core.attack(processor_s=60):
+        opened = [channels.enter_context(grpc.insecure_channel(core.address, options=own)) for _ in range(3)]
+        calls = [explain_pb2_grpc.ExplainServiceStub(channel).WhatIf for channel in opened]
+        futures = [call.future(question, timeout=60) for call in calls for _ in range(20)]
         codes = [future.code() for future in futures]
     assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
 
