@@ -2,7 +2,7 @@
 
 Python needs a second of processor time and more to import what a core, a shim or a command takes, and tests start
 hundreds of them. Here one process per worker imports everything once, waits without any thread, and forks for each
-program: :func:`python` is what a test writes for ``sys.executable`` in front of ``-m core``. The program has the
+program: :func:`python` is what a test writes for ``sys.executable`` in front of ``-m kornel``. The program has the
 directory, environment, files and arguments of the command, and a session of its own; signals reach it, and it is killed
 when the command is. It cannot be stopped with SIGSTOP, and its process ID is not that of the command: tests that need
 either, and those that are about starting, write ``sys.executable``.
@@ -33,21 +33,47 @@ LAUNCHER: Final = ROOT / "tests" / "launch.py"
 PATHS: Final = f"{ROOT}{os.pathsep}{ROOT / 'proto'}"
 PROGRAMS: Final = (
     "core",
-    "core.archive.committer",
-    "core.service.judge_process",
-    "core.service.preview_process",
+    "kornel.core.archive.committer",
+    "kornel.core.service.judge_process",
+    "kornel.core.service.preview_process",
     "shim_mock",
-    "shim_client.example",
+    "kornel.shim_client.example",
     "conformance",
     "tests.conformance.broken_shims",
 )
 """The modules that are run with ``-m`` here."""
 
 IMPORTED: Final = (
-    *("core.cli.app", "core.cli.serving", "core.cli.bench", "core.cli.config", "core.cli.events", "core.cli.explain"),
-    *("core.cli.health", "core.cli.history", "core.cli.lists", "core.cli.quota", "core.cli.status", "core.cli.top"),
-    *("core.cli.unregister", "core.archive.committer", "shim_client.example", "shim_mock.cli", "conformance.cli"),
-    *("core.service.judge_process", "core.service.preview_process", "pydantic", "typer._adapters", "uvloop"),
+    *(
+        "kornel.core.cli.app",
+        "kornel.core.cli.serving",
+        "kornel.core.cli.bench",
+        "kornel.core.cli.config",
+        "kornel.core.cli.events",
+        "kornel.core.cli.explain",
+    ),
+    *(
+        "kornel.core.cli.health",
+        "kornel.core.cli.history",
+        "kornel.core.cli.lists",
+        "kornel.core.cli.quota",
+        "kornel.core.cli.status",
+        "kornel.core.cli.top",
+    ),
+    *(
+        "kornel.core.cli.unregister",
+        "kornel.core.archive.committer",
+        "kornel.shim_client.example",
+        "kornel.shim_mock.cli",
+        "kornel.conformance.cli",
+    ),
+    *(
+        "kornel.core.service.judge_process",
+        "kornel.core.service.preview_process",
+        "pydantic",
+        "typer._adapters",
+        "uvloop",
+    ),
     *("sqlalchemy.dialects.sqlite", "tests.conformance.broken_shims", "google.protobuf.json_format"),
 )
 OTHER: Final = -1000

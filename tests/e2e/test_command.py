@@ -14,9 +14,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.harness import CONFIG, create, node_request
 from tests.prepared import python
 
@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
 def kornel(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """`kornel` with *arguments* and *variables* in its environment, run to its end."""
     return subprocess.run(
-        [python(), "-m", "core", *arguments],
+        [python(), "-m", "kornel", *arguments],
         env={**environment(), **variables},
         capture_output=True,
         text=True,
@@ -49,7 +49,7 @@ def serving(tmp_path: Path, *arguments: str, command: str | None = None) -> Iter
     ready = tmp_path / "ready"
     process = subprocess.Popen(
         [
-            *(command or python(), "-m", "core", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json"),
+            *(command or python(), "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json"),
             *("--ready-file", str(ready), *arguments),
         ],
         env=environment(),
