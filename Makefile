@@ -20,7 +20,6 @@ TREES  ?= 20000
 MINUTES ?= 60
 SEED   ?= 0
 
-PACKAGES := core shim_client shim_mock conformance
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
@@ -39,7 +38,7 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	touch $@
 
 demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir, KIND=quota; KEEP=1 leaves core and web page up)
-	$(BIN)/python -m shim_mock demo $(if $(TRACE),--trace $(TRACE)) $(if $(KIND),--kind $(KIND)) $(if $(filter-out 0,$(KEEP)),--keep)
+	$(BIN)/python -m kornel.shim_mock demo $(if $(TRACE),--trace $(TRACE)) $(if $(KIND),--kind $(KIND)) $(if $(filter-out 0,$(KEEP)),--keep)
 
 docs: $(STAMP) ## build the documentation as a site, in build/site
 	$(BIN)/python -m mkdocs build --strict
@@ -89,7 +88,7 @@ format: $(STAMP) ## fix formatting and what the linter can fix safely
 	$(BIN)/ruff check --fix .
 
 types: $(STAMP) ## check types, strictly
-	$(BIN)/mypy --strict $(PACKAGES)
+	$(BIN)/mypy --strict --package kornel
 
 proto: $(STAMP) ## generate the committed stubs from the .proto files
 	$(BIN)/python proto/generate.py

@@ -8,25 +8,25 @@ from typing import Annotated
 
 import typer
 
-from core.cli.bench import bench
-from core.cli.completion import completion
-from core.cli.config import config_app
-from core.cli.consent import ask_before_unregistering
-from core.cli.events import events
-from core.cli.explain import explain, what_if_app
-from core.cli.health import health
-from core.cli.history import history_app
-from core.cli.lists import apps, drain_app, nodes, queues, undrain_app
-from core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
-from core.cli.quota import queue_app, user_app
-from core.cli.security import security_app
-from core.cli.serve import serve
-from core.cli.terminal import VisibleGroup, echo_json, echo_line, echo_text, print_error
-from core.cli.text.status import render_explanation, render_status
-from core.cli.top import top
-from core.client import calls as client
-from core.client.channels import CONNECTION, Connection, ConnectionNotPossible
-from core.process.version import core_version
+from kornel.core.cli.bench import bench
+from kornel.core.cli.completion import completion
+from kornel.core.cli.config import config_app
+from kornel.core.cli.consent import ask_before_unregistering
+from kornel.core.cli.events import events
+from kornel.core.cli.explain import explain, what_if_app
+from kornel.core.cli.health import health
+from kornel.core.cli.history import history_app
+from kornel.core.cli.lists import apps, drain_app, nodes, queues, undrain_app
+from kornel.core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
+from kornel.core.cli.quota import queue_app, user_app
+from kornel.core.cli.security import security_app
+from kornel.core.cli.serve import serve
+from kornel.core.cli.terminal import VisibleGroup, echo_json, echo_line, echo_text, print_error
+from kornel.core.cli.text.status import render_explanation, render_status
+from kornel.core.cli.top import top
+from kornel.core.client import calls as client
+from kornel.core.client.channels import CONNECTION, Connection, ConnectionNotPossible
+from kornel.core.process.version import core_version
 
 app = typer.Typer(
     name="kornel",

@@ -6,8 +6,8 @@ import sys
 
 import typer
 
-from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
-from core.cli.terminal import ask_consent, print_error
+from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
+from kornel.core.cli.terminal import ask_consent, print_error
 
 
 def ask_before_unregistering(rm_id: str) -> None:

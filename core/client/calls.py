@@ -9,6 +9,9 @@ from typing import Any, Final
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from kornel.core.client.channels import open_channel
+from kornel.core.service.limits import MESSAGE_LIMIT
 from kornel.v1.manager_pb2 import UnregisterResourceManagerRequest
 from kornel.v1.manager_pb2_grpc import ManagerServiceStub
 from kornel.v1.status_pb2 import (
@@ -23,9 +26,6 @@ from kornel.v1.status_pb2 import (
     GetStatusResponse,
 )
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-
-from core.client.channels import open_channel
-from core.service.limits import MESSAGE_LIMIT
 
 DEFAULT_TIMEOUT_S: Final = 5.0
 DUMP_TIMEOUT_S: Final = 60.0

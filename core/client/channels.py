@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 import grpc.aio
 
-from core.service.addresses import stays_on_this_machine
+from kornel.core.service.addresses import stays_on_this_machine
 
 AUTHORIZATION: Final = "authorization"
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 import grpc.aio
-from si.v1 import si_pb2, si_pb2_grpc
 
-from core.load.sending import CHANNEL_OPTIONS
-from core.load.workload import resource
+from kornel.core.load.sending import CHANNEL_OPTIONS
+from kornel.core.load.workload import resource
+from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import processes
 
 RM = "bench"
@@ -29,7 +29,7 @@ def serve(*, history: bool = True, rest: str = "127.0.0.1:0") -> list[str]:
 @asynccontextmanager
 async def running_core(*, history: bool = True, rest: str = "127.0.0.1:0") -> AsyncIterator[tuple[str, int]]:
     """A core that serves, with a durable history or without: its address and process ID."""
-    async with processes.serving("core", *serve(history=history, rest=rest)) as served:
+    async with processes.serving("kornel", *serve(history=history, rest=rest)) as served:
         yield served
 
 

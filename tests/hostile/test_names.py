@@ -13,9 +13,9 @@ import pytest
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
-from kornel.v1 import configuration_pb2
-from si.v1 import si_pb2 as si
 
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import configuration_pb2
 from tests.e2e.bystander import PATIENCE_S
 from tests.e2e.harness import CONFIG
 from tests.hostile.attacked import AttackedCore
@@ -112,7 +112,9 @@ def good(kind: Descriptor) -> Any:
 def services() -> Iterator[tuple[str, Descriptor]]:
     """All calls with one request, by path."""
     for path in sorted(PROTO.glob("*/v1/*_pb2.py")):
-        module = import_module(".".join(path.relative_to(PROTO).with_suffix("").parts))
+        module = import_module(
+            f"kornel.{path.parent.relative_to(PROTO).as_posix().removeprefix('kornel/').replace('/', '.')}.{path.stem}"
+        )
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
                 if not method.client_streaming:

@@ -16,9 +16,9 @@ from typing import Final
 
 import grpc.aio
 import pytest
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.harness import (
     PATIENCE_S,
     Conversation,
@@ -36,7 +36,7 @@ ROOT: Final = Path(__file__).parents[3]
 LEASE: Final = Path(__file__).parent / "lease"
 REGISTRY: Final = "core/preemption/registry.py"
 LINES: Final = {
-    "from core.preemption.kind import ": "from core.preemption.lease.kind import LEASE",
+    "from kornel.core.preemption.kind import ": "from kornel.core.preemption.lease.kind import LEASE",
     "    MONITOR,": "    LEASE,",
 }
 """What the registry gets, after which of its lines: all that a new kind takes outside its own folder."""
@@ -72,13 +72,13 @@ class ToyCore:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {"PYTHONPATH": f"{folder}:{ROOT / 'proto'}", "COLUMNS": "200", "PATH": os.defpath, "HOME": str(folder)}
+    return {"PYTHONPATH": str(folder), "COLUMNS": "200", "PATH": os.defpath, "HOME": str(folder)}
 
 
 def kornel(folder: Path, *arguments: str) -> str:
     """Returns what the command line of the copy in *folder* says."""
     done = subprocess.run(
-        [sys.executable, "-m", "core", *arguments],
+        [sys.executable, "-m", "kornel", *arguments],
         cwd=folder,
         env=environment(folder),
         capture_output=True,
@@ -91,7 +91,9 @@ def kornel(folder: Path, *arguments: str) -> str:
 
 def with_lease(folder: Path) -> Path:
     """Returns *folder*, which holds a copy of the core with the toy kind now."""
-    shutil.copytree(ROOT / "core", folder / "core", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "kornel", folder / "kornel", symlinks=True)
+    for name in ("core", "proto"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(LEASE, folder / "core" / "preemption" / "lease")
     registry = folder / REGISTRY
     lines: list[str] = []
@@ -112,7 +114,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def core(folder: Path, tmp_path: Path) -> Iterator[ToyCore]:
     """A served core of which nothing but the kind is made up."""
     ready, log = tmp_path / "ready", tmp_path / "log"
-    command = [sys.executable, "-m", "core", "serve", "--grpc", "127.0.0.1:0", "--rest-address", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--rest-address", "127.0.0.1:0"]
     command += ["--log-format", "json", "--ready-file", str(ready), "--history", str(tmp_path / "history.db")]
     with (
         log.open("wb") as output,

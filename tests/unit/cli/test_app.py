@@ -8,6 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from kornel.core.cli.app import app
+from kornel.core.cli.text.quota import render_user
+from kornel.core.cli.text.status import render_explanation, render_status
 from kornel.v1.status_pb2 import (
     AskFailure,
     ExplainAskResponse,
@@ -19,11 +24,6 @@ from kornel.v1.status_pb2 import (
     QueueStatus,
     UserStatus,
 )
-from typer.testing import CliRunner
-
-from core.cli.app import app
-from core.cli.text.quota import render_user
-from core.cli.text.status import render_explanation, render_status
 
 GOOD = "partitions:\n  - name: default\n    queues:\n      - name: root\n"
 ODD = """
@@ -41,7 +41,8 @@ partitions:
 
 
 SERVER_ONLY = (
-    "core.process.server", "core.partition.engine", "core.rest", "core.config.loader", "starlette", "uvicorn",
+    "kornel.core.process.server", "kornel.core.partition.engine", "kornel.core.rest", "kornel.core.config.loader",
+    "starlette", "uvicorn",
     "sqlalchemy", "structlog", "cryptography", "jwt", "yaml",
 )  # fmt: skip
 """What takes long to import and no client needs."""
@@ -192,7 +193,7 @@ def test_commands_other_than_serve_start_without_loading_the_server(arguments: l
     """They are typed by people, who notice each tenth of a second."""
     code = f"""
 import sys
-from core.cli.app import main
+from kornel.core.cli.app import main
 try:
     main()
 except SystemExit:

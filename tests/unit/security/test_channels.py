@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.client.channels import Connection, ConnectionNotPossible
+from kornel.core.client.channels import Connection, ConnectionNotPossible
 
 CORE = Path(__file__).parents[3] / "core"
 

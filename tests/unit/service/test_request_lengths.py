@@ -12,8 +12,8 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from core.service.request_lengths import UNLIMITED, check_lengths
-from core.service.status_codes import InvalidRequest
+from kornel.core.service.request_lengths import UNLIMITED, check_lengths
+from kornel.core.service.status_codes import InvalidRequest
 
 PROTO = Path(__file__).parents[3] / "proto"
 ENDLESS = "eyJ" * 400_000
@@ -22,7 +22,9 @@ ENDLESS = "eyJ" * 400_000
 def requests() -> Iterator[Descriptor]:
     """The requests of all calls of all services."""
     for path in sorted(PROTO.glob("*/v1/*_pb2.py")):
-        module = import_module(".".join(path.relative_to(PROTO).with_suffix("").parts))
+        module = import_module(
+            f"kornel.{path.parent.relative_to(PROTO).as_posix().removeprefix('kornel/').replace('/', '.')}.{path.stem}"
+        )
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
                 yield method.input_type
