@@ -30,52 +30,33 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 LAUNCHER: Final = ROOT / "tests" / "launch.py"
-PATHS: Final = f"{ROOT}{os.pathsep}{ROOT / 'proto'}"
+PATHS: Final = str(ROOT)
 PROGRAMS: Final = (
-    "core",
+    "kornel",
     "kornel.core.archive.committer",
     "kornel.core.service.judge_process",
     "kornel.core.service.preview_process",
-    "shim_mock",
+    "kornel.shim_mock",
     "kornel.shim_client.example",
-    "conformance",
+    "kornel.conformance",
     "tests.conformance.broken_shims",
 )
 """The modules that are run with ``-m`` here."""
 
 IMPORTED: Final = (
-    *(
-        "kornel.core.cli.app",
-        "kornel.core.cli.serving",
-        "kornel.core.cli.bench",
-        "kornel.core.cli.config",
-        "kornel.core.cli.events",
-        "kornel.core.cli.explain",
-    ),
-    *(
-        "kornel.core.cli.health",
-        "kornel.core.cli.history",
-        "kornel.core.cli.lists",
-        "kornel.core.cli.quota",
-        "kornel.core.cli.status",
-        "kornel.core.cli.top",
-    ),
-    *(
-        "kornel.core.cli.unregister",
-        "kornel.core.archive.committer",
-        "kornel.shim_client.example",
-        "kornel.shim_mock.cli",
-        "kornel.conformance.cli",
-    ),
-    *(
-        "kornel.core.service.judge_process",
-        "kornel.core.service.preview_process",
-        "pydantic",
-        "typer._adapters",
-        "uvloop",
-    ),
-    *("sqlalchemy.dialects.sqlite", "tests.conformance.broken_shims", "google.protobuf.json_format"),
+    "kornel.core.cli.app",
+    "kornel.core.cli.serving",
+    *(program for program in PROGRAMS if "." in program),
+    "kornel.shim_mock.cli",
+    "kornel.conformance.cli",
+    "google.protobuf.json_format",
+    "pydantic",
+    "sqlalchemy.dialects.sqlite",
+    "typer._adapters",
+    "uvloop",
 )
+"""The modules that are imported beforehand: what programs import when they start."""
+
 OTHER: Final = -1000
 """The answer to a command that is none of :data:`PROGRAMS`."""
 
@@ -227,8 +208,8 @@ def _become_program(arguments: list[str], environment: dict[str, str]) -> None:
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
     module, *rest = arguments
     sys.argv = [module, *rest]
-    sys.modules.pop(module, None) if "." in module else None
-    sys.modules.pop("tests.prepared", None)
+    if not hasattr(sys.modules.get(module), "__path__"):
+        sys.modules.pop(module, None)  # It becomes __main__, as if nobody had imported it.
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
@@ -236,6 +217,8 @@ def main() -> None:
     """Imports everything, and then forks on demand until standard input ends."""
     for module in IMPORTED:
         import_module(module)
+    for source in sys.modules["kornel.core.cli.app"].COMMANDS.values():
+        import_module(f"kornel.core.cli.{source.module}")
     gc.collect()
     gc.freeze()
     descriptor, sys.executable = sys.argv[1:]
