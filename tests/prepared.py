@@ -10,7 +10,6 @@ either, and those that are about starting, write ``sys.executable``.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import runpy
@@ -70,11 +69,14 @@ launch.main({socket!r}, sys.argv[1:])
 """
 
 
+_keepers: Final[list[subprocess.Popen[bytes]]] = []
+
+
 @cache
 def python() -> str:
     """Returns a command that runs :data:`PROGRAMS` behind ``-m`` in forks, and anything else as Python does.
 
-    The process that forks is started by the first call, and lives for as long as this one.
+    The process that forks is started by the first call, and ends with the run of the tests, whatever ends that.
     """
     folder = Path(tempfile.mkdtemp(prefix="prepared-"))
     path = folder / "socket"
@@ -97,14 +99,16 @@ def python() -> str:
     )
     listener.close()
 
-    def end() -> None:
+    _keepers.append(keeper)
+    return str(command)
+
+
+def pytest_unconfigure() -> None:
+    """Ends the process that was prepared, and waits for it, so that its costs are a part of the run's."""
+    for keeper in _keepers:
         assert keeper.stdin is not None
         keeper.stdin.close()
         keeper.wait()
-        shutil.rmtree(folder)
-
-    atexit.register(end)
-    return str(command)
 
 
 class Keeper:
@@ -225,6 +229,8 @@ def main() -> None:
     found = Keeper(socket.socket(fileno=int(descriptor))).serve()
     if found is not None:
         _become_program(*found)
+    else:
+        shutil.rmtree(Path(sys.executable).parent)
 
 
 if __name__ == "__main__":
