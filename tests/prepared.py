@@ -56,6 +56,7 @@ IMPORTED: Final = (
 )
 """The modules that are imported beforehand: what programs import when they start."""
 
+READY: Final = b"ready\n"
 OTHER: Final = -1000
 """The answer to a command that is none of :data:`PROGRAMS`."""
 
@@ -95,9 +96,13 @@ def python() -> str:
         cwd=ROOT,
         env=environment,
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         pass_fds=[listener.fileno()],
     )
     listener.close()
+    # Whoever starts a program has patience for a program, and not for all that is imported here.
+    assert keeper.stdout is not None
+    assert keeper.stdout.readline() == READY
 
     _keepers.append(keeper)
     return str(command)
@@ -107,8 +112,10 @@ def pytest_unconfigure() -> None:
     """Ends the process that was prepared, and waits for it, so that its costs are a part of the run's."""
     for keeper in _keepers:
         assert keeper.stdin is not None
+        assert keeper.stdout is not None
         keeper.stdin.close()
         keeper.wait()
+        keeper.stdout.close()
 
 
 class Keeper:
@@ -225,6 +232,8 @@ def main() -> None:
         import_module(f"kornel.core.cli.{source.module}")
     gc.collect()
     gc.freeze()
+    sys.stdout.buffer.write(READY)
+    sys.stdout.buffer.flush()
     descriptor, sys.executable = sys.argv[1:]
     found = Keeper(socket.socket(fileno=int(descriptor))).serve()
     if found is not None:
