@@ -58,7 +58,7 @@ def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     ledger.claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1
-    pacing.count(state, plan, now_ns)
+    pacing.count_taken(state, plan, now_ns)
     _watch_exits(state, plan, now_ns)
     record(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, plan=plan)
 

@@ -84,8 +84,8 @@ def _remembered(state: PartitionState) -> set[int]:
         found.update(taken.held)
     for amounts in (*state.notices.lacking.values(), *state.notices.held.values()):
         found.update(amounts)
-    for window in (state.pace.guarantee, state.pace.required_node, state.pace.quota):
-        found.update(t for t, amount in window.totals.amounts.items() if amount)
+    for _, pace in state.pace.in_order():
+        found.update(t for t, amount in pace.window.totals.amounts.items() if amount)
     return found
 
 

@@ -29,7 +29,7 @@ from core.partition.waiting.rooms import (
     park_for_node,
     park_without_node,
 )
-from core.preemption import pacing
+from core.preemption.guarantee import cycle_limit
 from core.preemption.guarantee import drive as guarantee_drive
 from core.preemption.monitor import drive as monitor
 from core.preemption.quota import drive as quota_preemption
@@ -123,7 +123,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     ask.missed += 1
     cost = 1
     helps = group.due and state.guarantee_preemption and found.preemption_may_help
-    if helps and not pacing.keep_waiting(state, group, now_ns):
+    if helps and not cycle_limit.keep_waiting(state, group, now_ns):
         cost += guarantee_drive.ATTEMPT_COST
         if guarantee_drive.attempt_due(state, group, now_ns) or group.due:
             return cost

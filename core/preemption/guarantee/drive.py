@@ -22,7 +22,7 @@ from core.partition.waiting.rooms import UNSERVED
 from core.preemption import eviction, pacing
 from core.preemption.attempts import RETRY_NS, set_due
 from core.preemption.governor import governing
-from core.preemption.guarantee import laws
+from core.preemption.guarantee import cycle_limit, laws
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.guarantee.changes import Changes
 from core.preemption.guarantee.consulting import MOST_ROUNDS, Dialogue
@@ -150,9 +150,9 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     if known is not None:
         _tell_refusal(state, ask, known, now_ns)
         return False
-    held = pacing.hold_back(state, ask, now_ns)
+    held = cycle_limit.hold_back(state, ask, now_ns)
     if held is not None:
-        pacing.note(state, guarantee.KIND, ask, held, now_ns)
+        pacing.note_held_back(state, guarantee.KIND, ask, held, now_ns)
         if held.retry_ns is not None:
             set_due(state, ask, held.retry_ns)
         return False

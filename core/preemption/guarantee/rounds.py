@@ -15,7 +15,7 @@ from core.partition.asks import finding
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import UNSERVED
 from core.policies.application_order import application_key
-from core.preemption import pacing
+from core.preemption.guarantee import cycle_limit
 from core.preemption.guarantee import drive as guarantee_drive
 from core.preemption.guarantee.batches import in_batches
 from core.preemption.guarantee.fences import projected
@@ -48,7 +48,7 @@ class PartitionRound:
         self.served = 0
 
     def within_limit(self) -> bool:
-        return self._searches < SEARCHES and pacing.is_open(self._state, self._now_ns)
+        return self._searches < SEARCHES and cycle_limit.is_open(self._state, self._now_ns)
 
     def candidates(self) -> list[Allocation]:
         return _candidates(self._state, self._tried, self._batch)
@@ -61,7 +61,7 @@ class PartitionRound:
         found = finding.find_node(self._state, ask)
         if not isinstance(found, NotPlaced) or not found.preemption_may_help:
             return False
-        if pacing.keep_waiting(self._state, group, self._now_ns):
+        if cycle_limit.keep_waiting(self._state, group, self._now_ns):
             return False
         group.attempt_is_over(ask)
         before = self._state.preemption_attempts

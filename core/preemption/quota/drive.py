@@ -14,10 +14,10 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.partition.state import PartitionState
-from core.preemption import eviction, pacing
+from core.preemption import eviction
 from core.preemption.governor import governing
 from core.preemption.plan import QuotaPlan, Refusal
-from core.preemption.quota import laws
+from core.preemption.quota import cycle_limit, laws
 from core.preemption.quota import planner as quota
 from core.preemption.quota import standing as quota_standing
 from core.preemption.quota import timers as quota_timers
@@ -110,7 +110,7 @@ def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -
     refusal = eviction.judge(state, laws.check(state, part))
     if refusal is not None:
         return refusal.detail
-    most, denial = pacing.allow_enforcement(state, part.victims, now_ns, run)
+    most, denial = cycle_limit.allow_victims(state, part.victims, now_ns, run)
     if denial is not None:
         run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
     victims = part.victims[:most]

@@ -17,7 +17,7 @@ from core.partition.waiting.rooms import look_again
 from core.preemption import eviction, pacing
 from core.preemption.governor import governing
 from core.preemption.plan import PreemptionPlan, Refusal
-from core.preemption.required_node import laws
+from core.preemption.required_node import cycle_limit, laws
 from core.preemption.required_node import planner as required_node
 
 ATTEMPT_COST: Final = 10
@@ -36,9 +36,9 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
         _rank(state, reservation, now_ns, last=False)
         return False
     _rank(state, reservation, now_ns, last=True)
-    held = pacing.hold_back_required(state, reservation, now_ns)
+    held = cycle_limit.hold_back(state, reservation, now_ns)
     if held is not None:
-        pacing.note(state, required_node.KIND, ask, held, now_ns)
+        pacing.note_held_back(state, required_node.KIND, ask, held, now_ns)
         return False
     state.preemption_attempts += 1
     state.required_node_attempts += 1

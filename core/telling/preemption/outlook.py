@@ -13,13 +13,15 @@ from core.model.allocations import Allocation
 from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
 from core.partition.state import PartitionState
-from core.preemption import eviction, pacing
+from core.preemption import eviction
 from core.preemption.governor import governing
 from core.preemption.governor.source import BOUNDS
+from core.preemption.guarantee import cycle_limit
 from core.preemption.guarantee import drive as guarantee_drive
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.guarantee.kind import GUARANTEE
 from core.preemption.plan import PreemptionPlan, Refusal, Spared
+from core.preemption.required_node import cycle_limit as node_limit
 from core.preemption.required_node import planner as required_node
 from core.preemption.required_node.kind import REQUIRED_NODE
 from core.preemption.victim_index import RankedLeaf, VictimIndex
@@ -84,7 +86,7 @@ def outlook(
     if not state.preemption.enabled:
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption.enabled is off", "", "the partition does not preempt")
     if not state.guarantee_preemption:
-        return PreemptionOutlook(verdict.FORBIDDEN, _UNLISTED, Outcome.POLICY_OFF, pacing.why_off(state))
+        return PreemptionOutlook(verdict.FORBIDDEN, _UNLISTED, Outcome.POLICY_OFF, cycle_limit.why_off(state))
     if not ask.spec.allow_preempt_other:
         detail = "its preemption policy lets it preempt nobody"
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, detail)
@@ -95,7 +97,7 @@ def outlook(
         if isinstance(governed, PreemptionOutlook):
             return governed
         result = governed
-        held = pacing.foresee(state, ask, now_ns)
+        held = cycle_limit.foresee_limit(state, ask, now_ns)
         if held is not None:
             return PreemptionOutlook(
                 verdict.FORBIDDEN, _LIMITED, held.outcome, held.detail, held.retry_ns, result.node.node_id,
@@ -183,7 +185,7 @@ def _on_required_node(
     if required_node.room_is_coming(node, ask):
         detail = "its node has room" if fits_on(node, ask) else "room on its node is leaving already"
         return PreemptionOutlook(verdict.NOT_NEEDED, "", "", detail)
-    held = pacing.foresee_required(state, now_ns)
+    held = node_limit.foresee_limit(state, now_ns)
     if held is not None and held.outcome is Outcome.POLICY_OFF:
         return PreemptionOutlook(verdict.FORBIDDEN, _UNLISTED, held.outcome, held.detail)
     result = required_node.plan(state, ask, node)
