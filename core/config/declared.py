@@ -21,6 +21,7 @@ from core.config.yaml_reader import FoldedNode, shorten_text
 from core.domain.access import NOBODY, AccessList
 from core.domain.settings import FilterConfig, GuaranteeMode, NodeSortPolicy
 from core.preemption.guarantee.victim_orders import COSTS
+from core.preemption.quota.kind import QUOTA
 from core.preemption.registry import KINDS, NAMES
 
 _PARTITION_KEYS: Final = (
@@ -344,7 +345,7 @@ class _Reader:
         cycle = keys["cycle"].mapping(("interval_ms", "limit", "batch"))
         defaults = PreemptionConfig()
         policies = _read_policies(keys["policies"])
-        enforced = keys["quotapreemptionenabled"].boolean()
+        enforced = keys[QUOTA.keys.switch].boolean()
         sections = read_sections(keys)
         limit = cycle["limit"].number(defaults.cycle_limit, most=1)
         for kind in KINDS:
@@ -361,7 +362,7 @@ class _Reader:
             cycle["limit"].warning("nobody preempts for a guarantee while the limit is 0")
         return PreemptionConfig(
             enabled=keys["enabled"].boolean(default=True),
-            quota_enabled=enforced and "quota" in policies,
+            quota_enabled=enforced and QUOTA.name in policies,
             guarantee_mode=GuaranteeMode(keys["guaranteemode"].choice(GuaranteeMode, GuaranteeMode.REACH)),
             coexist=keys["coexist"].boolean(),
             policies=policies,

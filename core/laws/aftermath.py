@@ -6,7 +6,7 @@ here the outcome is judged, from the two states and the plan alone. That looks a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from core.laws.verdict import Law, Violation, net_of, path_of
@@ -34,12 +34,20 @@ def remember(view: PartitionView) -> Before:
     )
 
 
-def check_applied(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> tuple[Violation, ...]:
-    """Every law that *plan*, now applied, turns out to have broken, and everything else that changed with it."""
+def check_applied(
+    before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView, laws: Collection[int]
+) -> tuple[Violation, ...]:
+    """Returns every law that *plan*, now applied, turns out to have broken, and everything else that changed with it.
+
+    *laws*: the numbers of those that bind its kind. Where no. 2 is not among them, shares and maxima do not count.
+    """
+    shares_count = 2 in laws
     return (
-        *_nobody_else(before, plan, after), *_amounts(before, plan), *_law_2(before, plan, after),
-        *_room(before, plan, after),
-    )  # fmt: skip
+        *_nobody_else(before, plan, after),
+        *_amounts(before, plan),
+        *(_law_2(before, plan, after) if shares_count else ()),
+        *_room(before, plan, after, shares_count=shares_count),
+    )
 
 
 def _nobody_else(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
@@ -79,8 +87,6 @@ def _law_2(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionVie
     """No queue is taken below its guarantee, nor further below; above the ask what it claims makes up for it."""
     above: tuple[Queue, ...] = ()
     if isinstance(plan, PreemptionPlan):
-        if plan.kind == "required-node":
-            return
         above = path_of(plan.ask.queue)
     for queue, net in before.net.items():
         for t, least in queue.guaranteed.items():
@@ -92,7 +98,9 @@ def _law_2(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionVie
                 yield Violation(Law.GUARANTEE_KEPT, detail)
 
 
-def _room(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
+def _room(
+    before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView, *, shares_count: bool
+) -> Iterator[Violation]:
     """Once everybody marked has left, the ask fits its node beside all other claims there, and every max on its path.
 
     A queue that was above its max may stay so, if it is no fuller than it was. Who must run on the node comes first.
@@ -112,7 +120,7 @@ def _room(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView
     for t, amount in ask.shape.pairs:
         if node.free[t] + leaving.get(t, 0) - claimed.get(t, 0) < amount:
             yield Violation(Law.SUFFICIENT, f"{node.node_id} will have too little of type {t} for {ask.key}")
-        for queue in path_of(ask.queue)[:-1] if plan.kind != "required-node" else ():
+        for queue in path_of(ask.queue)[:-1] if shares_count else ():
             most = queue.max.get(t)
             had = before.net[queue][t] + before.claimed[queue][t]
             if most is not None and net_of(queue, t) + queue.claimed[t] > max(most, had):

@@ -47,8 +47,7 @@ from core.partition.intake import allocation_intake, application_intake, node_in
 from core.partition.scheduling import autoscaling, cycle, vetting
 from core.partition.state import PartitionState
 from core.partition.waiting import inquiries
-from core.preemption import registry, rounds
-from core.preemption.guarantee import drive as guarantee_drive
+from core.preemption import registry, rounds, slices
 from core.preemption.monitor import noticing
 
 RECORDS_PER_DECISION: Final = 4
@@ -161,8 +160,7 @@ class Engine:
         self._callbacks.now_ns = now_ns
         for state in self._partitions.values():
             if state.has_rounds:
-                guarantee_drive.begin_pass(state, now_ns)
-                guarantee_drive.collect_due(state, now_ns)
+                slices.offer_due(state, now_ns)
                 rounds.run(state, now_ns)
         return self._take_effects()
 

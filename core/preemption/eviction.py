@@ -217,7 +217,7 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
 def forget(state: PartitionState, ask: Allocation) -> None:
     """*ask* is withdrawn: its claim and reservation go, its victims still leave (B.7)."""
     moves.end_claim(state, ask)
-    state.refusals.forget(ask)
+    state.guarantee.refusals.forget(ask)
     ask.dialogue = None
     ask.attempt_due = False
     for victim in ask.victims.values():
@@ -239,8 +239,7 @@ def record(
     """Put down how an attempt of *kind* for *ask* ended (preemption.md I)."""
     victims: tuple[VictimRecord, ...] = ()
     if plan is not None:
-        adjusted = plan.adjusted or (0,) * len(plan.victims)
-        victims = tuple(map(victim_record, plan.victims, adjusted))
+        victims = victim_records(plan)
         if not detail:
             detail = f"needs {plan.needs}, fence {plan.fence.path}"
             if plan.weighed:
@@ -261,8 +260,13 @@ def record(
     )
 
 
+def victim_records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
+    """Returns the victims of *plan* as decisions name them."""
+    return tuple(map(victim_record, plan.victims, plan.adjusted or (0,) * len(plan.victims)))
+
+
 def victim_record(victim: Allocation, adjusted_priority: int) -> VictimRecord:
-    """*victim* as decisions name it."""
+    """Returns *victim* as decisions name it."""
     return VictimRecord(
         victim.spec.key,
         victim.application.application_id,

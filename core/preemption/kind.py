@@ -14,8 +14,11 @@ from typing import Any, Final
 from core.domain.reasons import Outcome
 from core.domain.settings import VictimBound
 from core.laws.verdict import Violation
+from core.model.allocations import Allocation, AskGroup, Reservation
+from core.model.not_placed import NotPlaced
 from core.partition.state import PartitionState
 from core.policies.view import PartitionView
+from core.preemption.foresight import Circumstances, PreemptionOutlook
 
 
 class Level(StrEnum):
@@ -128,18 +131,70 @@ def wants_nothing(state: PartitionState) -> bool:
     return False
 
 
+def resumes_nothing(state: PartitionState, now_ns: int) -> bool:
+    """Tells that no ask of a kind had to wait for another kind."""
+    return False
+
+
+def is_never_busy(state: PartitionState) -> bool:
+    """Tells that a kind has no work that goes on from slice to slice."""
+    return False
+
+
+def advance_nothing(state: PartitionState, now_ns: int, budget: int) -> None:
+    """Fits a kind that is never busy."""
+
+
+def ignore_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
+    """Fits a kind to which it does not matter what runs where."""
+
+
+def leave_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:
+    """Returns that nothing was spent on *group*, and that it has to be set aside."""
+    return 0, False
+
+
+def leave_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
+    """Tells that no room was made."""
+    return False
+
+
+def foresees_nothing(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:
+    """Returns ``None``: the kind makes no room for asks."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Driver:
     """What a kind does in a partition, and when.
 
-    configured   the configuration in force is a new one
-    in_round     its turn in a round of the preemption cycle, in the order of ``preemption.policies``
-    wants_round  whether that turn could come to anything as things stand; without any that does there are no rounds
+    configured      the configuration in force is a new one
+    in_round        its turn in a round of the preemption cycle, in the order of ``preemption.policies``
+    tries_again     the reserved asks that this turn tries again, where something has changed for them; ``None``: none
+    wants_round     whether that turn could come to anything as things stand; without any that does there are no rounds
+    offer_due       a slice or a round begins: offer the asks whose next attempt is due
+    resume          offer the asks that had to wait until another kind was busy no more; says whether there were any
+    is_busy         whether it has work that goes on from slice to slice
+    advance         go on with that work for about so many decisions
+    serve_unplaced  make room for an ask of a group with asks that are due, which found no place; says what that cost in
+                    decisions, and whether the group may stay where it is: it preempted, or has more to try
+    serve_reserved  make room for an ask with a reservation, which a limit keeps back or nothing; says whether it did
+    end_slice       a slice ends
+    note_arrival    something holds an amount on a node that nobody checked
     """
 
     configured: Callable[[PartitionState, int], None] = do_nothing
     in_round: Callable[[PartitionState, int], None] = do_nothing
+    tries_again: Callable[[Reservation], bool] | None = None
     wants_round: Callable[[PartitionState], bool] = wants_nothing
+    offer_due: Callable[[PartitionState, int], None] = do_nothing
+    resume: Callable[[PartitionState, int], bool] = resumes_nothing
+    is_busy: Callable[[PartitionState], bool] = is_never_busy
+    advance: Callable[[PartitionState, int, int], object] = advance_nothing
+    serve_unplaced: Callable[[PartitionState, AskGroup, NotPlaced, int], tuple[int, bool]] = leave_unplaced
+    serve_reserved: Callable[[PartitionState, Reservation, NotPlaced | None, int], bool] = leave_reserved
+    end_slice: Callable[[PartitionState, int], None] = do_nothing
+    note_arrival: Callable[[PartitionState, Allocation, int], None] = ignore_arrival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +206,7 @@ class Kind(DecisionSource):
     planner     who is to leave, or why nobody is; changes nothing
     check       the laws that one of its plans would break; shares no code with the planner
     driver      when it acts
+    foresee     what it could do for an ask, for explanations; ``None``: it does nothing for this one
     keys        what the configuration can say of it
     """
 
@@ -159,6 +215,7 @@ class Kind(DecisionSource):
     planner: Callable[..., Any]
     check: Callable[[PartitionView, Any], tuple[Violation, ...]]
     driver: Driver
+    foresee: Callable[[PartitionState, Allocation, Circumstances], PreemptionOutlook | None] = foresees_nothing
     keys: ConfigurationKeys = ConfigurationKeys()
 
     @property

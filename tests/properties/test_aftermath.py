@@ -16,6 +16,7 @@ from core.preemption import eviction
 from core.preemption.plan import PreemptionPlan, QuotaPlan
 from core.preemption.quota import drive as quota_preemption
 from core.preemption.quota.enforcement import QuotaRun
+from core.preemption.registry import kind_called
 from tests.properties.shim import Shim, random_history
 from tests.scenarios.language import Stage
 
@@ -45,7 +46,9 @@ class Judge:
         before = remember(state)
         apply()
         self.judged[kind] += bool(plan.victims)
-        self.found.update(violation.law for violation in check_applied(before, plan, state))
+        record = kind_called(kind)
+        assert record is not None
+        self.found.update(violation.law for violation in check_applied(before, plan, state, record.laws))
 
 
 def test_long_histories(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def offer(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> N
         return
     for application in state.applications.values():
         for ask in [ask for ask in application.asks.values() if ask.shape in renamed]:
-            state.refusals.forget(ask)
+            state.guarantee.refusals.forget(ask)
             moves.resize_request(state, ask, types.shape(ask.shape.resources))
             attempts.watch(state, ask)
 

@@ -47,7 +47,7 @@ def start_timer(state: PartitionState, application: Application, now_ns: int) ->
     def note(_: int) -> None:
         if application.placeholder_deadline_ns == at_ns:
             application.placeholder_deadline_ns = None
-            state.gangs_timed_out[application] = None
+            state.gangs.timed_out[application] = None
 
     state.at(at_ns, note)
 

@@ -25,9 +25,9 @@ HARD: Final = "Hard"
 
 def give_up_expired(state: PartitionState, now_ns: int) -> None:
     """Deal with every application whose timer ran out since the last call."""
-    while state.gangs_timed_out:
-        application = next(iter(state.gangs_timed_out))
-        del state.gangs_timed_out[application]
+    while state.gangs.timed_out:
+        application = next(iter(state.gangs.timed_out))
+        del state.gangs.timed_out[application]
         _give_up(state, application, now_ns)
 
 

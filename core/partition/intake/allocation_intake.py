@@ -26,9 +26,7 @@ from core.partition.scheduling import placement
 from core.partition.state import PartitionState
 from core.partition.waiting.waking import wake_for_node
 from core.partition.withdrawing import withdraw_ask
-from core.preemption import attempts, eviction
-from core.preemption.quota import timers as quota_timers
-from core.preemption.required_node import drive as required_node
+from core.preemption import attempts, eviction, slices
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
 _RUNNING = AppState.RUNNING
@@ -246,8 +244,7 @@ def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int
 def _unchecked(state: PartitionState, request: Allocation, now_ns: int) -> None:
     """*request* may hold an amount on a node that nobody checked: others have to cope with that."""
     if request.node is not None:
-        required_node.newcomer(state, request.node)
-        quota_timers.grew(state, request.queue, now_ns)
+        slices.note_arrival(state, request, now_ns)
 
 
 def _record(
@@ -306,7 +303,7 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
     resized = ask.shape is not shape
     if resized:
         questions.cancel_question(state, ask)
-        state.refusals.forget(ask)  # With another size it asks another question.
+        state.guarantee.refusals.forget(ask)  # With another size it asks another question.
         moves.resize_request(state, ask, shape)
         attempts.watch(state, ask)
         if ask.reservation is not None:

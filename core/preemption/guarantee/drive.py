@@ -11,8 +11,9 @@ from functools import partial
 from heapq import heappop
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation, AskGroup
+from core.domain.reasons import Outcome, Unschedulable
+from core.model.allocations import Allocation, AskGroup, Reservation
+from core.model.not_placed import NotPlaced
 from core.model.users import Account
 from core.partition.asks import reservations
 from core.partition.state import PartitionState
@@ -49,7 +50,9 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
     due = state.attempts_due
     while due and due[0][0] <= now_ns:
         _offer_attempt(state, heappop(due)[2])
-    changed, next_ns = state.refusals.due(state.changes, now_ns, partial(_look_for_changes, state), len(state.nodes))
+    changed, next_ns = state.guarantee.refusals.due(
+        state.changes, now_ns, partial(_look_for_changes, state), len(state.nodes)
+    )
     for ask in changed:
         _offer_attempt(state, ask)
     if next_ns is not None:
@@ -58,33 +61,33 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
 
 def watch_for_changes(state: PartitionState, now_ns: int) -> None:
     """A slice ends: what it changed may help asks that were refused before, or in it."""
-    if state.refusals.empty:
+    if state.guarantee.refusals.empty:
         state.moved.clear()
-        state.change_watch.forget()
+        state.guarantee.change_watch.forget()
         return
-    if not state.change_watch.watching:
+    if not state.guarantee.change_watch.watching:
         # What these answers hang on is known from now on; what the slice did after them is not.
-        state.refusals.doubt(_look_for_changes(state), state.changes, now_ns)
-        if state.refusals.doubted:
-            _look_at_refusals(state, max(now_ns + 1, state.refusals.next_look_ns))
-    elif state.refusals.should_look(state.changes):
-        _look_at_refusals(state, max(now_ns + 1, state.refusals.next_look_ns))
+        state.guarantee.refusals.doubt(_look_for_changes(state), state.changes, now_ns)
+        if state.guarantee.refusals.doubted:
+            _look_at_refusals(state, max(now_ns + 1, state.guarantee.refusals.next_look_ns))
+    elif state.guarantee.refusals.should_look(state.changes):
+        _look_at_refusals(state, max(now_ns + 1, state.guarantee.refusals.next_look_ns))
 
 
 def _look_for_changes(state: PartitionState) -> Changes:
-    changes = state.change_watch.look(state.nodes, state.moved, state.rules)
+    changes = state.guarantee.change_watch.look(state.nodes, state.moved, state.rules)
     state.moved.clear()
     return changes
 
 
 def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
     """See that a slice begins at *when_ns*, which looks at refused asks anyway."""
-    if state.refusals_looked_at_ns is None or when_ns < state.refusals_looked_at_ns:
-        state.refusals_looked_at_ns = when_ns
+    if state.guarantee.refusals_looked_at_ns is None or when_ns < state.guarantee.refusals_looked_at_ns:
+        state.guarantee.refusals_looked_at_ns = when_ns
 
         def look(_: int) -> None:
-            if state.refusals_looked_at_ns == when_ns:
-                state.refusals_looked_at_ns = None
+            if state.guarantee.refusals_looked_at_ns == when_ns:
+                state.guarantee.refusals_looked_at_ns = None
 
         state.at(when_ns, look)
 
@@ -96,20 +99,55 @@ def _offer_attempt(state: PartitionState, ask: Allocation) -> None:
     offer_attempt(state, ask)
 
 
-def resume(state: PartitionState, now_ns: int) -> None:
-    """Nothing is left to enforce: the turn of those that had to wait for it (H)."""
+def resume_deferred(state: PartitionState, now_ns: int) -> bool:
+    """Offer the asks that had to wait until no max was left to enforce (H). Returns whether there were any."""
     deferred = state.enforcement.deferred
+    if not deferred or state.enforcement.busy:
+        return False
     for ask in deferred:
         set_due(state, ask, now_ns)
     deferred.clear()
     collect_due(state, now_ns)
+    return True
+
+
+def offer_due(state: PartitionState, now_ns: int) -> None:
+    """Give leaves their attempts back if it is time, and offer the asks whose next attempt is due."""
+    begin_pass(state, now_ns)
+    collect_due(state, now_ns)
+
+
+def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:
+    """Have the due asks of *group*, which found no place, try to preempt, unless the limit holds them back.
+
+    Returns what that cost in decisions, and whether the group may stay where it is: it preempted, or has more to try.
+    """
+    cost = 0
+    helps = state.guarantee_preemption and why.preemption_may_help
+    if helps and not cycle_limit.keep_waiting(state, group, now_ns):
+        cost = ATTEMPT_COST
+        if attempt_due(state, group, now_ns) or group.due:
+            return cost, True
+    if group.due and why.reason is Unschedulable.USER_QUOTA and why.account is not None:
+        cannot_help(state, group.head(), why.account, now_ns)
+    return cost, False
 
 
 def begin_pass(state: PartitionState, now_ns: int) -> None:
     """Give every leaf its attempts back, at most once per idle tick."""
-    if now_ns - state.pass_began_ns >= PASS_NS:
-        state.pass_began_ns = now_ns
-        state.attempts_left.clear()
+    if now_ns - state.guarantee.pass_began_ns >= PASS_NS:
+        state.guarantee.pass_began_ns = now_ns
+        state.guarantee.attempts_left.clear()
+
+
+def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
+    """Have the ask of *reservation* try to preempt if an attempt is due and victims could help it.
+
+    Returns whether that made room. *limited*: the limit that keeps the ask back.
+    """
+    ask = reservation.ask
+    helps = limited is None or limited.preemption_may_help
+    return ask.attempt_due and helps and state.guarantee_preemption and attempt(state, ask, now_ns)
 
 
 def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
@@ -122,7 +160,7 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
         group.attempt_is_over(ask)
         if attempt(state, ask, now_ns):
             return True
-        if state.preemption_attempts != before or state.prospects.behind:
+        if state.preemption_attempts != before or state.guarantee.prospects.behind:
             return False
     return False
 
@@ -144,7 +182,7 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         return False
     leaf = ask.queue
     ask.attempt_due = False
-    known = state.refusals.answer(ask, state.changes) if ask.dialogue is None else None
+    known = state.guarantee.refusals.answer(ask, state.changes) if ask.dialogue is None else None
     if known is None and ask.dialogue is None:
         known = _refused_by_law_4(state, ask, now_ns)
     if known is not None:
@@ -163,8 +201,9 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         set_due(state, ask, now_ns)
         return False
     if first_round:
-        state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
+        state.guarantee.attempts_left[leaf] = state.guarantee.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
     state.preemption_attempts += 1
+    state.search_cost += ATTEMPT_COST
     if result is None:
         return False
     would_be: PreemptionPlan | None = None
@@ -175,12 +214,12 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
             governing.charge(state, result.victims, leaf.path, now_ns)
             _apply(state, result, now_ns)
             # A result ends the pass, so the next one starts with a full budget (B.1).
-            state.attempts_left.pop(leaf, None)
+            state.guarantee.attempts_left.pop(leaf, None)
             return True
         would_be, result = result, Refusal(Outcome.SHADOW)
     _tell_refusal(state, ask, result, now_ns, would_be)
     if result.outcome in _WAITS_FOR_CHANGE and result.retry_ns is None:
-        state.refusals.note(ask, result, state.changes, now_ns)
+        state.guarantee.refusals.note(ask, result, state.changes, now_ns)
     else:
         set_due(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))
     return False
@@ -191,7 +230,7 @@ def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Re
     entitled = entitlement(ask, state.guarantee_mode, state.types.names)
     if not isinstance(entitled, Refusal):
         return None
-    state.refusals.note(ask, entitled, state.changes, now_ns)
+    state.guarantee.refusals.note(ask, entitled, state.changes, now_ns)
     return entitled
 
 
@@ -238,7 +277,7 @@ def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan
     if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
         dialogue = Dialogue(state, ask)
     if dialogue is None:
-        return guarantee.plan(state, ask, index=state.victim_index, known=state.prospects, now_ns=now_ns)
+        return guarantee.plan(state, ask, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns)
     ask.dialogue = None
     if dialogue.rounds == MOST_ROUNDS:
         return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
@@ -246,7 +285,7 @@ def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan
         dialogue.begin_round(now_ns)
         try:
             return guarantee.plan(
-                state, ask, predicate=dialogue, index=state.victim_index, known=state.prospects, now_ns=now_ns
+                state, ask, predicate=dialogue, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns
             )
         except AnswerPending:
             pass
@@ -259,8 +298,8 @@ def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan
 
 def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
     """The first of B.1's preconditions that fails; asks that only have to wait are made due again."""
-    if state.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
-        set_due(state, ask, state.pass_began_ns + PASS_NS)
+    if state.guarantee.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
+        set_due(state, ask, state.guarantee.pass_began_ns + PASS_NS)
         return Outcome.ATTEMPTS_EXHAUSTED
     if not ask.spec.allow_preempt_other:
         return Outcome.ASK_MAY_NOT_PREEMPT

@@ -66,7 +66,7 @@ class PartitionRound:
         group.attempt_is_over(ask)
         before = self._state.preemption_attempts
         made_room = guarantee_drive.attempt(self._state, ask, self._now_ns)
-        if self._state.preemption_attempts != before or self._state.prospects.behind:
+        if self._state.preemption_attempts != before or self._state.guarantee.prospects.behind:
             self._searches += 1
         if not made_room:
             ask.missed += 1

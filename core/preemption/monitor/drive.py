@@ -17,7 +17,6 @@ from core.domain.reasons import Outcome
 from core.model.allocations import NO_VICTIMS, Allocation
 from core.model.applications import Application
 from core.model.nodes import Node
-from core.model.notices import Taken
 from core.model.queues import Queue
 from core.partition.asks import moves, reservations
 from core.partition.books import ledger
@@ -26,6 +25,7 @@ from core.preemption import eviction
 from core.preemption.governor import governing
 from core.preemption.monitor import laws as monitor_laws
 from core.preemption.monitor import noticing
+from core.preemption.monitor.notices import Taken
 from core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Selection
 from core.preemption.monitor.round import Memory
 from core.preemption.monitor.selection import select
@@ -64,6 +64,11 @@ def start(state: PartitionState, now_ns: int) -> None:
         _withdraw(state, list(notices.entries), now_ns)
     if settings is not None:
         _schedule(state, now_ns + settings.interval_ns)
+
+
+def is_round_under_way(state: PartitionState) -> bool:
+    """Tells whether a round has begun and not ended yet."""
+    return state.notices.steps is not None
 
 
 def advance(state: PartitionState, now_ns: int, budget: int) -> int:

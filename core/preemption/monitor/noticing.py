@@ -13,9 +13,9 @@ from core.domain.effects import PreemptionNotice, PreemptionNoticeWithdrawn
 from core.domain.settings import MonitorContract
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.model.notices import Entry, Notice
 from core.model.shapes import Pairs
 from core.partition.state import PartitionState
+from core.preemption.monitor.notices import Entry, Notice
 from core.preemption.monitor.plan import KIND
 
 KEYS_A_NOTICE: Final = 1_000

@@ -32,6 +32,11 @@ MOST_SAID: Final = 8
 """Reasons why something stays above a max that a record names, those that keep most there."""
 
 
+def is_enforcing(state: PartitionState) -> bool:
+    """Tells whether a max is being enforced, or is due to be."""
+    return state.enforcement.busy
+
+
 def advance(state: PartitionState, now_ns: int, budget: int) -> int:
     """Go on with what is due for about *budget* decisions. Returns how many it was."""
     enforcement = state.enforcement

@@ -8,7 +8,7 @@ from typing import Final
 from core.domain.reasons import Outcome
 from core.domain.settings import VictimBound
 from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
-from core.preemption.quota import laws, rounds
+from core.preemption.quota import drive, laws, rounds, timers
 from core.preemption.quota import planner as quota
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)
@@ -20,7 +20,13 @@ QUOTA: Final = Kind(
     allowed_by="the queue holds more than its max, and stays at or above its guarantee (law 2)",
     planner=quota.plan,
     check=laws.check,
-    driver=Driver(in_round=rounds.enforce_due, wants_round=rounds.has_queues_due),
+    driver=Driver(
+        in_round=rounds.enforce_due,
+        wants_round=rounds.has_queues_due,
+        is_busy=drive.is_enforcing,
+        advance=drive.advance,
+        note_arrival=timers.note_arrival,
+    ),
     outcomes=MappingProxyType(
         {
             Outcome.FULL: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.GOOD),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from core.partition.state import PartitionState
-from core.preemption.guarantee import drive as guarantee_drive
 from core.preemption.quota import drive
 
 ENFORCEMENT_BUDGET: Final = 256
@@ -20,5 +19,3 @@ def has_queues_due(state: PartitionState) -> bool:
 def enforce_due(state: PartitionState, now_ns: int) -> None:
     """Go on with the lowered maxima that are due."""
     drive.advance(state, now_ns, ENFORCEMENT_BUDGET)
-    if state.enforcement.deferred and not state.enforcement.busy:
-        guarantee_drive.resume(state, now_ns)

@@ -79,9 +79,9 @@ def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None,
     state.effects.append(PreemptionDecided(now_ns, state.name, quota.KIND, "", "", queue.path, outcome, detail, "", ()))
 
 
-def grew(state: PartitionState, leaf: Queue, now_ns: int) -> None:
-    """Something was added to *leaf* without regard to any max: recovered, or grown in place."""
-    enforcement = state.enforcement
+def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
+    """Look at the queues of *allocation*, which came without regard to any max: recovered, or grown in place."""
+    enforcement, leaf = state.enforcement, allocation.queue
     for queue in leaf.lineage():
         # Looked at for every recovered allocation: most queues hold less than they may.
         if queue.ceilings and quota_standing.holds_more(queue) and queue not in enforcement.above:

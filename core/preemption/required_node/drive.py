@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from core.domain.reasons import Outcome
-from core.model.allocations import Reservation
-from core.model.nodes import Node
+from core.model.allocations import Allocation, Reservation
+from core.model.not_placed import NotPlaced
 from core.partition.state import PartitionState
 from core.partition.waiting import failing
 from core.partition.waiting.rooms import look_again
@@ -22,6 +22,16 @@ from core.preemption.required_node import planner as required_node
 
 ATTEMPT_COST: Final = 10
 """Decisions that one such search counts for in a slice's budget."""
+
+
+def has_asks(state: PartitionState) -> bool:
+    """Tells whether anybody waits."""
+    return state.root.waiting > 0
+
+
+def must_run_there(reservation: Reservation) -> bool:
+    """Tells whether the ask of *reservation* must run on its node."""
+    return bool(reservation.ask.spec.required_node)
 
 
 def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
@@ -41,7 +51,7 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
         pacing.note_held_back(state, required_node.KIND, ask, held, now_ns)
         return False
     state.preemption_attempts += 1
-    state.required_node_attempts += 1
+    state.search_cost += ATTEMPT_COST
     would_be: PreemptionPlan | None = None
     result = required_node.plan(state, ask, node)
     if isinstance(result, PreemptionPlan):
@@ -77,8 +87,19 @@ def _rank(state: PartitionState, reservation: Reservation, now_ns: int, *, last:
         eviction.give_way(state, node, now_ns)
 
 
-def newcomer(state: PartitionState, node: Node) -> None:
-    """Something runs on *node* now that was not placed there: it may be in the way of those who must run there."""
-    for reservation in node.reservations.values():
+def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
+    """Try to make room for the ask of *reservation* on the node that it must run on, if no limit keeps it back.
+
+    Returns whether victims were asked to leave.
+    """
+    return limited is None and bool(reservation.ask.spec.required_node) and attempt(state, reservation, now_ns)
+
+
+def note_arrival(state: PartitionState, allocation: Allocation, _now_ns: int) -> None:
+    """Look again at those who must run on the node of *allocation*, which was not placed there and may be in their
+    way."""
+    if allocation.node is None:
+        return
+    for reservation in allocation.node.reservations.values():
         if reservation.ask.spec.required_node:
             look_again(state, reservation)

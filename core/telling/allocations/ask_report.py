@@ -12,6 +12,7 @@ from core.partition.history.recent_victims import RecentVictim
 from core.partition.state import PartitionState
 from core.policies.application_order import application_key
 from core.policies.queue_order import queue_key
+from core.preemption.foresight import PreemptionOutlook, PreemptionVerdict
 from core.preemption.registry import allowed_by
 from core.telling.allocations.blockers import blockers
 from core.telling.allocations.explanation import (
@@ -22,8 +23,6 @@ from core.telling.allocations.explanation import (
     LostWork,
     Position,
     PreemptedWork,
-    PreemptionOutlook,
-    PreemptionVerdict,
     Report,
 )
 from core.telling.preemption.outlook import ReadingIndex, outlook

@@ -16,6 +16,7 @@ from core.domain.drains import DrainedNode, OperatorDrain
 from core.domain.health import HealthReport
 from core.domain.resources import clamp
 from core.domain.secrets import without_secrets
+from core.preemption.foresight import LawTally, PreemptionOutlook
 from core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView, LogEntry
 from core.telling.allocations.explanation import (
     ApplicationReport,
@@ -23,10 +24,8 @@ from core.telling.allocations.explanation import (
     AskReport,
     Blocker,
     EqualAsks,
-    LawTally,
     LostWork,
     PreemptedWork,
-    PreemptionOutlook,
     Report,
     Shortage,
 )

@@ -120,7 +120,7 @@ def test_a_forgotten_gang_is_found() -> None:
     state = stage.engine.partition("[rm-1]default")
     assert state is not None
     assert audit.check(state) == []
-    state.gangs.clear()
+    state.gangs.to_match.clear()
     assert [broken.rule for broken in audit.check(state)] == ["10.3"]
 
 

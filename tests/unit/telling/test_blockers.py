@@ -9,11 +9,11 @@ import pytest
 
 from core.domain.effects import PreemptionDecided
 from core.partition.history.recent_victims import KEPT, RecentVictims
+from core.preemption.foresight import PreemptionVerdict
 from core.telling.allocations.explanation import (
     ApplicationReport,
     AskReport,
     LostWork,
-    PreemptionVerdict,
     Shortage,
 )
 from core.telling.explain import Named

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from core.domain.reasons import Outcome
-from core.telling.allocations.explanation import AskReport, PreemptionOutlook, PreemptionVerdict
+from core.preemption.foresight import PreemptionOutlook, PreemptionVerdict
+from core.telling.allocations.explanation import AskReport
 from core.telling.explain import Named
 from core.telling.partitions.partition_status import GovernorStatus, PartitionStatus, ScopeStatus, StuckVictim
 from tests.reading import read, status_of

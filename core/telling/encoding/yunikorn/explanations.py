@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from core.domain.effects import PreemptionDecided, VictimRecord
 from core.domain.reasons import Outcome
+from core.preemption.foresight import LawTally, PreemptionOutlook, PreemptionVerdict
 from core.preemption.registry import allowed_by
 from core.telling.allocations.explanation import (
     ApplicationReport,
@@ -13,13 +14,10 @@ from core.telling.allocations.explanation import (
     AskReport,
     Blocker,
     EqualAsks,
-    LawTally,
     Level,
     LostWork,
     Position,
     PreemptedWork,
-    PreemptionOutlook,
-    PreemptionVerdict,
     Report,
     Shortage,
 )

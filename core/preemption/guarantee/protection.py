@@ -1,4 +1,4 @@
-"""What protects whom from an ask: for every queue with work in it, the first rule that stands in the way."""
+"""Protection from an ask: for every queue with work in it, the first rule that stands in the way."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.partition.state import PartitionState
+from core.preemption.foresight import LawTally
 from core.preemption.guarantee.allowances import LeafTerms, Terms
 from core.preemption.guarantee.candidates import leaves_below
 from core.preemption.guarantee.entitlement import entitlement
@@ -14,7 +15,6 @@ from core.preemption.guarantee.fences import fence_root
 from core.preemption.guarantee.needs import Needs
 from core.preemption.plan import Refusal
 from core.preemption.victim_index import VictimIndex
-from core.telling.allocations.explanation import LawTally
 
 OWN_QUEUE = "own queue"
 LAW_7 = "law 7 (fence)"
