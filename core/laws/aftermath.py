@@ -13,7 +13,7 @@ from core.laws.verdict import Law, Violation, net_of, path_of
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.policies.view import PartitionView
-from core.preemption.plan import PreemptionPlan, QuotaPlan
+from core.preemption.plan import Plan, PreemptionPlan
 
 
 class Before(NamedTuple):
@@ -34,9 +34,7 @@ def remember(view: PartitionView) -> Before:
     )
 
 
-def check_applied(
-    before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView, laws: Collection[int]
-) -> tuple[Violation, ...]:
+def check_applied(before: Before, plan: Plan, after: PartitionView, laws: Collection[int]) -> tuple[Violation, ...]:
     """Returns every law that *plan*, now applied, turns out to have broken, and everything else that changed with it.
 
     *laws*: the numbers of those that bind its kind. Where no. 2 is not among them, shares and maxima do not count.
@@ -50,7 +48,7 @@ def check_applied(
     )
 
 
-def _nobody_else(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
+def _nobody_else(before: Before, plan: Plan, after: PartitionView) -> Iterator[Violation]:
     chosen = {victim.key: None for victim in plan.victims}
     marked = {allocation.key: None for allocation in _marked(after)}
     for key in [key for key in marked if key not in before.marked and key not in chosen]:
@@ -61,7 +59,7 @@ def _nobody_else(before: Before, plan: PreemptionPlan | QuotaPlan, after: Partit
         yield Violation(Law.APPLIED, f"{key} was on its way out and is no more")
 
 
-def _amounts(before: Before, plan: PreemptionPlan | QuotaPlan) -> Iterator[Violation]:
+def _amounts(before: Before, plan: Plan) -> Iterator[Violation]:
     """Every queue is charged with its victims, and the queues of the ask with what it claims."""
     leaving: dict[Queue, dict[int, int]] = {}
     for victim in plan.victims:
@@ -83,7 +81,7 @@ def _amounts(before: Before, plan: PreemptionPlan | QuotaPlan) -> Iterator[Viola
                 yield Violation(Law.APPLIED, f"{queue.path} claims {queue.claimed[t]} of type {t}, not {claimed}")
 
 
-def _law_2(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
+def _law_2(before: Before, plan: Plan, after: PartitionView) -> Iterator[Violation]:
     """No queue is taken below its guarantee, nor further below; above the ask what it claims makes up for it."""
     above: tuple[Queue, ...] = ()
     if isinstance(plan, PreemptionPlan):
@@ -98,9 +96,7 @@ def _law_2(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionVie
                 yield Violation(Law.GUARANTEE_KEPT, detail)
 
 
-def _room(
-    before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView, *, shares_count: bool
-) -> Iterator[Violation]:
+def _room(before: Before, plan: Plan, after: PartitionView, *, shares_count: bool) -> Iterator[Violation]:
     """Once everybody marked has left, the ask fits its node beside all other claims there, and every max on its path.
 
     A queue that was above its max may stay so, if it is no fuller than it was. Who must run on the node comes first.

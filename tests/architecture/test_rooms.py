@@ -15,7 +15,7 @@ PARTITION = "core.partition"
 _KINDS = ("guarantee", "required_node", "quota", "monitor")
 
 MODULES = {
-    "plans": ("preemption.plan", "preemption.monitor.plan"),
+    "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
     "laws": tuple(f"preemption.{kind}.laws" for kind in _KINDS),
     "planners": (
         "preemption.priorities", "preemption.victim_index", "preemption.governor.bounds",

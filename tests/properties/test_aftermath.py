@@ -13,9 +13,10 @@ from core.model.allocations import Allocation
 from core.partition.books import ledger
 from core.partition.state import PartitionState
 from core.preemption import eviction
-from core.preemption.plan import PreemptionPlan, QuotaPlan
+from core.preemption.plan import PreemptionPlan
 from core.preemption.quota import drive as quota_preemption
 from core.preemption.quota.enforcement import QuotaRun
+from core.preemption.quota.plan import QuotaPlan
 from core.preemption.registry import kind_called
 from tests.properties.shim import Shim, random_history
 from tests.scenarios.language import Stage

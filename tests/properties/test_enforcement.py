@@ -14,8 +14,9 @@ from core.laws.verdict import Law
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.preemption import judging as laws
-from core.preemption.plan import PreemptionPlan, QuotaPlan, Refusal
+from core.preemption.plan import PreemptionPlan, Refusal
 from core.preemption.quota import planner as quota
+from core.preemption.quota.plan import QuotaPlan
 from core.preemption.quota.shares import attainable, excess, leaf_shares
 from core.preemption.required_node import planner as required_node
 from tests.examples import scale_examples

@@ -9,6 +9,7 @@ import pytest
 from core.laws.verdict import Law
 from core.model.allocations import Allocation
 from core.preemption import judging as laws
+from core.preemption.guarantee import laws as guarantee_laws
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import parse
@@ -45,7 +46,7 @@ def test_lawful_plan_has_no_violations() -> None:
     world, ask = world_and_ask(TWO_TASKS)
     made = guarantee.plan(world, ask, now_ns=NOW_NS)
     assert isinstance(made, PreemptionPlan)
-    assert laws.check_exhaustive(world, made) == ()
+    assert guarantee_laws.check_exhaustive(world, made) == ()
 
 
 @pytest.mark.parametrize(
@@ -224,8 +225,8 @@ def test_unwilling_victim_although_a_milder_one_would_do(worse: str, better: str
     )
     unwilling = plan(world, ask, "n1", "v1")
     assert laws.check(world, unwilling) == ()
-    assert [violation.law for violation in laws.check_exhaustive(world, unwilling)] == [Law.OPT_OUT_LAST]
-    assert laws.check_exhaustive(world, plan(world, ask, "n2", "v2")) == ()
+    assert [violation.law for violation in guarantee_laws.check_exhaustive(world, unwilling)] == [Law.OPT_OUT_LAST]
+    assert guarantee_laws.check_exhaustive(world, plan(world, ask, "n2", "v2")) == ()
 
 
 def test_victims_in_flight_do_not_count_as_used() -> None:

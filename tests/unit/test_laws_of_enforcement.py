@@ -7,7 +7,8 @@ import pytest
 from core.domain.reasons import Outcome
 from core.laws.verdict import Law
 from core.preemption import judging as laws
-from core.preemption.plan import PreemptionPlan, QuotaPlan
+from core.preemption.plan import PreemptionPlan
+from core.preemption.quota.plan import QuotaPlan
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import World
 

@@ -11,7 +11,7 @@ from core.preemption import pacing
 from core.preemption.governor import governing
 from core.preemption.governor.bounds import CLUSTER, SECOND_NS, Denial
 from core.preemption.pace import Taken
-from core.preemption.quota.planner import KIND
+from core.preemption.quota.plan import KIND
 
 
 def allow_victims(

@@ -16,12 +16,13 @@ from core.model.queues import Queue
 from core.partition.state import PartitionState
 from core.preemption import eviction
 from core.preemption.governor import governing
-from core.preemption.plan import QuotaPlan, Refusal
+from core.preemption.plan import Refusal
 from core.preemption.quota import cycle_limit, laws
 from core.preemption.quota import planner as quota
 from core.preemption.quota import standing as quota_standing
 from core.preemption.quota import timers as quota_timers
 from core.preemption.quota.enforcement import QuotaRun
+from core.preemption.quota.plan import KIND, QuotaPlan
 from core.preemption.quota.shares import Amounts, excess
 
 LOOKS_PER_DECISION: Final = 16
@@ -79,7 +80,7 @@ def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     run.at += BATCH
     left = _left(run, run.plan)
     refused = ""
-    if batch and left and governing.shadowed(state, quota.KIND):
+    if batch and left and governing.shadowed(state, KIND):
         would_be = quota.confirm(run.queue, run.plan.ceilings, left, batch, run.staying)
         _take_down(run, would_be.victims)
         run.stopped = Refusal(Outcome.SHADOW)
@@ -197,7 +198,7 @@ def _record(
     state.preemptions += bool(run.records) and outcome is not Outcome.SHADOW
     victims = tuple(run.records)
     state.effects.append(
-        PreemptionDecided(now_ns, state.name, quota.KIND, "", "", run.queue.path, outcome, detail, "", victims)
+        PreemptionDecided(now_ns, state.name, KIND, "", "", run.queue.path, outcome, detail, "", victims)
     )
     if state.recording and outcome is not Outcome.NOTHING_TO_DO:
         state.events.queues.quota_enforced(run.queue, outcome, detail)

@@ -9,7 +9,8 @@ from core.domain.effects import VictimRecord
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
-from core.preemption.plan import Protection, QuotaPlan, Refusal
+from core.preemption.plan import Refusal
+from core.preemption.quota.plan import Protection, QuotaPlan
 from core.preemption.quota.planner import Steps
 from core.preemption.quota.timer_rules import Terms
 

@@ -10,12 +10,13 @@ from core.domain.settings import VictimBound
 from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 from core.preemption.quota import drive, laws, rounds, timers
 from core.preemption.quota import planner as quota
+from core.preemption.quota.plan import KIND
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)
 """Something else ended the run: those who were asked to leave before do leave."""
 
 QUOTA: Final = Kind(
-    name=quota.KIND,
+    name=KIND,
     laws=(1, 2, 5),
     allowed_by="the queue holds more than its max, and stays at or above its guarantee (law 2)",
     planner=quota.plan,

@@ -9,7 +9,7 @@ from core.laws.verdict import Law, Violation, net_of, path_of
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.policies.view import PartitionView
-from core.preemption.plan import QuotaPlan
+from core.preemption.quota.plan import QuotaPlan
 
 
 def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:

@@ -16,12 +16,10 @@ from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.model.shapes import Shape
-from core.preemption.plan import ProtectedBy, Protection, QuotaPlan
 from core.preemption.quota.combinations import improve
+from core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
 from core.preemption.quota.shares import NONE_STAYING, Amounts, attainable, excess, leaf_shares, net
 from core.preemption.quota.victims import RUN_LENGTH, Choice, VictimOrder, within
-
-KIND: Final = "quota"
 
 MOST_PROTECTIONS: Final = 32
 """Reasons why something stays above a max that a plan names, of each type those that keep most there; tasks that are

@@ -13,8 +13,8 @@ from typing import Final
 from core.model.allocations import Allocation
 from core.model.queues import Queue
 from core.partition.state import PartitionState
-from core.preemption.plan import ProtectedBy, Protection, QuotaPlan
 from core.preemption.quota.enforcement import Numbers, QuotaRun, Remainder, Standing
+from core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
 from core.preemption.quota.shares import Amounts, attainable, excess, leaf_shares, net
 
 FIRST_PAUSE_NS: Final = 10**9

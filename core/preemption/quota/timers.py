@@ -16,8 +16,8 @@ from core.model.queues import Queue
 from core.partition.books import ledger
 from core.partition.state import PartitionState
 from core.preemption import eviction
-from core.preemption.quota import planner as quota
 from core.preemption.quota import standing as quota_standing
+from core.preemption.quota.plan import KIND
 from core.preemption.quota.shares import excess
 from core.preemption.quota.standing import is_enforceable
 from core.preemption.quota.timer_rules import Terms, next_start, over_max
@@ -76,7 +76,7 @@ def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None,
     later_s = (start_ns - first_ns) / 10**9
     detail = f"put off {times + 1} times, by {later_s:g} s in all; quota.preemption.timer adjust keeps the first start"
     outcome = Outcome.TIMER_POSTPONED
-    state.effects.append(PreemptionDecided(now_ns, state.name, quota.KIND, "", "", queue.path, outcome, detail, "", ()))
+    state.effects.append(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", ()))
 
 
 def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
@@ -208,7 +208,7 @@ def watch_exits(state: PartitionState, queue: Queue, victims: Sequence[Allocatio
         records = tuple(eviction.victim_record(victim, victim.priority) for victim in stuck)
         outcome = Outcome.VICTIM_STUCK
         state.effects.append(
-            PreemptionDecided(at_ns, state.name, quota.KIND, "", "", queue.path, outcome, detail, "", records)
+            PreemptionDecided(at_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", records)
         )
         if state.recording:
             state.events.queues.quota_enforced(queue, outcome, f"{len(stuck)} victims {detail}")

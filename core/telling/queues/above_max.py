@@ -9,8 +9,8 @@ from core.domain.reasons import Outcome
 from core.domain.resources import Resources
 from core.model.queues import Queue
 from core.partition.state import PartitionState
-from core.preemption.plan import ProtectedBy, Protection
 from core.preemption.quota.enforcement import Standing
+from core.preemption.quota.plan import ProtectedBy, Protection
 from core.preemption.quota.shares import Amounts, net
 from core.preemption.quota.standing import above_max as held_above_max
 from core.preemption.quota.standing import say_protection

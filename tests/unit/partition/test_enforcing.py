@@ -9,9 +9,10 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.partition.state import PartitionState
 from core.policies.view import PartitionView
-from core.preemption.plan import PreemptionPlan, QuotaPlan
+from core.preemption.plan import PreemptionPlan
 from core.preemption.quota import planner as quota
 from core.preemption.quota import rounds
+from core.preemption.quota.plan import QuotaPlan
 from core.preemption.required_node import planner as required_node
 from tests.scenarios.language import Stage
 

@@ -15,6 +15,7 @@ from core.partition.books import ledger
 from core.partition.state import PartitionState
 from core.preemption import judging as laws
 from core.preemption.guarantee import allowances as terms
+from core.preemption.guarantee import laws as guarantee_laws
 from core.preemption.guarantee import planner as guarantee
 from core.preemption.guarantee import solve
 from core.preemption.guarantee.allowances import Terms
@@ -76,7 +77,7 @@ def test_without_a_bug_laws_and_oracle_agree(case: str) -> None:
         assert expected == str(plan.outcome)
     else:
         assert expected == (plan.node.node_id, [victim.key for victim in plan.victims])
-        assert laws.check_exhaustive(world, plan) == ()
+        assert guarantee_laws.check_exhaustive(world, plan) == ()
 
 
 def test_victims_of_the_wrong_node(monkeypatch: pytest.MonkeyPatch) -> None:
