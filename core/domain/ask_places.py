@@ -8,6 +8,9 @@ a node, and waits for that. An ask that is to get the place of a placeholder is 
 Between two places an ask is nowhere, never for longer than one command or slice lasts: its amounts are booked then, and
 others may be woken before it waits again.
 
+An allocation that is asked to leave, as a victim or as a placeholder, is in a place of its own until it has left. That
+an ask has preempted (``Allocation.triggered``) is no place: what it claims goes with it wherever it is.
+
 Rules: scheduling.md 6 to 10.
 """
 
@@ -37,8 +40,12 @@ class AskPlace(IntEnum):
     REPLACING = 6
     """The ask takes the place of a placeholder, which was asked to leave, once the shim confirms."""
     PLACED = 7
-    """The ask is an allocation."""
-    GONE = 8
+    """The ask is an allocation, and nobody has asked for its end."""
+    PREEMPTED = 8
+    """The allocation is a victim: it was asked to leave, and stays booked until its exit is confirmed."""
+    RELEASED = 9
+    """The placeholder was asked to leave, for the ask that takes its place or because it waited too long."""
+    GONE = 10
     """The ask was withdrawn or has ended, and its key is free."""
 
 
@@ -90,6 +97,10 @@ class AskMove(IntEnum):
     """The shim could not start it: it is an ask again."""
     END = 13
     """The ask is withdrawn, released, or ends with its node or application."""
+    PREEMPT = 14
+    """The allocation is chosen as a victim, and the shim is asked to end it."""
+    RELEASE = 15
+    """The shim is asked to end the placeholder, but not for preemption."""
 
 
 MOVES: Final[Mapping[AskMove, Mapping[AskPlace, AskPlace]]] = MappingProxyType(
@@ -131,7 +142,11 @@ MOVES: Final[Mapping[AskMove, Mapping[AskPlace, AskPlace]]] = MappingProxyType(
             AskPlace.WAITING: AskPlace.GONE,
             AskPlace.POOLED: AskPlace.GONE,
             AskPlace.PLACED: AskPlace.GONE,
+            AskPlace.PREEMPTED: AskPlace.GONE,
+            AskPlace.RELEASED: AskPlace.GONE,
         },
+        AskMove.PREEMPT: {AskPlace.PLACED: AskPlace.PREEMPTED},
+        AskMove.RELEASE: {AskPlace.PLACED: AskPlace.RELEASED},
     }
 )
 """By move, where it leads from each place; it applies to no other."""

@@ -10,6 +10,7 @@ import pytest
 from core.laws.aftermath import check_applied, remember
 from core.laws.verdict import Law
 from core.model.allocations import Allocation
+from core.partition.asks import moves
 from core.partition.books import ledger
 from core.partition.state import PartitionState
 from core.preemption import eviction
@@ -64,7 +65,7 @@ def test_long_histories(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_marked(_state: PartitionState, _leaving: Mapping[Allocation, Allocation | None]) -> None:
-    """In place of :func:`ledger.book_victims`."""
+    """In place of :func:`moves.mark_victims`."""
 
 
 def one_more_is_marked(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
@@ -76,14 +77,14 @@ def nothing_is_claimed(_state: PartitionState, ask: Allocation) -> None:
     ask.triggered = True
 
 
-MARK = ledger.book_victims
+MARK = moves.mark_victims
 
 
 @pytest.mark.parametrize(
     ("name", "bug", "laws"),
     [
-        ("book_victims", nobody_is_marked, {Law.APPLIED, Law.SUFFICIENT}),
-        ("book_victims", one_more_is_marked, {Law.APPLIED, Law.GUARANTEE_KEPT}),
+        ("mark_victims", nobody_is_marked, {Law.APPLIED, Law.SUFFICIENT}),
+        ("mark_victims", one_more_is_marked, {Law.APPLIED, Law.GUARANTEE_KEPT}),
         ("claim", nothing_is_claimed, {Law.APPLIED}),
     ],
 )
@@ -92,7 +93,7 @@ def test_a_plan_applied_wrongly_is_found_out(
 ) -> None:
     """v may lose one of its two; a is owed 5."""
     judge = Judge(monkeypatch)
-    monkeypatch.setattr(ledger, name, bug)
+    monkeypatch.setattr(moves if hasattr(moves, name) else ledger, name, bug)
     stage = Stage()
     stage.play(["queue root.v guaranteed={f=5}", "queue root.a guaranteed={f=5}", "node n1 f=10"])
     stage.play([f"run v{number} queue=root.v node=n1 f=5" for number in (1, 2)])

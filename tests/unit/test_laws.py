@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.domain.ask_places import AskPlace
 from core.laws.verdict import Law
 from core.model.allocations import Allocation
 from core.preemption import judging as laws
@@ -166,15 +167,15 @@ def test_victims_in_the_wrong_state(state: str) -> None:
     victim = made_up.victims[0]
     match state:
         case "released":
-            victim.released = True
+            victim.place = AskPlace.RELEASED
         case "preempted":
-            victim.preempted = True
+            victim.place = AskPlace.PREEMPTED
         case "twice":
             made_up = replace(made_up, victims=(victim, victim))
         case "unplaced":
             victim.node = None
         case "replacing":
-            victim.replaces = world_and_ask(TWO_TASKS)[1]
+            victim.place = AskPlace.REPLACING
     assert Law.ELIGIBLE in broken(world, made_up)
 
 

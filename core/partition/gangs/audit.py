@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from core.domain.ask_places import AskPlace
 from core.model.allocations import Allocation
 from core.model.applications import Application
 from core.model.task_groups import TaskGroup
@@ -46,9 +47,9 @@ def _check_task_group(state: PartitionState, application: Application, task_grou
         for ask in asks
         if task_group.open
         and not ask.spec.placeholder
-        and ask.replaces is None
+        and ask.place is not AskPlace.REPLACING
         and ask.reservation is None
-        and ask.held_on is None
+        and ask.place is not AskPlace.HELD
         and ask not in refused
     }
     if replaceable != set(task_group.asks) or any(ask.pool is not task_group for ask in replaceable):

@@ -10,7 +10,7 @@ from core.domain.commands import ApplicationSpec, TerminationType
 from core.domain.effects import Released
 from core.model.allocations import Allocation
 from core.model.applications import Application
-from core.partition.books import ledger
+from core.partition.asks import moves
 from core.partition.state import PartitionState
 
 DEFAULT_TIMEOUT_NS: Final = 15 * 60 * 10**9
@@ -60,8 +60,7 @@ def stop_timer(application: Application) -> None:
 def dismiss(state: PartitionState, placeholders: Iterable[Allocation], message: str) -> None:
     """Ask the shim to end allocated *placeholders*; they stay booked until it confirms."""
     for placeholder in placeholders:
-        placeholder.released = True
-        ledger.keep_placeholder_from_use(placeholder)
+        moves.release_placeholder(state, placeholder)
         state.effects.append(
             Released(
                 state.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from core.domain.application_states import AppEvent, AppState
+from core.domain.ask_places import AskPlace
 from core.domain.commands import TerminationType
 from core.domain.effects import AskReleased
 from core.model.applications import Application
@@ -58,7 +59,7 @@ def _stand_down(state: PartitionState, application: Application) -> None:
     """A failing application begins nothing and holds nothing back: replacements, reservations and claims end."""
     for ask in list(application.asks.values()):
         questions.cancel_question(state, ask)
-        if ask.replaces is not None:
+        if ask.place is AskPlace.REPLACING:
             replacement.undo_replacement(state, ask)
         if ask.reservation is not None:
             end_reservation(state, ask.reservation, requeue=True)

@@ -7,6 +7,7 @@ from itertools import count, islice
 
 from core.domain.allocation_ids import MOST_INSTANCES, MOST_SHARING
 from core.domain.application_states import AppState
+from core.domain.ask_places import AskPlace
 from core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
 from core.domain.effects import AllocationRejected
 from core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw, shown
@@ -189,7 +190,7 @@ def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
 
 def _node_id(request: Allocation) -> str:
     """Where *request* runs; empty while it only is to take the place of a placeholder, which the shim may not know."""
-    return "" if request.node is None or request.replaces is not None else request.node.node_id
+    return "" if request.node is None or request.place is AskPlace.REPLACING else request.node.node_id
 
 
 def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from core.domain.ask_places import AskPlace
 from core.domain.reasons import Unschedulable
 from core.model.allocations import Allocation, Reservation
 from core.model.not_placed import NotPlaced
@@ -62,7 +63,7 @@ def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
 
 def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
     ask, node = reservation.ask, reservation.node
-    if ask.reservation is not reservation or ask.held_on is not None or not node.fits_holder(reservation):
+    if ask.reservation is not reservation or ask.place is AskPlace.HELD or not node.fits_holder(reservation):
         return
     if ask.refused is not None and node.node_id in ask.refused:
         return
@@ -76,7 +77,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     Room is held by age only for an ask that nothing else keeps back: it must not lie idle for one that may not run.
     """
     ask = reservation.ask
-    if ask.reservation is not reservation or ask.held_on is not None:
+    if ask.reservation is not reservation or ask.place is AskPlace.HELD:
         return
     limited = finding.kept_back(state, ask)
     if limited is not None and (reservation.by_age or limited.reason is Unschedulable.APPLICATION_LIMIT):

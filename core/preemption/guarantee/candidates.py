@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
+from typing import Final
 
+from core.domain.ask_places import AskPlace
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
@@ -19,6 +21,11 @@ from core.preemption.guarantee.cost import Pricing
 from core.preemption.guarantee.order import Candidate
 from core.preemption.plan import NOBODY_SPARED, Spared
 from core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance
+
+_REPLACING: Final = AskPlace.REPLACING
+"""Named once, as those below: every allocation on a node is asked, and reading a member costs as much as a call."""
+_PREEMPTED: Final = AskPlace.PREEMPTED
+_RELEASED: Final = AskPlace.RELEASED
 
 
 class Ranking:
@@ -138,7 +145,7 @@ class Candidates:
         uncounted: Counter[str] = Counter()
         for allocation in node.allocations.values():
             leaf_terms = self._leaf_terms.get(allocation.queue)
-            if leaf_terms is None or allocation.spec.required_node or allocation.replaces is not None:
+            if leaf_terms is None or allocation.spec.required_node or allocation.place is _REPLACING:
                 continue
             c = reluctance(allocation)
             if c > level or (leaf_terms.highest is not None and allocation.priority > leaf_terms.highest):
@@ -226,8 +233,8 @@ class Candidates:
                 return None
             kind = first_look
         application = allocation.application
-        if allocation.preempted or allocation.released:
-            dropped["preempted" if allocation.preempted else "released"] += 1
+        if allocation.place is _PREEMPTED or allocation.place is _RELEASED:
+            dropped["preempted" if allocation.place is _PREEMPTED else "released"] += 1
             return None
         if application.application_id == self._own_application:
             dropped["law 3"] += 1

@@ -11,6 +11,7 @@ from functools import partial
 from heapq import heappop
 from typing import Final
 
+from core.domain.ask_places import AskPlace
 from core.domain.reasons import Outcome, Unschedulable
 from core.model.allocations import Allocation, AskGroup, Reservation
 from core.model.not_placed import NotPlaced
@@ -94,7 +95,7 @@ def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
 
 def _offer_attempt(state: PartitionState, ask: Allocation) -> None:
     known = ask.pending and state.requests.get(ask.key) is ask and ask.application.state not in UNSERVED
-    if not known or ask.triggered or ask.replaces is not None:
+    if not known or ask.triggered or ask.place is AskPlace.REPLACING:
         return
     offer_attempt(state, ask)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
+from core.domain.ask_places import AskPlace
 from core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
 from core.laws import overkill
 from core.laws.verdict import Law, Violation, net_of, path_of
@@ -148,7 +149,7 @@ def _eligible(case: _Case) -> Iterator[Violation]:
             ),
             "bound to its required node": bool(victim.spec.required_node),
             "being released": victim.released,
-            "taking the place of a placeholder": victim.replaces is not None,
+            "taking the place of a placeholder": victim.place is AskPlace.REPLACING,
             "already a victim": victim.preempted,
         }
         seen.add(victim.key)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Final
 
+from core.domain.ask_places import AskPlace
 from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.queues import Queue
@@ -23,6 +24,9 @@ from core.preemption.guarantee.allowances import LeafTerms, Terms
 from core.preemption.guarantee.needs import Needs
 from core.preemption.priorities import Adjustment
 from core.preemption.victim_index import CLASSES, MILDEST, reluctance
+
+_PREEMPTED: Final = AskPlace.PREEMPTED
+"""Named once: reading a member costs as much as a call, and every allocation on a node is asked."""
 
 Bound = tuple[bool, bool, int, int, int, str]
 """As a solution's key, less the nearness: (any originator, any opted out, victims, highest adjusted priority,
@@ -287,7 +291,7 @@ class Prospects:
             terms = terms_of.get(leaf)
             if terms is None or spec.required_node or (terms.highest is not None and spec.priority > terms.highest):
                 continue
-            if allocation.preempted:
+            if allocation.place is _PREEMPTED:
                 # It leaves for somebody else: counted, it would make every node with claims look as good as untouched.
                 continue
             if sought is not None and sought.isdisjoint(terms.declared):

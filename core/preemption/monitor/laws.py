@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from core.domain.ask_places import AskPlace
 from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from core.laws.verdict import Law, Violation, net_of
 from core.model.allocations import Allocation
@@ -88,7 +89,7 @@ def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
         seen.add(victim.key)
         if not (
             named or protected or spec.required_node or victim.node is None or victim.released or victim.preempted
-            or victim.replaces is not None
+            or victim.place is AskPlace.REPLACING
         ):  # fmt: skip
             continue
         faults = {
@@ -97,7 +98,7 @@ def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
             "in a queue protected from preemption": protected,
             "bound to its required node": bool(spec.required_node),
             "being released": victim.released,
-            "taking the place of a placeholder": victim.replaces is not None,
+            "taking the place of a placeholder": victim.place is AskPlace.REPLACING,
             "already a victim": victim.preempted,
         }
         for fault, present in faults.items():
@@ -135,7 +136,7 @@ def _over_guarantee(victims: Iterable[Allocation]) -> Iterator[Violation]:
 def _waits(ask: Allocation) -> bool:
     """Tells whether *ask* may preempt, waits, and has not preempted yet: only then it is a reason to take anybody."""
     spec = ask.spec
-    pending = ask.node is None and ask.replaces is None and not ask.triggered
+    pending = ask.node is None and ask.place is not AskPlace.REPLACING and not ask.triggered
     return pending and spec.allow_preempt_other and not spec.required_node
 
 

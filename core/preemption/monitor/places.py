@@ -13,6 +13,7 @@ from math import floor
 from operator import attrgetter
 from typing import Final
 
+from core.domain.ask_places import AskPlace
 from core.domain.settings import GuaranteeMode
 from core.model.allocations import Allocation, Reservation
 from core.model.nodes import Node
@@ -280,7 +281,7 @@ class Planner:
 
     def _may_wait(self, ask: Allocation) -> bool:
         """Tells whether *ask* waits for something that preemption may give it."""
-        if ask.node is not None or ask.replaces is not None or self._run.view.requests.get(ask.key) is not ask:
+        if ask.node is not None or self._run.view.requests.get(ask.key) is not ask:
             return False
         if not waits_for_room(ask):
             return False
@@ -288,9 +289,7 @@ class Planner:
         if group is not None:
             # A group that sits in no waiting room is about to be tried: nobody goes for it yet.
             return group.parked_at is not None and not group.kept_back
-        if ask.held_on is not None or ask.pool is not None:
-            return False
-        return ask.reservation is not None or ask.refused_on is not None
+        return ask.place is AskPlace.RESERVED or ask.place is AskPlace.REFUSED
 
     def _gather(self, leaf: QueueFigures) -> Generator[int, None, None]:
         """The waiting asks of *leaf*, in the order in which they are served."""

@@ -6,7 +6,8 @@ from collections.abc import Collection, Container, Generator, Mapping, Sequence
 from math import ceil, floor
 from typing import Final
 
-from core.model.allocations import Allocation, Reservation
+from core.domain.ask_places import AskPlace
+from core.model.allocations import LEAVING, Allocation, Reservation
 from core.model.applications import Application
 from core.model.queues import Queue
 from core.preemption.monitor.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
@@ -14,6 +15,9 @@ from core.preemption.monitor.ideal import Share, assign, obtain
 from core.preemption.monitor.passages import Deficits, Passage, come, leave
 from core.preemption.monitor.plan import Place, Selection
 from core.preemption.monitor.settings import MonitorSettings
+
+_OUT_OF_REACH: Final = (*LEAVING, AskPlace.REPLACING)
+"""The places of allocations that are about to leave, or of which the shim does not know yet."""
 
 _NOTHING: Final[Amounts] = {}
 
@@ -185,11 +189,7 @@ class Round:
     def may_go(self, allocation: Allocation) -> bool:
         """Tells whether *allocation* may be a victim at all, whoever wants its room."""
         return not (
-            allocation.preempted
-            or allocation.released
-            or allocation.spec.required_node
-            or allocation.replaces is not None
-            or allocation.key in self.selection.waits
+            allocation.place in _OUT_OF_REACH or allocation.spec.required_node or allocation.key in self.selection.waits
         )
 
     def wanting(self, left: Amounts) -> bool:

@@ -14,7 +14,7 @@ from math import lcm
 from types import MappingProxyType
 from typing import Final
 
-from core.model.allocations import Allocation
+from core.model.allocations import LEAVING, Allocation
 from core.model.queues import Queue
 from core.model.shapes import Shape
 from core.preemption.quota.shares import Amounts, net
@@ -93,7 +93,7 @@ def rank(allocation: Allocation) -> Rank:
 
 def stays(allocation: Allocation) -> bool:
     """Tells whether *allocation* is out of reach: on its way out already, or gone."""
-    return allocation.preempted or allocation.released or allocation.node is None
+    return allocation.place in LEAVING or allocation.node is None
 
 
 class Choice:

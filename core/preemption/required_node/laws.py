@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from core.domain.ask_places import AskPlace
 from core.laws import overkill
 from core.laws.verdict import Law, Violation
 from core.model.allocations import Allocation
@@ -39,7 +40,7 @@ def _eligible(plan: PreemptionPlan) -> Iterator[Violation]:
             ("bound to its required node", bool(victim.spec.required_node)),
             ("being released", victim.released),
             ("already a victim", victim.preempted),
-            ("taking the place of a placeholder", victim.replaces is not None),
+            ("taking the place of a placeholder", victim.place is AskPlace.REPLACING),
         ):
             if present:
                 yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
@@ -101,7 +102,7 @@ def _milder(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
         if _class(allocation) < worst
         and allocation.priority <= plan.ask.priority
         and not (allocation.spec.required_node or allocation.released or allocation.preempted)
-        and allocation.replaces is None
+        and allocation.place is not AskPlace.REPLACING
     ]
     if _covered(view, plan, milder):
         yield Violation(Law.OPT_OUT_LAST, f"milder victims would do on {plan.node.node_id}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from core.domain.ask_places import AskPlace
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.nodes import Node
@@ -91,7 +92,7 @@ def _candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Can
             dropped["without a type asked for"] += 1
         elif allocation.released:
             dropped["being released"] += 1
-        elif allocation.replaces is not None:
+        elif allocation.place is AskPlace.REPLACING:
             dropped["about to replace a placeholder"] += 1  # The shim does not know yet that it runs.
         else:
             size = tuple(amounts.get(t, 0) for t in asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from core.domain.ask_places import AskPlace
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.nodes import Node
@@ -123,7 +124,7 @@ def test_a_victim_released_meanwhile_is_no_victim_of_a_required_node(monkeypatch
     def planned(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan:
         made = plan(view, ask, node)
         assert isinstance(made, PreemptionPlan)
-        made.victims[0].released = True
+        made.victims[0].place = AskPlace.RELEASED
         return made
 
     monkeypatch.setattr(required_node, "plan", planned)

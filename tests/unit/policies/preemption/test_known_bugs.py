@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from core.domain.ask_places import AskPlace
 from core.domain.effects import Released
 from core.laws.verdict import Law
 from core.model.allocations import Allocation
@@ -181,6 +182,7 @@ def test_rollback_after_victims_were_told(bug: bool, monkeypatch: pytest.MonkeyP
         def fails(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
             for victim in ask.victims.values():
                 ledger.unbook_victim(victim)
+                victim.place = AskPlace.PLACED
             ask.victims.clear()
             moves.end_claim(state, ask)
 
