@@ -96,11 +96,16 @@ class Pace:
         self.woke_ns = 0
 
     def kind(self, name: str) -> PaceOfKind:
-        """Returns the pace of the kind called *name*."""
+        """Returns the pace of the kind called *name*, which is kept from now on."""
         found = self._by_kind.get(name)
         if found is None:
             found = self._by_kind[name] = PaceOfKind()
         return found
+
+    def copy_window(self, name: str, until_ns: int) -> Window:
+        """Returns what the kind called *name* took after *until_ns*, for a question: nothing is kept of that."""
+        found = self._by_kind.get(name)
+        return found.window.copy_since(until_ns) if found is not None else Window()
 
     def in_order(self) -> list[tuple[str, PaceOfKind]]:
         """Returns the kinds that asked for their pace so far, by name: whoever asked first must not matter."""

@@ -34,7 +34,7 @@ def current_window(state: PartitionState, kind: str, now_ns: int) -> Window:
 
 def foreseen_window(state: PartitionState, kind: str, now_ns: int) -> Window:
     """Returns a copy of :func:`current_window`, for a question: nothing is dropped."""
-    return state.pace.kind(kind).window.copy_since(now_ns - state.preemption.cycle_interval_ns)
+    return state.pace.copy_window(kind, now_ns - state.preemption.cycle_interval_ns)
 
 
 def count_taken(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:

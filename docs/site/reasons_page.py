@@ -9,7 +9,8 @@ from typing import Final
 
 from core.domain.application_states import TRANSITIONS, AppState
 from core.domain.reasons import Ignored, Outcome, Rejection, Unschedulable
-from core.telling.allocations.explanation import PERMANENT, BlockerKind, PreemptionVerdict
+from core.preemption.foresight import PreemptionVerdict
+from core.telling.allocations.explanation import PERMANENT, BlockerKind
 from docs.site.markdown import cell, table
 from docs.site.members import members
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from core.domain.application_states import AppState
+from core.domain.ask_places import AskPlace
 from core.domain.priorities import NOTHING_WAITS, exposed
 from core.domain.reasons import Outcome, Unschedulable
 from core.domain.settings import GuaranteeMode, PriorityPolicy
@@ -304,7 +305,7 @@ class Sandbox:
     def _apply(self, plan: PreemptionPlan, at_ns: int) -> None:
         journal, ask, node = self.journal, plan.ask, plan.node
         for victim in plan.victims:
-            journal.set(victim, "preempted", True)
+            journal.set(victim, "place", AskPlace.PREEMPTED)
             journal.set(victim.application, "preempted_count", victim.application.preempted_count + 1)
             for queue in victim.queue.lineage():
                 journal.add(queue.preempting, victim.shape.pairs)
