@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from core.domain.effects import VictimRecord
-from core.model.not_placed import NotPlaced
-from core.preemption.victim_index import VictimIndex
+from kornel.core.domain.effects import VictimRecord
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.preemption.victim_index import VictimIndex
 
 UNLISTED: Final = "preemption.policies"
 """Names the setting that leaves a kind out."""

@@ -5,10 +5,10 @@ The drive of a kind asks the laws of its own kind; here asks who holds a plan wi
 
 from __future__ import annotations
 
-from core.laws.verdict import Violation
-from core.policies.view import PartitionView
-from core.preemption.plan import Plan
-from core.preemption.registry import kind_called
+from kornel.core.laws.verdict import Violation
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.plan import Plan
+from kornel.core.preemption.registry import kind_called
 
 
 def check(view: PartitionView, plan: Plan) -> tuple[Violation, ...]:

@@ -11,14 +11,14 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from core.domain.reasons import Outcome
-from core.domain.settings import VictimBound
-from core.laws.verdict import Violation
-from core.model.allocations import Allocation, AskGroup, Reservation
-from core.model.not_placed import NotPlaced
-from core.partition.state import PartitionState
-from core.policies.view import PartitionView
-from core.preemption.foresight import Circumstances, PreemptionOutlook
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.settings import VictimBound
+from kornel.core.laws.verdict import Violation
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook
 
 
 class Level(StrEnum):

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from core.model.allocations import AskGroup, Reservation
-from core.model.shapes import Pairs
+from kornel.core.model.allocations import AskGroup, Reservation
+from kornel.core.model.shapes import Pairs
 
 
 class Taken(NamedTuple):

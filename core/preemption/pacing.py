@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from core.domain.effects import PreemptionDecided
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation, AskGroup, Reservation
-from core.partition.state import PartitionState
-from core.partition.waiting import failing
-from core.preemption.governor.bounds import NAME, SECOND_NS
-from core.preemption.pace import Taken, Totals, Window
-from core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import failing
+from kornel.core.preemption.governor.bounds import NAME, SECOND_NS
+from kornel.core.preemption.pace import Taken, Totals, Window
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
 
 WAKES_PER_INTERVAL: Final = 10
 """The number of times within one interval that those held back are looked at: the window moves with every decision it

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from core.partition.scheduling import reserved
-from core.partition.state import PartitionState
-from core.preemption.registry import kind_called
-from core.preemption.slices import resume_waiting
+from kornel.core.partition.scheduling import reserved
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.registry import kind_called
+from kornel.core.preemption.slices import resume_waiting
 
 
 def run(state: PartitionState, now_ns: int) -> None:

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.model.allocations import Allocation, AskGroup, Reservation
-from core.model.not_placed import NotPlaced
-from core.partition.state import PartitionState
-from core.preemption.kind import Driver
-from core.preemption.registry import KINDS
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.kind import Driver
+from kornel.core.preemption.registry import KINDS
 
 
 def offer_due(state: PartitionState, now_ns: int) -> None:

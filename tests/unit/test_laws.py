@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from core.domain.ask_places import AskPlace
-from core.laws.verdict import Law
-from core.model.allocations import Allocation
-from core.preemption import judging as laws
-from core.preemption.guarantee import laws as guarantee_laws
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.plan import PreemptionPlan
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.laws.verdict import Law
+from kornel.core.model.allocations import Allocation
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.guarantee import laws as guarantee_laws
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import MINUTE_NS, NOW_NS, World
 

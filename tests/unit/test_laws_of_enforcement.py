@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.ask_places import AskPlace
-from core.domain.reasons import Outcome
-from core.laws.verdict import Law
-from core.preemption import judging as laws
-from core.preemption.plan import PreemptionPlan
-from core.preemption.quota.plan import QuotaPlan
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.reasons import Outcome
+from kornel.core.laws.verdict import Law
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.plan import PreemptionPlan
+from kornel.core.preemption.quota.plan import QuotaPlan
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.model.applications import Application
+from kornel.core.model.applications import Application
 
 
 class GangRecord:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core.domain.ask_places import AskPlace
-from core.domain.reasons import Unschedulable
-from core.model.allocations import Allocation, Reservation
-from core.model.not_placed import NotPlaced
-from core.partition.asks import finding
-from core.partition.asks.reservations import end_reservation, reserve_node
-from core.partition.scheduling import vetting
-from core.partition.scheduling.reserving import Turns
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import park_below_limit, park_below_quota, park_without_node
-from core.preemption import slices
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.partition.asks import finding
+from kornel.core.partition.asks.reservations import end_reservation, reserve_node
+from kornel.core.partition.scheduling import vetting
+from kornel.core.partition.scheduling.reserving import Turns
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_without_node
+from kornel.core.preemption import slices
 
 
 def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bool] | None = None) -> int:

@@ -6,17 +6,17 @@ preemption.md F4, F7.
 
 from __future__ import annotations
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation, AskGroup
-from core.model.shapes import Pairs
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import UNSERVED, activate
-from core.preemption import pacing
-from core.preemption.governor.bounds import SECOND_NS
-from core.preemption.guarantee.entitlement import entitlement
-from core.preemption.guarantee.planner import KIND
-from core.preemption.pace import Totals, Window
-from core.preemption.plan import Refusal
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.model.shapes import Pairs
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import UNSERVED, activate
+from kornel.core.preemption import pacing
+from kornel.core.preemption.governor.bounds import SECOND_NS
+from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.guarantee.planner import KIND
+from kornel.core.preemption.pace import Totals, Window
+from kornel.core.preemption.plan import Refusal
 
 
 def hold_back(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:

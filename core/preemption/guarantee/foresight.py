@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.partition.state import PartitionState
-from core.preemption import eviction
-from core.preemption.foresight import LIMITED, UNLISTED, Circumstances, PreemptionOutlook, PreemptionVerdict
-from core.preemption.governor import governing
-from core.preemption.governor.source import BOUNDS
-from core.preemption.guarantee import drive as guarantee_drive
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.cycle_limit import foresee_limit, why_off
-from core.preemption.guarantee.protection import protection
-from core.preemption.plan import PreemptionPlan, Refusal, Spared
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import eviction
+from kornel.core.preemption.foresight import LIMITED, UNLISTED, Circumstances, PreemptionOutlook, PreemptionVerdict
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.governor.source import BOUNDS
+from kornel.core.preemption.guarantee import drive as guarantee_drive
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.cycle_limit import foresee_limit, why_off
+from kornel.core.preemption.guarantee.protection import protection
+from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
 
 _NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_VICTIM_REQUIRED_NODE})
 

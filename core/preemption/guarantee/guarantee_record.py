@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.model.queues import Queue
-from core.preemption.guarantee.changes import ChangeWatch
-from core.preemption.guarantee.prospects import KnownProspects
-from core.preemption.guarantee.refusals import Refusals
+from kornel.core.model.queues import Queue
+from kornel.core.preemption.guarantee.changes import ChangeWatch
+from kornel.core.preemption.guarantee.prospects import KnownProspects
+from kornel.core.preemption.guarantee.refusals import Refusals
 
 
 class GuaranteeRecord:

@@ -15,15 +15,15 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Final
 
-from core.domain.ask_places import AskPlace
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import Pairs, Shape
-from core.preemption.guarantee.allowances import LeafTerms, Terms
-from core.preemption.guarantee.needs import Needs
-from core.preemption.priorities import Adjustment
-from core.preemption.victim_index import CLASSES, MILDEST, reluctance
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.priorities import Adjustment
+from kornel.core.preemption.victim_index import CLASSES, MILDEST, reluctance
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
 """Named once: reading a member costs as much as a call, and every allocation on a node is asked."""

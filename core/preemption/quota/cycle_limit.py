@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.partition.state import PartitionState
-from core.preemption import pacing
-from core.preemption.governor import governing
-from core.preemption.governor.bounds import CLUSTER, SECOND_NS, Denial
-from core.preemption.pace import Taken
-from core.preemption.quota.plan import KIND
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import pacing
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.governor.bounds import CLUSTER, SECOND_NS, Denial
+from kornel.core.preemption.pace import Taken
+from kornel.core.preemption.quota.plan import KIND
 
 
 def allow_victims(

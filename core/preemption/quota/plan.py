@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.queues import Queue
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
 
 KIND: Final = "quota"
 

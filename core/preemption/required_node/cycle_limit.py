@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Reservation
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import look_again
-from core.preemption import pacing
-from core.preemption.plan import Refusal
-from core.preemption.required_node.planner import KIND
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Reservation
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import look_again
+from kornel.core.preemption import pacing
+from kornel.core.preemption.plan import Refusal
+from kornel.core.preemption.required_node.planner import KIND
 
 
 def hold_back(state: PartitionState, reservation: Reservation, now_ns: int) -> Refusal | None:

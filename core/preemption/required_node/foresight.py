@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.partition.state import PartitionState
-from core.preemption import eviction
-from core.preemption.foresight import LIMITED, UNLISTED, Circumstances, PreemptionOutlook, PreemptionVerdict
-from core.preemption.governor import governing
-from core.preemption.governor.source import BOUNDS
-from core.preemption.plan import Refusal
-from core.preemption.required_node import planner as required_node
-from core.preemption.required_node.cycle_limit import foresee_limit
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import eviction
+from kornel.core.preemption.foresight import LIMITED, UNLISTED, Circumstances, PreemptionOutlook, PreemptionVerdict
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.governor.source import BOUNDS
+from kornel.core.preemption.plan import Refusal
+from kornel.core.preemption.required_node import planner as required_node
+from kornel.core.preemption.required_node.cycle_limit import foresee_limit
 
 
 def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:

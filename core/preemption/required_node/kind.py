@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.domain.settings import VictimBound
-from core.preemption.governor.source import BOUNDS
-from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
-from core.preemption.required_node import drive, laws
-from core.preemption.required_node import planner as required_node
-from core.preemption.required_node.foresight import foresee_attempt
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.settings import VictimBound
+from kornel.core.preemption.governor.source import BOUNDS
+from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
+from kornel.core.preemption.required_node import drive, laws
+from kornel.core.preemption.required_node import planner as required_node
+from kornel.core.preemption.required_node.foresight import foresee_attempt
 
 REQUIRED_NODE: Final = Kind(
     name=required_node.KIND,

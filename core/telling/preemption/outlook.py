@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.ask_places import AskPlace
-from core.domain.effects import VictimRecord
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.not_placed import NotPlaced
-from core.model.queues import Queue
-from core.partition.state import PartitionState
-from core.preemption import eviction
-from core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
-from core.preemption.kind import Kind
-from core.preemption.plan import PreemptionPlan
-from core.preemption.registry import KINDS
-from core.preemption.victim_index import RankedLeaf, VictimIndex
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.effects import VictimRecord
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import eviction
+from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
+from kornel.core.preemption.kind import Kind
+from kornel.core.preemption.plan import PreemptionPlan
+from kornel.core.preemption.registry import KINDS
+from kornel.core.preemption.victim_index import RankedLeaf, VictimIndex
 
 _NO_HELP: Final = frozenset({PreemptionVerdict.FORBIDDEN, PreemptionVerdict.NO_VICTIMS})
 _NO_KIND: Final = PreemptionOutlook(PreemptionVerdict.FORBIDDEN, "preemption.policies", "", "no kind serves this ask")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from core.domain.reasons import Outcome
-from core.preemption.foresight import PreemptionOutlook, PreemptionVerdict
-from core.telling.allocations.explanation import AskReport
-from core.telling.explain import Named
-from core.telling.partitions.partition_status import GovernorStatus, PartitionStatus, ScopeStatus, StuckVictim
+from kornel.core.domain.reasons import Outcome
+from kornel.core.preemption.foresight import PreemptionOutlook, PreemptionVerdict
+from kornel.core.telling.allocations.explanation import AskReport
+from kornel.core.telling.explain import Named
+from kornel.core.telling.partitions.partition_status import GovernorStatus, PartitionStatus, ScopeStatus, StuckVictim
 from tests.reading import read, status_of
 from tests.scenarios.language import Stage
 from tests.scenarios.preemption.monitor_stage import PARTITION as MONITORED

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from core.preemption.lease import laws
-from core.preemption.lease.plan import NAME, plan
+from kornel.core.preemption.lease import laws
+from kornel.core.preemption.lease.plan import NAME, plan
 
-from core.domain.effects import PreemptionDecided
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.partition.state import PartitionState
-from core.preemption import eviction
-from core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import eviction
+from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
 
 
 def has_leases(state: PartitionState) -> bool:
