@@ -20,6 +20,7 @@ ROOMS_AND_REGISTRY = {
     *(module for module in FILES if any(within(module, room) for room in ROOMS.values())),
 }
 EXCEPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
+    "core.cli.app": (("quota",), "what-if has a question called so"),
     "core.cli.explain": (("quota",), "what-if has a question called so"),
     "core.service.explain_wire": (("quota",), "what-if has a question called so"),
     "core.cli.text.status": (("monitor",), "the status has a part called so"),
