@@ -23,7 +23,7 @@ from typing import Final
 
 
 class AskPlace(IntEnum):
-    """Where an ask is."""
+    """The places where an ask can be."""
 
     NOWHERE = 0
     """The ask is new, or between two other places."""
@@ -50,7 +50,7 @@ class AskPlace(IntEnum):
 
 
 class WaitsFor(StrEnum):
-    """What a group of equal asks lacks while it is parked: only that wakes it."""
+    """The things that a group of equal asks can lack while it is parked: only that wakes it."""
 
     QUOTA = "quota"
     """Room under the max of a queue."""
@@ -67,7 +67,7 @@ class WaitsFor(StrEnum):
 
 
 class AskMove(IntEnum):
-    """What moves an ask from one place to the next."""
+    """The moves of an ask from one place to the next."""
 
     WAIT = 0
     """The ask is put with its equals."""
@@ -90,7 +90,7 @@ class AskMove(IntEnum):
     DISAGREE = 9
     """The shim does not want it where it is held, or is asked no more."""
     FORGIVE = 10
-    """What the shim refused is forgotten, or another node has room."""
+    """The nodes that the shim refused are forgotten, or another node has room."""
     UNDO = 11
     """The placeholder of the ask, or the node it was to run on, is gone before the shim confirmed."""
     RETURN = 12

@@ -17,7 +17,7 @@ from kornel.core.preemption.plan import Plan, PreemptionPlan
 
 
 class Before(NamedTuple):
-    """What is remembered of a state: who is on the way out, and by queue the net and claimed amounts by type index."""
+    """The memory of a state: who is on the way out, and by queue the net and claimed amounts by type index."""
 
     marked: dict[str, None]
     net: dict[Queue, list[int]]
@@ -25,7 +25,7 @@ class Before(NamedTuple):
 
 
 def remember(view: PartitionView) -> Before:
-    """The state before a plan is applied to *view*."""
+    """Returns the state before a plan is applied to *view*."""
     queues = list(_queues(view.root))
     return Before(
         {allocation.key: None for allocation in _marked(view)},
@@ -60,7 +60,7 @@ def _nobody_else(before: Before, plan: Plan, after: PartitionView) -> Iterator[V
 
 
 def _amounts(before: Before, plan: Plan) -> Iterator[Violation]:
-    """Every queue is charged with its victims, and the queues of the ask with what it claims."""
+    """Yields queues that are not charged with their victims, and queues of the ask without what it claims."""
     leaving: dict[Queue, dict[int, int]] = {}
     for victim in plan.victims:
         for queue in path_of(victim.queue):
@@ -82,7 +82,7 @@ def _amounts(before: Before, plan: Plan) -> Iterator[Violation]:
 
 
 def _law_2(before: Before, plan: Plan, after: PartitionView) -> Iterator[Violation]:
-    """No queue is taken below its guarantee, nor further below; above the ask what it claims makes up for it."""
+    """Yields queues taken below their guarantee, or further below; above the ask what it claims makes up for it."""
     above: tuple[Queue, ...] = ()
     if isinstance(plan, PreemptionPlan):
         above = path_of(plan.ask.queue)

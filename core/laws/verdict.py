@@ -9,7 +9,7 @@ from kornel.core.model.queues import Queue
 
 
 class Law(StrEnum):
-    """What a plan can break: the laws, then the invariants of A.1 that they leave open."""
+    """The rules that a plan can break: the laws, then the invariants of A.1 that they leave open."""
 
     OPT_OUT_LAST = "law 1"
     """Somebody unwilling goes although somebody less unwilling would do (exhaustive check only)."""
@@ -53,7 +53,7 @@ class Violation:
 
 
 def path_of(queue: Queue) -> tuple[Queue, ...]:
-    """*queue* and its ancestors, root last."""
+    """Returns *queue* and its ancestors, root last."""
     return queue.lineage()
 
 

@@ -147,13 +147,13 @@ class Allocation:
     attempt_due: _Extra[bool] = _Extra(False)
     """Tells whether the next attempt to preempt is due although the ask waits in no group, which would know."""
     outcome: _Extra[Outcome | None] = _Extra(None)
-    """How the last attempt to preempt for this ask ended."""
+    """The outcome of the last attempt to preempt for this ask."""
     inquiry: _Extra[Inquiry | None] = _Extra(None)
     """The open question whether and where it may run."""
     proposed_placeholder: _Extra[Allocation | None] = _Extra(None)
-    """As a real ask: the placeholder whose place it takes if the shim agrees."""
+    """The placeholder whose place a real ask takes if the shim agrees."""
     proposed_by: _Extra[Allocation | None] = _Extra(None)
-    """As a placeholder: the ask that it waits for in the same way."""
+    """The ask that a placeholder waits for in the same way."""
     refusals: _Extra[int] = _Extra(0)
     """The number of refusals everywhere in a row: the pause before the next try grows with it."""
     pause_until_ns: _Extra[int] = _Extra(0)
@@ -186,7 +186,7 @@ class Allocation:
         self.extras: dict[str, Any] | None = None
         """The values of the fields above, except those that have their defaults."""
         self.place: AskPlace = _NOWHERE
-        """Where it is in its life. Only :func:`kornel.core.partition.waiting.places.move_ask` changes that."""
+        """The place in its life. Only :func:`kornel.core.partition.waiting.places.move_ask` changes that."""
         self.where: Any = None
         """The record that belongs to the place: its :class:`AskGroup`, the node that it is held on, the nodes that were
         refused, or the other one of a placeholder and the real ask that takes its place."""
@@ -229,17 +229,18 @@ class Allocation:
 
     @property
     def group(self) -> AskGroup | None:
-        """Its equals, if it waits with them."""
+        """The group of its equals, if it waits with them."""
         return self.where if self.place is _WAITING else None
 
     @property
     def pool(self) -> TaskGroup | None:
-        """Its task group, if it waits there for a placeholder."""
+        """The task group in which it waits for a placeholder, if it does."""
         return self.application.task_groups[self.spec.task_group] if self.place is _POOLED else None
 
     @property
     def held_on(self) -> Node | None:
-        """Where it is charged while the shim is asked whether it may run there; still pending to everybody."""
+        """The node on which it is charged while the shim is asked whether it may run there; still pending to
+        everybody."""
         return self.where if self.place is _HELD else None
 
     @property
@@ -333,14 +334,15 @@ class AskGroup:
         self.parked_at: Room | None = None
         """The waiting room this group sits in while nothing that could make it fit has changed; else ``None``."""
         self.waits_for: WaitsFor | None = None
-        """What it lacks while it sits in a waiting room."""
+        """The thing that it lacks while it sits in a waiting room."""
         self._due_sorted = False
         self.due: dict[Allocation, None] = _NOT_DUE
         """Asks whose next attempt to preempt is due."""
 
     @property
     def kept_back(self) -> bool:
-        """It sits in a waiting room that no preemption can open: a limit of its user, group or of applications."""
+        """Tells whether it sits in a waiting room that no preemption can open: a limit of its user, group or of
+        applications."""
         return self.waits_for is WaitsFor.USER_LIMIT or self.waits_for is WaitsFor.APPLICATION_SLOT
 
     def add(self, ask: Allocation) -> bool:
@@ -419,7 +421,8 @@ class AskGroup:
         return self.head().order
 
     def members(self) -> list[Allocation]:
-        """All asks in no particular order, one that left and came back perhaps twice: the cheapest way to see them."""
+        """Returns all asks in no particular order, one that left and came back perhaps twice: the cheapest way to see
+        them."""
         return [entry[3] for entry in self._heap if entry[3].where is self]
 
     def asks(self) -> list[Allocation]:

@@ -1,7 +1,6 @@
-"""What there is to know of a kind of preemption from outside its room: one record, read by everything that tells kinds
-apart. The registry lists the records; configuration, engine, laws, metrics, log, history, REST, explain and the web
-page hold no names of kinds of their own.
-"""
+"""The record of a kind of preemption, which holds what there is to know of it from outside its room and is read by
+everything that tells kinds apart. The registry lists the records; configuration, engine, laws, metrics, log, history,
+REST, explain and the web page hold no names of kinds of their own."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook
 
 
 class Level(StrEnum):
-    """How loudly the log tells of a decision."""
+    """The levels at which the log tells of a decision."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -30,7 +29,7 @@ class Level(StrEnum):
 
 
 class Tone(StrEnum):
-    """How good or bad the web page shows an outcome to be."""
+    """The tones in which the web page shows how good or bad an outcome is."""
 
     NEUTRAL = ""
     GOOD = "good"
@@ -52,7 +51,7 @@ class Colour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How one way for a decision to end is treated.
+    """The treatment of one way for a decision to end.
 
     words    what it means by the laws or the bounds, for explanations; empty: its detail says enough
     law      the number of the law that alone decided so; empty: no single one did
@@ -75,7 +74,7 @@ UNREMARKABLE: Final = Ending()
 
 @dataclass(frozen=True, slots=True)
 class DecisionSource:
-    """Who decides something about preemption: a kind, or the governor, which bounds all kinds.
+    """The maker of decisions about preemption: a kind, or the governor, which bounds all kinds.
 
     name      as decisions, metrics, the history and ``queues.yaml`` write it
     outcomes  how its decisions can end; one that is not listed is unremarkable
@@ -108,7 +107,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationKeys:
-    """What ``queues.yaml`` can say of a kind below ``preemption``.
+    """The keys that a kind has in ``queues.yaml``, below ``preemption``.
 
     switch   the key that turns the kind on, in its section if it has one; empty: listing it in ``policies`` is enough
     section  the keys of ``preemption.<name>``; empty: there is no such section
@@ -166,7 +165,7 @@ def foresees_nothing(state: PartitionState, ask: Allocation, asked: Circumstance
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What a kind does in a partition, and when.
+    """The acts of a kind in a partition, by occasion.
 
     configured      the configuration in force is a new one
     in_round        its turn in a round of the preemption cycle, in the order of ``preemption.policies``

@@ -1,4 +1,5 @@
-"""What preemption took within the last interval of its cycle, and who waits until it may take more."""
+"""The pace of preemption: what each kind took within the last interval of its cycle, and who waits until it may take
+more."""
 
 from __future__ import annotations
 
@@ -44,6 +45,7 @@ class Window:
         self.totals = Totals()
 
     def add(self, taken: Taken) -> None:
+        """Add *taken*, the youngest decision."""
         self.taken.append(taken)
         self.totals.add(taken)
 
@@ -61,7 +63,8 @@ class Window:
         return later
 
     def shrinking(self) -> Iterator[tuple[int, Totals]]:
-        """The sums that are left once each of the decisions, the oldest first, is forgotten; with when it was made."""
+        """Yields the sums that are left once each of the decisions, the oldest first, is dropped; with when it was
+        made."""
         left = Totals()
         left.amounts.update(self.totals.amounts)
         left.victims = self.totals.victims

@@ -114,7 +114,7 @@ def wake_at(state: PartitionState, when_ns: int) -> None:
 
 
 def _wake(state: PartitionState, meant_ns: int, now_ns: int) -> None:
-    """The window has moved: have every kind offer those again whom it held back."""
+    """Have every kind offer those again whom it held back: the window has moved."""
     pace = state.pace
     if pace.wakes_ns != meant_ns:
         return

@@ -25,9 +25,12 @@ class Plan(Protocol):
     """The part that plans of all kinds have in common: the name of the kind, and who leaves."""
 
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """Names the kind of preemption."""
+
     @property
-    def victims(self) -> tuple[Allocation, ...]: ...
+    def victims(self) -> tuple[Allocation, ...]:
+        """The allocations that leave, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +43,13 @@ class PreemptionPlan:
     victims: tuple[Allocation, ...]
     fence: Queue
     needs: dict[str, dict[str, int]] = field(default_factory=dict)
-    """What had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
+    """The amounts that had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
     adjusted: tuple[int, ...] = ()
     """Adjusted priority of each victim at the fence (preemption.md B.3)."""
     extended: bool = False
     """The predicate asked for more victims than the resources did, so resources alone do not explain each of them."""
     weighed: str = ""
-    """For people: which other nodes came into question."""
+    """The other nodes that came into question, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Who is not to lose anything just now although the laws would allow it: leaves by path, others by ID."""
+    """The queues, applications and nodes that are not to lose anything just now although the laws would allow it:
+    leaves by path, others by ID."""
 
     queues: frozenset[str] = frozenset()
     applications: frozenset[str] = frozenset()

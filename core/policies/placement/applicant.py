@@ -1,4 +1,5 @@
-"""Who asks for a place: the owner with groups, the tags, and whether the work runs already (protocol.md 6.1, 6.4)."""
+"""The applicant for a place: the owner with groups, the tags, and whether the work runs already (protocol.md 6.1,
+6.4)."""
 
 from __future__ import annotations
 

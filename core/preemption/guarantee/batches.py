@@ -15,7 +15,8 @@ class Round(Protocol):
         ...
 
     def candidates(self) -> list[Allocation]:
-        """The next batch of aged asks not tried in this round, those of the queue with the least in hand first (F5)."""
+        """Returns the next batch of aged asks not tried in this round, those of the queue with the least in hand first
+        (F5)."""
         ...
 
     def try_allocate(self, ask: Allocation) -> bool:

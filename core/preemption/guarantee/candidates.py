@@ -1,4 +1,5 @@
-"""Who may go for an ask: every allocation below the fence that no law and no state protects (preemption.md B.4, B.5).
+"""The candidates for an ask: every allocation below the fence that no law and no state protects (preemption.md B.4,
+B.5).
 
 The leaves hold theirs in order already (:mod:`.index`); here they are merged into one order per class, only as far as
 somebody asks: mostly the first few decide.
@@ -88,7 +89,7 @@ class Candidates:
         return tuple(Ranking(in_order(c)) for c in CLASSES)
 
     def adjusted(self, victim: Allocation) -> int:
-        """The priority of *victim*, a candidate, as it appears at the fence."""
+        """Returns the priority of *victim*, a candidate, as it appears at the fence."""
         return self._leaf_terms[victim.queue].adjusted.of(victim.priority)
 
     def _consider(self, leaf: Queue) -> None:
@@ -102,7 +103,7 @@ class Candidates:
             self._leaf_terms[leaf] = leaf_terms
 
     def leaves(self) -> Iterable[LeafTerms]:
-        """The leaves that the laws do not protect as a whole."""
+        """Returns the leaves that the laws do not protect as a whole."""
         return self._leaf_terms.values()
 
     @property
@@ -118,7 +119,8 @@ class Candidates:
         return self._ranked
 
     def _all_blocked(self, leaf_terms: LeafTerms, ranked: RankedLeaf) -> bool:
-        """Whether a filter keeps back every size there is in the leaf: then nobody has to be looked at one by one."""
+        """Tells whether a filter keeps back every size there is in the leaf: then nobody has to be looked at one by
+        one."""
         highest = leaf_terms.highest
         if highest is not None and ranked.highest > highest:
             return False
@@ -133,14 +135,14 @@ class Candidates:
         return True
 
     def shapes(self) -> set[Shape]:
-        """All sizes that candidates can have."""
+        """Returns all sizes that candidates can have."""
         found: set[Shape] = set()
         for _, ranked in self._leaves:
             found |= ranked.shapes
         return found
 
     def on_node(self, node: Node, level: int = CLASSES[-1]) -> list[list[Candidate]]:
-        """The candidates on *node* up to the class *level*, by class, in order."""
+        """Returns the candidates on *node* up to the class *level*, by class, in order."""
         pool: list[list[Candidate]] = [[] for _ in range(level + 1)]
         uncounted: Counter[str] = Counter()
         for allocation in node.allocations.values():
@@ -171,7 +173,8 @@ class Candidates:
         )
 
     def _merged(self, c: int) -> Iterator[Candidate]:
-        """The candidates of class *c* of all leaves. Only those of equal priority and age are sorted any further."""
+        """Yields the candidates of class *c* of all leaves. Only those of equal priority and age are sorted any
+        further."""
         sources: list[tuple[LeafTerms, InOrder]] = []
         heap: list[tuple[int, int, int, int]] = []
         for leaf_terms, ranked in self._leaves:
@@ -201,7 +204,7 @@ class Candidates:
             yield from equals
 
     def _priced(self, c: int) -> Iterator[Candidate]:
-        """The candidates of class *c* of all leaves, the cheapest first."""
+        """Yields the candidates of class *c* of all leaves, the cheapest first."""
         assert self._prices is not None, "priced before anybody looks"
         found: list[Candidate] = []
         for leaf_terms, ranked in self._leaves:
@@ -224,7 +227,7 @@ class Candidates:
     def _candidate(
         self, leaf_terms: LeafTerms, allocation: Allocation, order: int, dropped: Counter[str]
     ) -> Candidate | None:
-        """*allocation* as a candidate; ``None``, and counted in *dropped*, if a filter keeps it back."""
+        """Returns *allocation* as a candidate; ``None``, and counted in *dropped*, if a filter keeps it back."""
         kind = leaf_terms.kinds.get(allocation.shape)
         if kind is None:
             first_look = self._terms.kind(leaf_terms, allocation.shape)
@@ -254,7 +257,7 @@ class Candidates:
 
 
 def leaves_below(top: Queue) -> Iterator[Queue]:
-    """The leaves below *top*, or *top* itself, that hold anything; in no order that matters."""
+    """Returns the leaves below *top*, or *top* itself, that hold anything; in no order that matters."""
     stack = [top]
     while stack:
         queue = stack.pop()

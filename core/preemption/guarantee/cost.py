@@ -1,4 +1,4 @@
-"""What a victim costs: other orders than priority and age (preemption.md F11).
+"""The cost of a victim: other orders than priority and age (preemption.md F11).
 
 Only the order among the equally reluctant changes: tasks that opted out and originators still go last (law 1), and no
 law is weakened. A cost function gives a number, a comparator says which of two goes first; both become prices.
@@ -53,7 +53,8 @@ def by_comparison(compare: Comparator) -> Pricing:
 
 
 def work_lost(victim: Allocation, ask: Allocation, now_ns: int) -> int:
-    """How many thousandths of *ask* *victim* has run for how many seconds; an originator, with its application (K7)."""
+    """Returns for how many seconds *victim* has run on how many thousandths of *ask*; an originator, with its
+    application (K7)."""
     demand = dict(ask.shape.pairs)
     lost = 0
     for allocation in victim.application.allocations.values() if victim.spec.originator else (victim,):

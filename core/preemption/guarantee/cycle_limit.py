@@ -1,4 +1,4 @@
-"""Whether asks may preempt for their guarantees now: the policy must be on, and the limit of one interval not used up.
+"""The limit on preemption for guarantees: the policy must be on, and what one interval allows not used up.
 
 Every attempt asks here first, wherever it comes from: the allocation cycle, a reserved ask, a round. Rules:
 preemption.md F4, F7.

@@ -43,7 +43,7 @@ _WAITS_FOR_CHANGE: Final = frozenset(
 )  # fmt: skip
 """Refusals that hang on the books of the partition alone: nothing comes of another attempt before they change."""
 PASS_NS: Final = 100 * 10**6
-"""How long an exhausted attempt budget lasts: the idle tick of the scheduling loop."""
+"""The time for which an exhausted attempt budget lasts: the idle tick of the scheduling loop."""
 
 
 def collect_due(state: PartitionState, now_ns: int) -> None:
@@ -61,7 +61,7 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
 
 
 def watch_for_changes(state: PartitionState, now_ns: int) -> None:
-    """A slice ends: what it changed may help asks that were refused before, or in it."""
+    """Note what a slice, which ends, has changed: that may help asks that were refused before, or in it."""
     if state.guarantee.refusals.empty:
         state.moved.clear()
         state.guarantee.change_watch.forget()
@@ -152,7 +152,7 @@ def serve_reserved(state: PartitionState, reservation: Reservation, limited: Not
 
 
 def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
-    """*group* found no place: let its due asks, in order, try to preempt, up to the first that really searches.
+    """Let the due asks of *group*, which found no place, try to preempt in order, up to the first that really searches.
 
     Whether that one made room. The others stay due, so that a slice can end between two searches.
     """
@@ -238,7 +238,7 @@ def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Re
 def _tell_refusal(
     state: PartitionState, ask: Allocation, refusal: Refusal, now_ns: int, would_be: PreemptionPlan | None = None
 ) -> None:
-    """Nobody goes for *ask*: say so if that is news."""
+    """Say that nobody goes for *ask*, if that is news."""
     failing.note_preemption(ask, refusal.outcome, now_ns)
     if ask.outcome is not refusal.outcome:
         ask.outcome = refusal.outcome
@@ -246,7 +246,7 @@ def _tell_refusal(
 
 
 def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns: int) -> None:
-    """A limit of *account* keeps *ask* back, and no victim can change that: said once, with the numbers (K18)."""
+    """Say once, with the numbers, that a limit of *account* keeps *ask* back and no victim can change that (K18)."""
     if ask.outcome is Outcome.USER_QUOTA:
         return
     ask.outcome = Outcome.USER_QUOTA
@@ -258,7 +258,7 @@ def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns
 
 
 def _governed(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> PreemptionPlan | Refusal:
-    """*plan*, or a lawful one with other victims, if the governor lets it pass.
+    """Returns *plan*, or a lawful one with other victims, if the governor lets it pass.
 
     Where the shim has a say about victims there is no second plan: every one would have to be asked about anew.
     """
@@ -298,7 +298,7 @@ def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan
 
 
 def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
-    """The first of B.1's preconditions that fails; asks that only have to wait are made due again."""
+    """Returns the first of B.1's preconditions that fails; asks that only have to wait are made due again."""
     if state.guarantee.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
         set_due(state, ask, state.guarantee.pass_began_ns + PASS_NS)
         return Outcome.ATTEMPTS_EXHAUSTED

@@ -1,4 +1,4 @@
-"""What preemption for a guarantee could do for an ask: a dry run of the planner, of the governor and of the limits.
+"""The forecast for preemption for a guarantee: a dry run of the planner, of the governor and of the limits.
 
 Nothing is decided, counted or asked of the shim; the answer is what an attempt would come to without the shim's word.
 """

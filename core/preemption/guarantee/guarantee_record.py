@@ -1,4 +1,4 @@
-"""What preemption for guarantees remembers of a partition: attempts, refusals, and what may change their answers."""
+"""The memory of preemption for guarantees in a partition: attempts, refusals, and what may change their answers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ class GuaranteeRecord:
         self.refusals: Final = Refusals()
         """Attempts that came to nothing and wait for a change."""
         self.change_watch: Final = ChangeWatch()
-        """What they depend on, as it was when somebody last looked."""
+        """The state that they depend on, as it was when somebody last looked."""
         self.refusals_looked_at_ns: int | None = None
         """The time when a slice is to begin that looks at them; ``None``: none is set."""

@@ -45,7 +45,7 @@ def protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tu
 
 
 def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex) -> str | None:
-    """What protects all of *leaf*; ``None``: some of it may go."""
+    """Returns what protects all of *leaf*; ``None``: some of it may go."""
     leaf_terms = terms.of(leaf)
     if isinstance(leaf_terms, str):
         return leaf_terms

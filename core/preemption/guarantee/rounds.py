@@ -1,4 +1,4 @@
-"""What preemption for guarantees does in a round of the periodic cycle (preemption.md F2 to F8).
+"""The turn of preemption for guarantees in a round of the periodic cycle (preemption.md F2 to F8).
 
 A round has no way of its own to place or to preempt: what it tries goes through the same attempt as in the allocation
 cycle.
@@ -48,12 +48,15 @@ class PartitionRound:
         self.served = 0
 
     def within_limit(self) -> bool:
+        """Tells whether another search may be made in this round."""
         return self._searches < SEARCHES and cycle_limit.is_open(self._state, self._now_ns)
 
     def candidates(self) -> list[Allocation]:
+        """Returns the next batch of asks to try."""
         return _candidates(self._state, self._tried, self._batch)
 
     def try_allocate(self, ask: Allocation) -> bool:
+        """Try to preempt for *ask*. Returns whether that made room."""
         self._tried.add(ask)
         group = ask.group
         if group is None or self._searches >= SEARCHES:

@@ -1,4 +1,4 @@
-"""What the periodic monitor could do for an ask: what its last round found, and what has come of it."""
+"""The forecast of the periodic monitor for an ask: what its last round found, and what has come of it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _HIDES: Final = PriorityPolicy.FENCE
 
 
 def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
-    """Every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
+    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
     names = view.types.names
     victims = [due.allocation for place in plan.places for due in place.victims]
     found = [*_eligible(victims), *_notified(plan), *_over_guarantee(victims)]
@@ -57,7 +57,7 @@ class RoundLimit:
         self.broken: list[Violation] = []
 
     def count(self, place: Place) -> None:
-        """*place* is selected after those counted so far."""
+        """Count *place*, which is selected after those counted so far."""
         selected, victims = self._selected, place.victims
         if not victims:
             return
@@ -81,7 +81,7 @@ class RoundLimit:
 
 
 def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
-    """A.1 no. 3, the application's and the queue's own asks left aside."""
+    """Yields breaches of A.1 no. 3, the application's and the queue's own asks left aside."""
     seen: set[str] = set()
     for victim in victims:
         named, spec = victim.key in seen, victim.spec
@@ -107,7 +107,7 @@ def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
 
 
 def _notified(plan: MonitorPlan) -> Iterator[Violation]:
-    """A.1 no. 17: notified long enough ago, and selected in every round since."""
+    """Yields breaches of A.1 no. 17: victims not notified long enough ago, or not selected in every round since."""
     for place in plan.places:
         for due in place.victims:
             age_ns = plan.now_ns - due.notified_ns
@@ -214,7 +214,7 @@ class _After:
         """Asks whose places have been judged: what they had reserved elsewhere is free."""
 
     def limited_above(self, leaf: Queue) -> tuple[_Level, ...]:
-        """The queues on the path of *leaf*, root left out, with a guarantee or a max."""
+        """Returns the queues on the path of *leaf*, root left out, with a guarantee or a max."""
         found = self._limited.get(leaf)
         if found is None:
             levels = self._levels
@@ -302,7 +302,8 @@ class _After:
                         found.append(Violation(Law.GUARANTEE_KEPT, detail))
 
     def _beyond_quota(self, ask: Allocation, before: Mapping[tuple[_Level, int], int]) -> Iterator[Violation]:
-        """No queue on the path ends above its max, or above what it held where that was more; nor does a user."""
+        """Yields queues on the path that end above their max, or above what they held where that was more, and users
+        that do."""
         for (level, t), held in before.items():
             if level.held(t) > max(level.queue.max[t], held):
                 yield Violation(Law.SUFFICIENT, f"{ask.key} would exceed the max of {level.queue.path}")
@@ -323,8 +324,8 @@ class _After:
         open_to_it: Vector | None,
         before: Mapping[tuple[_Level, int], int],
     ) -> bool:
-        """Whether what is *wanted* would lack room on the victim's node, if that is its own, or in a queue if *victim*
-        stayed."""
+        """Tells whether what is *wanted* would lack room on the victim's node, if that is its own, or in a queue if
+        *victim* stayed."""
         leaving = dict(victim.shape.pairs)
         if open_to_it is not None:
             for t, amount in wanted:
@@ -337,8 +338,8 @@ class _After:
         )
 
     def _open_to(self, ask: Allocation, node: Node) -> Vector:
-        """What *ask* may count on: what is kept there for others because they waited stays, as far as there is so
-        much. Where there is not, *ask* has to free its whole amount. Without claims there, the room itself."""
+        """Returns what *ask* may count on: what is kept there for others because they waited stays, as far as there is
+        so much. Where there is not, *ask* has to free its whole amount. Without claims there, the room itself."""
         if node.claims is None:
             return self._room(node)
         room = list(self._room(node))

@@ -1,4 +1,4 @@
-"""How many victims may leave for a lowered max now: what the governor allows, and the limit of one interval."""
+"""The limit on victims for a lowered max: what the governor allows now, and what is left of one interval."""
 
 from __future__ import annotations
 

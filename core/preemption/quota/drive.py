@@ -62,7 +62,7 @@ def _begin(state: PartitionState, queue: Queue) -> QuotaRun:
 
 
 def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
-    """One step of *run*. Returns its cost in decisions, at least 1."""
+    """Take one step of *run*. Returns its cost in decisions, at least 1."""
     if not quota_standing.is_enforceable(state, run.queue):
         _abandon(state, run, now_ns)
         return 1
@@ -100,7 +100,7 @@ def _left(run: QuotaRun, plan: QuotaPlan) -> Amounts:
 
 
 def _abandon(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
-    """The queue of *run* left the configuration: nobody else is asked to leave, and what was done is recorded."""
+    """End *run*, whose queue left the configuration: nobody else is asked to leave, and what was done is recorded."""
     if run.plan is not None and run.records:
         run.stopped = Refusal(Outcome.PARTIAL, "the queue left the configuration")
         _finish(state, run, run.plan, "", now_ns)
@@ -171,7 +171,8 @@ def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str,
 
 
 def _unmet(run: QuotaRun, plan: QuotaPlan) -> Amounts:
-    """What *run* leaves. What was added meanwhile counts: nothing is said to be enforced in full that is not."""
+    """Returns what *run* leaves. What was added meanwhile counts: nothing is said to be enforced in full that is
+    not."""
     if not plan.target:
         return {}
     over = excess(run.queue, plan.ceilings, run.staying)

@@ -15,7 +15,7 @@ KIND: Final = "quota"
 
 
 class ProtectedBy(StrEnum):
-    """What keeps work in a queue above its max."""
+    """The reasons why work stays in a queue above its max."""
 
     GUARANTEE = "guarantee"
     REQUIRED_NODE = "required-node"
@@ -26,7 +26,7 @@ class ProtectedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Why *amount* of type index *t* stays in a queue above its max.
+    """The reason why *amount* of type index *t* stays in a queue above its max.
 
     For a guarantee: of *queue*, for type index *of* (the tasks may hold that too), which it holds *held* of.
     *smallest*: the least that one of these tasks holds of it.

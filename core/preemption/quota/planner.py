@@ -76,7 +76,7 @@ def run(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> S
 
 
 def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
-    """Nobody goes without need: the most important of those chosen are handed back first."""
+    """Hand back the most important of those chosen first, so that nobody goes without need."""
     spare = choice.spare()
     if not any(spare.values()):
         return
@@ -90,7 +90,8 @@ def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
 
 
 def _protections(choice: Choice, queue: Queue) -> Generator[int, None, tuple[Protection, ...]]:
-    """What keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first thing."""
+    """Returns what keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first
+    thing."""
     unmet = choice.unmet()
     found: dict[tuple[int, ProtectedBy, Queue, int], list[int]] = {}
     looked = 0

@@ -1,4 +1,4 @@
-"""What the enforcement of lowered maxima does in a round of the periodic cycle (preemption.md F2, H)."""
+"""The turn of the enforcement of lowered maxima in a round of the periodic cycle (preemption.md F2, H)."""
 
 from __future__ import annotations
 

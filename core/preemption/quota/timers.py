@@ -28,7 +28,7 @@ NO_TERMS: Final = Terms({}, 0)
 
 
 def reconfigured(state: PartitionState, enabled_before: bool, before: Mapping[Queue, Terms], now_ns: int) -> None:
-    """The configuration changed: arm, move or clear the timers of the configured queues concerned.
+    """Arm, move or clear the timers of the configured queues that a new configuration concerns.
 
     *before*: the terms that changed queues had, ``NO_TERMS`` for new ones and those that were dynamic. Switched on by
     this change, enforcement concerns every queue.
@@ -99,7 +99,7 @@ def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> 
 def run_ended(
     state: PartitionState, queue: Queue, changed: Terms | None, grown: bool, now_ns: int, *, again: bool = False
 ) -> None:
-    """*queue* was enforced: what came up meanwhile is looked at now. *again*: its timer had not been said to run."""
+    """Look at what came up while *queue* was enforced. *again*: its timer had not been said to run."""
     if again:
         state.enforcement.armed.pop(queue, None)
     _set(state, queue, None, now_ns)
@@ -112,7 +112,8 @@ def run_ended(
 
 
 def resume(state: PartitionState, queue: Queue, retry_ns: int | None, now_ns: int) -> None:
-    """The governor stopped the run of *queue*: go on when it may be, unless something else makes it due before."""
+    """Go on with the run of *queue*, which the governor stopped, when that may be, unless something else makes it due
+    before."""
     if not state.preemption.quota_enabled or not is_enforceable(state, queue):
         return
     if queue not in state.enforcement.armed and over_max(queue):
@@ -127,7 +128,7 @@ def _arm_if_over(state: PartitionState, queue: Queue, now_ns: int) -> None:
 
 
 def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int) -> None:
-    """*queue* becomes due at *start_ns*; ``None``: not any more."""
+    """Have *queue* become due at *start_ns*; ``None``: not any more."""
     enforcement = state.enforcement
     if state.recording:
         state.events.queues.quota_timer_set(queue, enforcement.armed.get(queue), start_ns)

@@ -1,4 +1,4 @@
-"""Whether victims may leave a required node now: the policy must be on, and the limit of one interval not used up."""
+"""The limit on victims on a required node: the policy must be on, and what one interval allows not used up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What preemption on a required node could do for an ask: a dry run of the planner."""
+"""The forecast for preemption on a required node: a dry run of the planner."""
 
 from __future__ import annotations
 

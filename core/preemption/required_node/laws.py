@@ -16,7 +16,8 @@ from kornel.core.preemption.plan import PreemptionPlan
 
 
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
-    """Every law that *plan*, not yet applied to *view*, would break. Changes nothing. Cost: what the node holds."""
+    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing. Cost: what the node
+    holds."""
     return (*_node(view, plan), *_eligible(plan), *_sufficient_and_minimal(view, plan), *_milder(view, plan))
 
 
