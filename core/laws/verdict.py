@@ -46,7 +46,7 @@ class Law(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A law broken, and the numbers that show it."""
+    """A broken law, and the numbers that show it."""
 
     law: Law
     detail: str
@@ -58,5 +58,5 @@ def path_of(queue: Queue) -> tuple[Queue, ...]:
 
 
 def net_of(queue: Queue, t: int) -> int:
-    """Used once the victims in flight are gone."""
+    """Returns what is used once the victims in flight are gone."""
     return queue.used[t] - queue.preempting[t]

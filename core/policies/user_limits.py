@@ -26,7 +26,7 @@ def choose_group(leaf: Queue, groups: Iterable[str]) -> str | None:
 
 
 def binding(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[Queue, AccountKind, str, Limit]]:
-    """Returns every limit on the path of *leaf* that binds *user* or *group*, the root's first, the user's before the
+    """Yields every limit on the path of *leaf* that binds *user* or *group*, the root's first, the user's before the
     group's.
 
     A queue's limit for the user by name hides its ``*``; a group is bound by limits of its own name only.
@@ -59,7 +59,7 @@ class Shortfall(NamedTuple):
 
 
 def shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
-    """Yields the numbers behind a ``user-quota``: every type of *pairs* that *account* does not admit."""
+    """Returns the numbers behind a ``user-quota``: every type of *pairs* that *account* does not admit."""
     left = account.headroom()
     return tuple(
         Shortfall(t, amount, left[t], account.limit.max[t]) for t, amount in pairs if t in left and amount > left[t]

@@ -40,7 +40,7 @@ def unlawful(
 
 
 def judge(state: PartitionState, violations: tuple[Violation, ...]) -> Refusal | None:
-    """Count a check of a plan by the laws, and return what its *violations* come to; ``None``: the plan is lawful."""
+    """Count a check of a plan by the laws. Returns what its *violations* come to; ``None``: the plan is lawful."""
     state.law_checks += 1
     if not violations:
         return None

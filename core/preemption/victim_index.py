@@ -122,7 +122,7 @@ class RankedLeaf:
         self.required = 0
         """The number of allocations that were left out."""
         self.highest = PRIORITY_MIN
-        """The lowest and highest of their priorities."""
+        """The highest of their priorities."""
         for standing in sorted(alike):
             equals = alike[standing]
             if standing & BOUND:

@@ -53,7 +53,7 @@ def place(rules: Sequence[Rule], queues: Mapping[str, Queue], applicant: Applica
 
 
 def _accept(path: str, queues: Mapping[str, Queue], applicant: Applicant) -> Placed | NoMatch:
-    """Tells whether the queue at *path* takes the applicant, or may be created for it."""
+    """Returns the queue at *path* if it takes the applicant, or may be created for it; else why not."""
     above = nearest(path, queues)
     if path == RECOVERY_PATH:
         if applicant.forced:

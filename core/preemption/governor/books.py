@@ -45,11 +45,11 @@ class GovernorBooks:
         return self._lost.get(scope, {}).get(t, 0)
 
     def preempted(self, queue: str) -> tuple[int, object] | None:
-        """Returns when *queue* last lost something; ``None``: it did not."""
+        """Returns when *queue* last lost something, and by which decision; ``None``: it did not."""
         return self._preempted.get(queue)
 
     def turns(self, one: str, other: str) -> Sequence[Turn]:
-        """Returns how often two queues took from each other in turns."""
+        """Returns the last turns in which two queues took from each other, the oldest first."""
         return self._turns.get(_pair(one, other), ())
 
     def charge(

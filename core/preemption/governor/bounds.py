@@ -68,7 +68,7 @@ class Past(Protocol):
         ...
 
     def lost(self, scope: Scope, t: int) -> int:
-        """Resource-seconds of type *t* that *scope* lost with them."""
+        """Returns the resource-seconds of type *t* that *scope* lost with them."""
         ...
 
     def preempted(self, queue: str) -> tuple[int, object] | None:
@@ -112,7 +112,7 @@ class Denial(NamedTuple):
 
 
 def scopes_of(loss: Loss) -> tuple[Scope, Scope, Scope]:
-    """Everywhere that *loss* counts."""
+    """Returns every scope in which *loss* counts."""
     return (CLUSTER, Scope("queue", loss.queue), Scope("application", loss.application))
 
 
@@ -161,7 +161,7 @@ def _cooling_down(limits: Limits, past: Past, queue: str, now_ns: int, decision:
 
 
 def _loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denial | None:
-    """Denies taking from *queue* for *preemptor* if that would turn round between the two once too often."""
+    """Returns a denial if taking from *queue* for *preemptor* would turn round between the two once too often."""
     turns = past.turns(preemptor, queue) if preemptor and limits.loop_window_ns else ()
     if not turns or turns[-1].preemptor == preemptor or len(turns) <= limits.loop_returns:
         return None

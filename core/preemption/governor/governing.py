@@ -124,7 +124,7 @@ def deny(
 
 
 def foresee(state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int) -> Denial | None:
-    """As :func:`deny`, for a question: nothing is said, counted or forgotten."""
+    """Returns what :func:`deny` would, for a question: nothing is said, counted or forgotten."""
     limits = limits_for_reading(state)
     return judge(limits, AsOf(state.governor, limits, now_ns), summed_losses(victims, now_ns), preemptor, now_ns)
 

@@ -174,7 +174,8 @@ class Terms:
         return found
 
     def most(self) -> list[int]:
-        """By need, the most that all leaves looked at can contribute before law 2 stops them; an upper bound."""
+        """Returns, by need, the most that all leaves looked at can contribute before law 2 stops them; an upper
+        bound."""
         return [
             self._flow(
                 (terms.rooms.get(t, ()), terms.leaf.used[t] - terms.leaf.preempting[t])
@@ -255,7 +256,7 @@ class Terms:
         return rooms
 
     def _new_room(self, queue: Queue, spare: int) -> int:
-        """Index of a room of *queue* in which *spare* is left."""
+        """Returns the index of a new room of *queue* in which *spare* is left."""
         self.room.append(spare)
         self._room_depth.append(queue.depth)
         self._room_above.append(None)

@@ -20,7 +20,8 @@ class Round(Protocol):
         ...
 
     def try_allocate(self, ask: Allocation) -> bool:
-        """Find room for *ask*, by victims if need be; whether it preempted. It is not a candidate again (F3, F6)."""
+        """Find room for *ask*, by victims if need be. Returns whether it preempted. It is not a candidate again (F3,
+        F6)."""
         ...
 
 

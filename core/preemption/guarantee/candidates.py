@@ -257,7 +257,7 @@ class Candidates:
 
 
 def leaves_below(top: Queue) -> Iterator[Queue]:
-    """Returns the leaves below *top*, or *top* itself, that hold anything; in no order that matters."""
+    """Yields the leaves below *top*, or *top* itself, that hold anything; in no order that matters."""
     stack = [top]
     while stack:
         queue = stack.pop()

@@ -25,7 +25,7 @@ SECOND_NS: Final = 10**9
 
 
 def by_cost(cost: Cost) -> Pricing:
-    """Prices by a cost function."""
+    """Returns prices by a cost function."""
 
     def prices(candidates: Sequence[Allocation], ask: Allocation, now_ns: int) -> Mapping[Allocation, int]:
         return {candidate: cost(candidate, ask, now_ns) for candidate in candidates}
@@ -34,7 +34,7 @@ def by_cost(cost: Cost) -> Pricing:
 
 
 def by_comparison(compare: Comparator) -> Pricing:
-    """Prices by a comparator: the rank of each candidate, the same for equals."""
+    """Returns prices by a comparator: the rank of each candidate, the same for equals."""
 
     def prices(candidates: Sequence[Allocation], ask: Allocation, _: int) -> Mapping[Allocation, int]:
         def order(one: Allocation, other: Allocation) -> int:

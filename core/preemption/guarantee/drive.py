@@ -167,7 +167,8 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 
 
 def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
-    """Try to make room for *ask*; on success its victims are asked to leave and a node is reserved for it."""
+    """Try to make room for *ask*. Returns whether that succeeded: its victims are asked to leave and a node is reserved
+    for it."""
     if state.enforcement.busy:
         state.enforcement.deferred[ask] = None
         return False
@@ -272,7 +273,8 @@ def _governed(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> Preem
 
 
 def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
-    """Victims for *ask*, or why there are none. ``None``: the shim is being asked, and the attempt goes on after it."""
+    """Returns victims for *ask*, or why there are none. ``None``: the shim is being asked, and the attempt goes on
+    after it."""
     callbacks = state.callbacks
     dialogue = ask.dialogue
     if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):

@@ -36,7 +36,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
 
 
 def check_exhaustive(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
-    """As :func:`check`, and law 1: no lawful plan with milder victims only exists on any node.
+    """Returns the breaches of :func:`check`, and of law 1: no lawful plan with milder victims only exists on any node.
 
     Tries every set of milder victims on every node: for clusters of a dozen allocations.
     """
@@ -104,7 +104,7 @@ class _Case:
         return next(queue for queue in path_of(victim.queue) if queue in self.ask_path)
 
     def entitling(self) -> dict[int, Queue]:
-        """By asked type, the lowest queue on the ask's path that guarantees it."""
+        """Returns, by asked type, the lowest queue on the ask's path that guarantees it."""
         if self._entitling is not None:
             return self._entitling
         found = self._entitling = {}
@@ -117,7 +117,7 @@ class _Case:
 
 
 def _expected(queue: Queue, t: int) -> int:
-    """Used once the victims in flight are gone and the asks they leave for are placed."""
+    """Returns what is used once the victims in flight are gone and the asks they leave for are placed."""
     return net_of(queue, t) + queue.claimed[t]
 
 
@@ -177,7 +177,7 @@ def _law_2(case: _Case) -> Iterator[Violation]:
 
 
 def _law_3(case: _Case) -> Iterator[Violation]:
-    """Not inside the same application."""
+    """Yields victims of the ask's own application."""
     own = case.ask.application.application_id
     for victim in case.victims:
         if victim.application.application_id == own:
@@ -276,7 +276,7 @@ def _lacks_room(case: _Case) -> bool:
 
 
 def _on_node(case: _Case) -> Iterator[Violation]:
-    """Returns where the node lacks room, every victim runs on it."""
+    """Yields victims elsewhere although the node lacks room."""
     if _lacks_room(case):
         for victim in case.victims:
             if victim.node is not case.plan.node:

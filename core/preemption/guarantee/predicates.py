@@ -85,7 +85,7 @@ class Approval:
         return Approved(Solution(key, node, victims), extended=True)
 
     def _reserve(self, solution: Solution) -> list[Candidate]:
-        """Yields the other candidates of the node that law 2 lets go, each on top of all before it."""
+        """Returns the other candidates of the node that law 2 lets go, each on top of all before it."""
         room = self._room.copy()
         for victim in solution.victims:
             for r, amount in victim[5].uses:

@@ -283,7 +283,8 @@ class Prospects:
     def _victims(
         self, node: Node, terms_of: Mapping[Queue, LeafTerms], laws: Terms, short: set[int]
     ) -> list[list[_Victim]]:
-        """By class, those on *node* that may go where it is *short* of these types, by their place in the demand."""
+        """Returns, by class, those on *node* that may go where it is *short* of these types, by their place in the
+        demand."""
         found: list[list[_Victim]] = [[] for _ in CLASSES]
         types = {self._demand[at][0] for at in short}
         sought = types if self._unowed.issuperset(types) else None

@@ -79,7 +79,8 @@ class PartitionRound:
 
 
 def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
-    """Up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual (F5)."""
+    """Returns up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual
+    (F5)."""
     found: list[Allocation] = []
     # Most that wait were refused and sleep until something changes: they are not worth putting in order each second.
     leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting and _has_due(queue)]
@@ -104,7 +105,8 @@ def _has_due(leaf: Queue) -> bool:
 
 
 def _net_share(queue: Queue) -> tuple[float, str]:
-    """Largest share of (used - preempting + claimed) against what the queue is entitled to; the path makes it total."""
+    """Returns the largest share of (used - preempting + claimed) against what the queue is entitled to; the path makes
+    it total."""
     share = 0.0
     for t, denominator in queue.fair_terms:
         if denominator > 0:

@@ -52,7 +52,7 @@ class _Site:
         self.solved = False
 
     def add(self, level: int, candidate: Candidate) -> bool:
-        """Take note of *candidate*; whether those seen would be enough if the laws let them all go."""
+        """Take note of *candidate*. Returns whether those seen would be enough if the laws let them all go."""
         if self.pool is _NOBODY:
             # Most sites never see a candidate.
             self.pool = [[] for _ in CLASSES]
@@ -196,7 +196,7 @@ class Search:
         return winner
 
     def _hopeful(self, fewer_than: int) -> set[Node]:
-        """Nodes that may do with fewer victims than *fewer_than* and have no solution yet."""
+        """Returns the nodes that may do with fewer victims than *fewer_than* and have no solution yet."""
         if fewer_than == 1:
             return set()
         sites = (self._site(node) for node in self._view.nodes.values())
@@ -257,13 +257,13 @@ class Search:
         return needs
 
     def _most_given(self) -> list[int]:
-        """By need, an upper bound of what all leaves together give: worked out when the first node may do."""
+        """Returns, by need, an upper bound of what all leaves together give: worked out when the first node may do."""
         if self._most is None:
             self._most = self._terms.most()
         return self._most
 
     def _largest_gains(self) -> list[int]:
-        """By need, the most one candidate can contribute."""
+        """Returns, by need, the most one candidate can contribute."""
         if self._largest is None:
             self._gains = [gains for shape in self._candidates.shapes() if (gains := self._terms.gains(shape))]
             self._largest = [0] * len(self._needs.types)

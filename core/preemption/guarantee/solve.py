@@ -42,7 +42,7 @@ class Solver:
         """Needs and kinds of pools without a solution: nodes are often alike."""
 
     def solve(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
-        """Victims out of *pool*, in B.5 order, that cover *needs* within law 2; ``None``: there are none."""
+        """Returns victims out of *pool*, in B.5 order, that cover *needs* within law 2; ``None``: there are none."""
         taken = self.first_come(needs, pool)
         return self.exact(needs, pool) if taken is None else taken
 

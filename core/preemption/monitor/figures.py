@@ -120,7 +120,8 @@ class Picture:
 
 
 def picture(view: MonitorView) -> Generator[int, None, Picture]:
-    """Returns the queues of *view* as they are; usage is of the moment of the first step."""
+    """Work out the figures of the queues of *view* in pieces, and return them; usage is of the moment of the first
+    step."""
     found = Picture(view.root)
     yield len(found.queues)
     largest = yield from _largest(view)
@@ -193,7 +194,7 @@ def _share_out(sharing: list[QueueFigures], t: int, left: int) -> None:
 
 
 def _largest(view: MonitorView) -> Generator[int, None, Amounts]:
-    """By type, the most that one node in service offers."""
+    """Work out, by type, the most that one node in service offers."""
     largest: Amounts = {}
     for looked_at, node in enumerate(list(view.nodes.values()), 1):
         if node.schedulable:

@@ -99,7 +99,7 @@ def _extras(share: Share) -> None:
 
 
 def _wanted(parent: Share, child: Share) -> int:
-    """Demand of *child*; from behind its fence it may grow into free room only (law 7)."""
+    """Returns the demand of *child*; from behind its fence it may grow into free room only (law 7)."""
     if not child.fenced or not child.pending:
         return child.pending
     return min(child.pending, max(0, parent.ideal - sum(sibling.used for sibling in parent.children)))

@@ -121,7 +121,7 @@ def _notified(plan: MonitorPlan) -> Iterator[Violation]:
 
 
 def _over_guarantee(victims: Iterable[Allocation]) -> Iterator[Violation]:
-    """Law 5: the victim's leaf holds more than its guarantee of something that the victim uses."""
+    """Yields breaches of law 5: the victim's leaf holds no more than its guarantee of anything that the victim uses."""
     over: dict[tuple[Queue, Shape], bool] = {}
     for victim in victims:
         leaf, shape = victim.application.queue, victim.shape
@@ -228,7 +228,7 @@ class _After:
         return found
 
     def judge(self, place: DuePlace, victims: Sequence[Allocation], names: list[str]) -> list[Violation]:
-        """Go on to the state after *place*; what is wrong with it."""
+        """Go on to the state after *place*. Returns what is wrong with it."""
         ask, node, pairs = place.ask, place.node, place.ask.shape.pairs
         found: list[Violation] = []
         ours = self.limited_above(ask.application.queue)

@@ -190,7 +190,7 @@ class Planner:
         return self.want(ask, leaf)
 
     def fill(self, ranked: Sequence[Candidate]) -> Generator[int, None, None]:
-        """Places for asks in turns, by victims from *ranked*, in this order."""
+        """Find places for asks in turns, by victims from *ranked*, in this order."""
         run = self._run
         searches: dict[_Search, _Progress] = {}
         turns: list[tuple[int, int, str, QueueFigures]] = []
@@ -314,7 +314,7 @@ class Planner:
         self._waiting[leaf] = found
 
     def _waiting_elsewhere(self) -> dict[QueueFigures, list[Allocation]]:
-        """By leaf, asks that wait with a node kept for them, or because the shim refused them everywhere."""
+        """Returns, by leaf, asks that wait with a node kept for them, or because the shim refused them everywhere."""
         if self._elsewhere is None:
             self._elsewhere = {}
             view = self._run.view

@@ -100,7 +100,7 @@ class Round:
         reserved_as_used: bool = False,
         without_reserved: bool = False,
     ) -> Generator[int, None, Targets]:
-        """Ideal shares for every type, and what follows from them (E.3)."""
+        """Work out the ideal shares for every type, and what follows from them (E.3)."""
         found = Targets()
         settings = self.settings
         factor = settings.natural_factor if natural else type(settings.natural_factor)(1)

@@ -87,7 +87,7 @@ def select(
 
 
 def _serve(run: Round, planner: Planner) -> Generator[int, None, None]:
-    """Places by what leaves are to give up: what was planned before, then the newest tasks, then everybody's."""
+    """Find places by what leaves are to give up: what was planned before, then the newest tasks, then everybody's."""
     if not run.left or not run.short:
         return
     yield from planner.resume()

@@ -41,7 +41,7 @@ def plan(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> 
 
 
 def run(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> Steps:
-    """As :func:`plan`, in steps of limited length. Between two of them the queue may change.
+    """Plan as :func:`plan` does, in steps of limited length. Between two of them the queue may change.
 
     *staying*: what victims in flight hold that will not leave. Target and parts are those of the first step. Whoever
     left meanwhile is not chosen, newcomers are not looked at.
@@ -90,7 +90,7 @@ def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
 
 
 def _protections(choice: Choice, queue: Queue) -> Generator[int, None, tuple[Protection, ...]]:
-    """Returns what keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first
+    """Work out what keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first
     thing."""
     unmet = choice.unmet()
     found: dict[tuple[int, ProtectedBy, Queue, int], list[int]] = {}

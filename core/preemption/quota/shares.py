@@ -21,7 +21,7 @@ NONE_STAYING: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 def net(queue: Queue, t: int) -> int:
-    """Used of type *t* once the victims in flight are gone."""
+    """Returns what is used of type *t* once the victims in flight are gone."""
     return queue.used[t] - queue.preempting[t]
 
 
@@ -63,7 +63,7 @@ def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
 
 
 def _reckon(queue: Queue, types: tuple[int, ...], releasable: dict[Queue, Amounts]) -> Amounts:
-    """Fill in what *queue* and everything below it can release. Each level bounds the one above."""
+    """Fill in what *queue* and everything below it can release, and return it. Each level bounds the one above."""
     own = {t: max(0, net(queue, t) - queue.guaranteed.get(t, 0)) for t in types}
     if not queue.leaf:
         below = dict.fromkeys(types, 0)

@@ -119,7 +119,7 @@ class Choice:
         return {t: amount - self.freed[t] for t, amount in self.wanted.items() if amount > self.freed[t]}
 
     def lacking(self) -> Amounts:
-        """As :meth:`unmet`, without what may be missed."""
+        """Returns what :meth:`unmet` does, without what may be missed."""
         return {t: amount for t, amount in self.unmet().items() if self._is_lacking(t)}
 
     def _is_lacking(self, t: int) -> bool:
@@ -274,7 +274,8 @@ class Choice:
                     guard[t] += amount
 
     def _lawful(self, victim: Allocation) -> bool:
-        """Law 2: no queue from the leaf up to the root goes below what it is guaranteed, for any type it loses."""
+        """Tells whether no queue from the leaf up to the root goes below what it is guaranteed, for any type it loses
+        (law 2)."""
         for guard in self._guards_of(victim.queue):
             for t, amount in victim.shape.pairs:
                 spare = guard.get(t)

@@ -86,7 +86,8 @@ def _sufficient_and_minimal(view: PartitionView, plan: PreemptionPlan) -> Iterat
 
 
 def _class(allocation: Allocation) -> int:
-    """Regular, opted out, originator, originator that opted out: each goes only where all before it do not do."""
+    """Returns the class of a task: regular, opted out, originator, originator that opted out. Each goes only where all
+    before it do not do."""
     willing = allocation.spec.allow_preempt_self
     if allocation.spec.originator:
         return 3 if willing else 4

@@ -60,7 +60,7 @@ def room_is_coming(node: Node, ask: Allocation) -> bool:
 
 
 def _room(node: Node, ask: Allocation) -> Vector:
-    """By type, what is free on *node* or leaving it, less what others hold that must run there too.
+    """Returns, by type, what is free on *node* or leaving it, less what others hold that must run there too.
 
     All other claims come after those, and give way.
     """
