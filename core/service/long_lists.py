@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from core.service.sharing import Sharing
-from core.service.status_codes import TooMany
+from kornel.core.service.sharing import Sharing
+from kornel.core.service.status_codes import TooMany
 
 MOST_WAITING: Final = 256
 """Callers that may wait for a page: all calls that a security file allows one connection by default."""

@@ -7,10 +7,10 @@ from typing import Final
 
 import grpc
 import pytest
-from kornel.v1 import read_pb2, read_pb2_grpc, status_pb2, status_pb2_grpc
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
+from kornel.v1 import read_pb2, read_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.bench.core_process import node_infos
 from tests.hostile.attacked import AttackedCore, attacked_core
 

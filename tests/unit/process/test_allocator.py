@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.process.allocator import OWN_SETTINGS, bound_kept_memory
+from kornel.core.process.allocator import OWN_SETTINGS, bound_kept_memory
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -20,8 +20,8 @@ GLIBC = platform.libc_ver()[0] == "glibc"
 # so that each arena ends with what it keeps. A large block that was freed raises the thresholds, unless they are set.
 FREED_BY_THREADS = """
 import ctypes, sys, threading
-from core.process.allocator import bound_kept_memory
-from core.service.own_memory import OwnMemory, count_native
+from kornel.core.process.allocator import bound_kept_memory
+from kornel.core.service.own_memory import OwnMemory, count_native
 if int(sys.argv[1]):
     assert bound_kept_memory(int(sys.argv[1]), {})
 libc = ctypes.CDLL(None)
