@@ -27,6 +27,9 @@ from kornel.v1 import callback_pb2
 SHORT: Final = 32 * 1024
 """Bytes of a request that is parsed as it is: 500 asks. All empty entries, it takes 3 MiB."""
 
+SHORT_OF_ENTRIES: Final = 4 * 1024
+"""The same where entries hold entries, which the engine may have to take in all at once."""
+
 MOST_ENTRIES: Final = 500_000
 """Most entries of one request, which are more than a shim puts into 16 MiB."""
 
@@ -92,7 +95,8 @@ async def read_request(kind: Kind, raw: bytes) -> Iterable[Any]:
     Raises :class:`TooMany`, or :class:`MalformedMessage`, which the messages may do as well.
     """
     layout = LAYOUTS[kind]
-    if len(raw) <= SHORT or (len(raw) <= LONGEST_ENTRY and not layout.inner and _is_sparse(raw)):
+    short = SHORT_OF_ENTRIES if layout.inner else SHORT
+    if len(raw) <= short or (len(raw) <= LONGEST_ENTRY and not layout.inner and _is_sparse(raw)):
         return (parse(layout.message, raw),)
     found = await _survey(layout, raw)
     if found.entries <= PIECE and len(raw) <= LONGEST_ENTRY:
