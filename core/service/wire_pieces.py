@@ -174,8 +174,6 @@ async def _survey(layout: Layout, raw: bytes) -> _Survey:
     found, lists = _Survey(), frozenset(layout.paths)
     walked = 0
     for steps, (path, start, content, stop) in enumerate(_walk(layout, raw), 1):
-        if steps > MOST_ENTRIES or found.entries > MOST_ENTRIES:
-            raise TooMany(f"more than {MOST_ENTRIES:,} entries in one {layout.message.DESCRIPTOR.name}; send several")
         walked += 1
         if path in lists:
             parts, entries = _check_entry(raw, content, stop, layout)
@@ -183,6 +181,8 @@ async def _survey(layout: Layout, raw: bytes) -> _Survey:
             found.add(path, start, stop, entries)
         elif path == (layout.rm_id,):
             found.named[layout.rm_id] = raw[start:stop]
+        if max(steps, found.entries) > MOST_ENTRIES:
+            raise TooMany(f"more than {MOST_ENTRIES:,} entries in one {layout.message.DESCRIPTOR.name}; send several")
         if walked >= FIELDS_PER_TURN:
             walked = 0
             await asyncio.sleep(0)
