@@ -41,10 +41,12 @@ class Strokes(NamedTuple):
     branch: str
     last: str
     pass_by: str
+    left_out: str
+    """Stands for the middle of a name that is too long."""
 
 
-UNICODE: Final = Strokes("█", "░", "│", "├─ ", "└─ ", "│  ")
-ASCII: Final = Strokes("#", ".", "|", "|- ", "`- ", "|  ")
+UNICODE: Final = Strokes("█", "░", "│", "├─ ", "└─ ", "│  ", "…")
+ASCII: Final = Strokes("#", ".", "|", "|- ", "`- ", "|  ", "~")
 
 
 def strokes_for(encoding: str | None) -> Strokes:
