@@ -60,7 +60,7 @@ def test_a_limit_keeps_the_ask_off_a_node_that_has_room() -> None:
 
 
 def test_an_ask_that_must_run_on_another_node() -> None:
-    found = read(*CLUSTER, "ask k queue=root.a f=2 node=big", "cycle").explain(NamedOnNode("k", "small"))
+    found = read(*CLUSTER, "ask k queue=root.a f=2 required=big", "cycle").explain(NamedOnNode("k", "small"))
     assert found is not None
     assert [(blocker.kind, blocker.detail) for blocker in found.blockers] == [
         (BlockerKind.NODE_NOT_REQUIRED, "it must run on big")
