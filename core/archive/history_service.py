@@ -18,7 +18,9 @@ from core.archive.archive import Archive
 from core.archive.preemption_parties import Parties, find_parties, sum_preemptions
 from core.archive.reader import HistoryReader, Page, match_any, match_column, match_partition, match_queue, token_of
 from core.config.problems import Problem, Severity
+from core.domain.reasons import Outcome
 from core.domain.secrets import text_without_secrets
+from core.preemption.registry import SOURCES
 from core.service.configuration_history import Origin, Version
 from core.service.configuration_wire import version_message
 from core.service.rpc import Handler, unary
@@ -199,6 +201,10 @@ def _build_each(build: Callable[[Any], MessageT]) -> BuildAll[MessageT]:
 
 def _match_preemptions(request: pb.ListPreemptionsRequest) -> list[ColumnElement[bool]]:
     table = "preemptions"
+    if request.kind and request.kind not in SOURCES:
+        raise InvalidRequest(f"there is no kind of preemption {request.kind!r}, only {', '.join(SOURCES)}")
+    if request.outcome and request.outcome not in Outcome.__members__:
+        raise InvalidRequest(f"preemption has no outcome {request.outcome!r}")
     return [
         *match_partition(table, request.partition),
         *match_column(table, kind=request.kind, outcome=request.outcome),

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, report_failure
-from core.cli.terminal import echo_json, echo_text
+from core.cli.suggestions import report_unknown, suggest_queues
+from core.cli.terminal import echo_json, show_text
 from core.cli.text.quota import render_queue, render_user
 from core.client import calls as client
+from core.service.clock import wall_ns
 
 queue_app = typer.Typer(help="Show single queues.", no_args_is_help=True)
 user_app = typer.Typer(help="Show single users.", no_args_is_help=True)
@@ -27,11 +29,11 @@ def show_queue(
     try:
         found = client.explain_queue(grpc, path, partition, timeout)
     except client.CoreUnreachable as error:
-        raise report_failure(error) from error
+        raise report_unknown(error, path, lambda: suggest_queues(grpc, partition, timeout)) from error
     if as_json:
         echo_json(found)
     else:
-        echo_text(render_queue(found))
+        show_text(render_queue(found, wall_ns()))
 
 
 @user_app.command("show")
@@ -50,4 +52,4 @@ def show_user(
     if as_json:
         echo_json(found)
     else:
-        echo_text(render_user(found))
+        show_text(render_user(found))

@@ -26,22 +26,9 @@ from kornel.v1.status_pb2_grpc import StatusServiceStub
 
 from core.client.channels import open_channel
 from core.client.connection import DEFAULT_TIMEOUT_S, DUMP_TIMEOUT_S
+from core.client.failures import CoreUnreachable as CoreUnreachable
+from core.client.failures import describe_failure as describe_failure
 from core.service.limits import MESSAGE_LIMIT
-
-
-class CoreUnreachable(Exception):
-    """The core did not answer, or it refused the call. ``bad_input``: because of the call's arguments."""
-
-    def __init__(self, message: str, *, bad_input: bool = False) -> None:
-        super().__init__(message)
-        self.bad_input = bad_input
-
-
-def describe_failure(address: str, error: grpc.RpcError) -> CoreUnreachable:
-    """Returns the *error* of a call to *address* in words."""
-    assert isinstance(error, grpc.Call)
-    bad_input = error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}", bad_input=bad_input)
 
 
 @contextmanager

@@ -39,8 +39,8 @@ LAYERS = {
         "core.telling", "core.tracing", "core.web",
     },
     "core.cli": {
-        "core.archive.defaults", "core.client", "core.config", "core.load", "core.partition", "core.process",
-        "core.security", "core.service", "core.telling",
+        "core.archive.defaults", "core.client", "core.config", "core.domain.readable_amounts", "core.load",
+        "core.partition", "core.process", "core.security", "core.service", "core.telling",
     },
     "core.__main__": {"core.cli"},
 }  # fmt: skip

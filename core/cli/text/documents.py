@@ -1,0 +1,41 @@
+"""Messages as JSON in one style: every name is in snake case, also those that ``si.v1`` writes otherwise."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+_NEW_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def write_message(message: Message, indent: int | None = 2) -> str:
+    """Returns *message* with all its fields as JSON; ``indent`` ``None``: in one line."""
+    return json.dumps(message_values(message), indent=indent, ensure_ascii=False)
+
+
+def message_values(message: Message) -> dict[str, Any]:
+    """Returns *message* with all its fields as plain values; numbers of 64 bits are text, as protobuf has it."""
+    values = MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    return _rename_fields(values, message.DESCRIPTOR)
+
+
+def _rename_fields(values: dict[str, Any], described: Descriptor) -> dict[str, Any]:
+    renamed = {}
+    for name, value in values.items():
+        field = described.fields_by_name[name]
+        inner = field.message_type
+        if inner is not None and inner.GetOptions().map_entry:
+            inner = inner.fields_by_name["value"].message_type
+            if inner is not None:
+                value = {key: _rename_fields(each, inner) for key, each in value.items()}
+        elif inner is not None and isinstance(value, list):
+            value = [_rename_fields(each, inner) for each in value]
+        elif inner is not None:
+            value = _rename_fields(value, inner)
+        renamed[_NEW_WORD.sub("_", name).lower()] = value
+    return renamed
