@@ -100,9 +100,7 @@ class HistoryService:
         by = _PARTIES.get(request.by)
         if by is None:
             raise InvalidRequest(f"there are no sums by {request.by}")
-        sums, complete = await self._query(
-            lambda reader: sum_preemptions(reader, page, _match_preemptions(wanted), by)
-        )
+        sums, complete = await self._query(lambda reader: sum_preemptions(reader, page, _match_preemptions(wanted), by))
         return pb.SumPreemptionsResponse(
             sums=[
                 pb.PreemptionSum(

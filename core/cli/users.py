@@ -40,8 +40,8 @@ def users(
 ) -> None:
     """Show users and what they hold, those who hold most in front.
 
-    With --json: kornel.v1.PartitionStatus without its queues. Exits 1 when no core answers, 2 for an order that does not
-    exist.
+    With --json: kornel.v1.PartitionStatus without its queues. Exits 1 when no core answers, 2 for an order that there
+    is not.
     """
     try:
         found = client.fetch_status(grpc, partition or "default", timeout).partitions[0]

@@ -26,9 +26,13 @@ from kornel.v1.status_pb2_grpc import StatusServiceStub
 
 from core.client.channels import open_channel
 from core.client.connection import DEFAULT_TIMEOUT_S, DUMP_TIMEOUT_S
-from core.client.failures import CoreUnreachable as CoreUnreachable
-from core.client.failures import describe_failure as describe_failure
+from core.client.failures import CoreUnreachable, describe_failure
 from core.service.limits import MESSAGE_LIMIT
+
+__all__ = [
+    "DEFAULT_TIMEOUT_S", "DUMP_TIMEOUT_S", "CoreUnreachable", "check_health", "describe_failure", "explain_ask",
+    "explain_queue", "explain_user", "failing_in_words", "fetch_dump", "fetch_status", "open_call", "unregister",
+]  # fmt: skip
 
 
 @contextmanager

@@ -392,7 +392,7 @@ class Configurator:
         return Outcome(change.changed, change.checksum, self.history.in_force, warnings)
 
     def _is_in_force(self, command: RegisterManager) -> bool:
-        """Tells whether the version that was in force last is what *command* brings: registering again changes nothing."""
+        """Tells whether *command*, of somebody who registers again, brings what was in force last."""
         last = self.history.get(0)
         return last is not None and (last.text, last.rm_id) == (command.config, command.rm_id)
 

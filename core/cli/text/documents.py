@@ -6,7 +6,6 @@ import json
 import re
 from typing import Any, Final
 
-from google.protobuf.descriptor import Descriptor
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
@@ -24,18 +23,21 @@ def message_values(message: Message) -> dict[str, Any]:
     return _rename_fields(values, message.DESCRIPTOR)
 
 
-def _rename_fields(values: dict[str, Any], described: Descriptor) -> dict[str, Any]:
-    renamed = {}
-    for name, value in values.items():
-        field = described.fields_by_name[name]
-        inner = field.message_type
-        if inner is not None and inner.GetOptions().map_entry:
-            inner = inner.fields_by_name["value"].message_type
-            if inner is not None:
-                value = {key: _rename_fields(each, inner) for key, each in value.items()}
-        elif inner is not None and isinstance(value, list):
-            value = [_rename_fields(each, inner) for each in value]
-        elif inner is not None:
-            value = _rename_fields(value, inner)
-        renamed[_NEW_WORD.sub("_", name).lower()] = value
-    return renamed
+def _rename_fields(values: dict[str, Any], described: Any) -> dict[str, Any]:
+    fields = described.fields_by_name
+    return {
+        _NEW_WORD.sub("_", name).lower(): _rename_inner(value, fields[name].message_type)
+        for name, value in values.items()
+    }
+
+
+def _rename_inner(value: Any, described: Any) -> Any:
+    """Returns the *value* of a field of messages that *described* describes; ``None``: it holds no messages."""
+    if described is None:
+        return value
+    if described.GetOptions().map_entry:
+        inner = described.fields_by_name["value"].message_type
+        return {key: _rename_inner(each, inner) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_rename_fields(each, described) for each in value]
+    return _rename_fields(value, described)

@@ -158,7 +158,9 @@ def _node_lines(found: pb.NodeReport, now_ns: int) -> Iterator[str]:
 def _say_node_use(found: pb.NodeReport, now_ns: int) -> str:
     """Returns in one sentence why nothing, or nothing more, runs on the node."""
     if not found.schedulable:
-        who = [f"by {found.drained_by} since {format_moment(found.drained_since_ns, now_ns)}"] if found.drained_by else []
+        who = (
+            [f"by {found.drained_by} since {format_moment(found.drained_since_ns, now_ns)}"] if found.drained_by else []
+        )
         who += ["by its shim"] if found.drained_by_manager else []
         return f"takes no new work: drained {' and '.join(who)}" if who else "takes no new work"
     if not found.waiting_ask_count:
@@ -204,9 +206,7 @@ def _preempted_lines(work: pb.PreemptedWork, now_ns: int) -> Iterator[str]:
 
 
 def _application_lines(found: pb.ApplicationReport, now_ns: int) -> Iterator[str]:
-    yield from wrap_text(
-        f"application {found.application_id}: {found.state}, user {found.user}, queue {found.queue}"
-    )
+    yield from wrap_text(f"application {found.application_id}: {found.state}, user {found.user}, queue {found.queue}")
     holds = f", {format_quantities(found.used)}" if found.used else ""
     yield from wrap_text(
         f"{format_count(found.pending_ask_count, 'ask')} pending,"
@@ -237,9 +237,7 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
             continue
         leave = f"{_join_keys(e.victims)} {'has' if len(e.victims) == 1 else 'have'}" if e.victims else "nobody has"
         rest = f", {format_quantities(e.unmet)} stays above" if e.unmet else ""
-        yield from wrap_text(
-            f"from {format_moment(e.not_before_ns, now_ns)} on, {leave} to leave{rest}", indent="   "
-        )
+        yield from wrap_text(f"from {format_moment(e.not_before_ns, now_ns)} on, {leave} to leave{rest}", indent="   ")
     for p in found.preemptions:
         begin, victims = format_moment(p.not_before_ns, now_ns), _join_keys(p.victims)
         leave = "leaves" if len(p.victims) == 1 else "leave"
@@ -257,7 +255,8 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
 def _say_forecast(found: pb.WhatIfResponse) -> str:
     """Returns the answer in one sentence: how many would run, wait, and have to leave."""
     waiting = sum(max(1, each.ask_count) for each in found.waiting)
-    victims = {victim.key for each in (*found.preemptions, *found.enforcements) for victim in each.victims}
+    victims = {victim.key for preempts in found.preemptions for victim in preempts.victims}
+    victims |= {victim.key for enforced in found.enforcements for victim in enforced.victims}
     parts = [f"{format_count(len(found.displaced), 'allocation')} lost, and asked for again"] if found.displaced else []
     parts.append(f"{format_count(len(found.placed), 'ask')} placed at once")
     if found.preemptions:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from core.domain.readable_amounts import format_quantities
 from core.domain.effects import PreemptionDecided
+from core.domain.readable_amounts import format_quantities
 from core.partition.state import PartitionState
 from core.telling.partitions.partition_status import partition_status
 from tests.scenarios.language import Stage
