@@ -9,16 +9,16 @@ from typing import Annotated, Final
 
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS as ADDRESS
-from core.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
-from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, report_failure
-from core.cli.earlier_versions import find_version, list_earlier_versions
-from core.cli.terminal import echo_document, echo_json, echo_line, print_error, show_text
-from core.cli.text.configuration import render_history, render_impact
-from core.cli.text.documents import message_values
-from core.client.calls import CoreUnreachable
-from core.client.configuration import ConfigurationClient
-from core.config.default import DEFAULT_CONFIGURATION
+from kornel.core.cli.earlier_versions import find_version, list_earlier_versions
+from kornel.core.cli.options import DEFAULT_ADDRESS as ADDRESS
+from kornel.core.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
+from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, report_failure
+from kornel.core.cli.terminal import echo_document, echo_json, echo_line, print_error, show_text
+from kornel.core.cli.text.configuration import render_history, render_impact
+from kornel.core.cli.text.documents import message_values
+from kornel.core.client.calls import CoreUnreachable
+from kornel.core.client.configuration import ConfigurationClient
+from kornel.core.config.default import DEFAULT_CONFIGURATION
 
 config_app = typer.Typer(help="Work with queue configurations.", no_args_is_help=True)
 
@@ -38,8 +38,8 @@ OtherName = Annotated[str, typer.Argument(metavar="[OTHER]", help="Another versi
 def check(file: File, as_json: AsJson = False) -> None:
     """Check a queue configuration. Exits 0 without problems, 1 with warnings only, 2 with errors."""
     # Reading configurations takes longer to import than all the other commands together.
-    from core.cli.configuration_file import check_json, check_text, read_file  # noqa: PLC0415
-    from core.config.derived import derived_guarantees  # noqa: PLC0415
+    from kornel.core.cli.configuration_file import check_json, check_text, read_file  # noqa: PLC0415
+    from kornel.core.config.derived import derived_guarantees  # noqa: PLC0415
 
     text = read_file(file)
     if as_json:
@@ -66,7 +66,7 @@ def preview(
 
     Exits 2 for a file with errors, 1 when the core would refuse it at present or does not answer.
     """
-    from core.cli.configuration_file import check_text, read_file  # noqa: PLC0415
+    from kornel.core.cli.configuration_file import check_text, read_file  # noqa: PLC0415
 
     text = read_file(file)
     if text and not as_json:

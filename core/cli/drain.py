@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
-from kornel.v1 import admin_pb2 as admin
-from kornel.v1.status_pb2 import PartitionStatus
 
-from core.cli.options import (
+from kornel.core.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
     EXIT_FAILED,
@@ -20,15 +18,17 @@ from core.cli.options import (
     Timeout,
     report_failure,
 )
-from core.cli.suggestions import report_unknown, suggest_nodes
-from core.cli.terminal import echo_json, echo_line, echo_text, print_error, show_text
-from core.cli.text.counts import format_count
-from core.cli.text.lines import join_lines
-from core.cli.text.tables import format_table, wrap_text
-from core.cli.text.times import format_moment
-from core.client import calls as client
-from core.client.reading import Reader
-from core.service.clock import wall_ns
+from kornel.core.cli.suggestions import report_unknown, suggest_nodes
+from kornel.core.cli.terminal import echo_json, echo_line, echo_text, print_error, show_text
+from kornel.core.cli.text.counts import format_count
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.tables import format_table, wrap_text
+from kornel.core.cli.text.times import format_moment
+from kornel.core.client import calls as client
+from kornel.core.client.reading import Reader
+from kornel.core.service.clock import wall_ns
+from kornel.v1 import admin_pb2 as admin
+from kornel.v1.status_pb2 import PartitionStatus
 
 drain_app = typer.Typer(help="Take nodes out of scheduling.", no_args_is_help=True)
 undrain_app = typer.Typer(help="Return nodes to scheduling.", no_args_is_help=True)

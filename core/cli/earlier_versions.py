@@ -1,4 +1,6 @@
-"""Finds configurations by the names that ``kornel config history`` gives them: of this run of the core and earlier ones."""
+"""Finds configurations by the names that ``kornel config history`` gives them: of this run of the core and earlier
+ones.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import typer
+
+from kornel.core.cli.options import EXIT_BAD_INPUT
+from kornel.core.cli.terminal import print_error
+from kornel.core.client.configuration import ConfigurationClient
+from kornel.core.client.failures import CoreUnreachable
+from kornel.core.client.history import HistoryClient
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1 import history_pb2
-
-from core.cli.options import EXIT_BAD_INPUT
-from core.cli.terminal import print_error
-from core.client.configuration import ConfigurationClient
-from core.client.failures import CoreUnreachable
-from core.client.history import HistoryClient
 
 RUN_DIGITS: Final = 8
 """The last digits of the number of a run, by which people tell runs apart."""

@@ -9,10 +9,8 @@ from collections import deque
 from typing import Annotated, Final
 
 import typer
-from kornel.v1 import events_pb2 as pb
-from si.v1.si_pb2 import EventRecord
 
-from core.cli.options import (
+from kornel.core.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
     EXIT_BAD_INPUT,
@@ -20,11 +18,13 @@ from core.cli.options import (
     Timeout,
     report_failure,
 )
-from core.cli.terminal import echo_json, echo_text, print_error
-from core.cli.text.documents import message_values
-from core.cli.text.events import render_event
-from core.client import calls as client
-from core.client.events import StreamBroken, watch
+from kornel.core.cli.terminal import echo_json, echo_text, print_error
+from kornel.core.cli.text.documents import message_values
+from kornel.core.cli.text.events import render_event
+from kornel.core.client import calls as client
+from kornel.core.client.events import StreamBroken, watch
+from kornel.si.v1.si_pb2 import EventRecord
+from kornel.v1 import events_pb2 as pb
 
 DEFAULT_NEWEST: Final = 50
 EVERY_EVENT: Final = 2**31 - 1
@@ -98,9 +98,7 @@ def events(
         raise report_failure(error) from error
 
 
-def _show_newest(
-    address: str, request: pb.WatchEventsRequest, timeout_s: float, newest: int, *, as_json: bool
-) -> None:
+def _show_newest(address: str, request: pb.WatchEventsRequest, timeout_s: float, newest: int, *, as_json: bool) -> None:
     """Prints the last *newest* of the kept events that pass the filter, and has *request* go on after them.
 
     The core counts events before it filters them, so all that it keeps are looked through.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from kornel.v1 import explain_pb2 as pb
 
-from core.cli.options import (
+from kornel.core.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
     EXIT_BAD_INPUT,
@@ -17,14 +16,15 @@ from core.cli.options import (
     Timeout,
     report_failure,
 )
-from core.cli.past_work import render_past
-from core.cli.suggestions import report_unknown, suggest_applications, suggest_nodes
-from core.cli.terminal import echo_json, print_error, show_text
-from core.cli.text.explain import render_explanation, render_forecast
-from core.client import calls as client
-from core.client import explain as explain_client
-from core.config.quantities import parse_quantity
-from core.service.clock import wall_ns
+from kornel.core.cli.past_work import render_past
+from kornel.core.cli.suggestions import report_unknown, suggest_applications, suggest_nodes
+from kornel.core.cli.terminal import echo_json, print_error, show_text
+from kornel.core.cli.text.explain import render_explanation, render_forecast
+from kornel.core.client import calls as client
+from kornel.core.client import explain as explain_client
+from kornel.core.config.quantities import parse_quantity
+from kornel.core.service.clock import wall_ns
+from kornel.v1 import explain_pb2 as pb
 
 what_if_app = typer.Typer(help="Ask what would happen if something changed. Changes nothing.", no_args_is_help=True)
 

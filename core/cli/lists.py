@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import typer
-from kornel.v1 import read_pb2 as pb
 
-from core.cli.options import (
+from kornel.core.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
     EXIT_BAD_INPUT,
@@ -16,10 +15,10 @@ from core.cli.options import (
     Partition,
     Timeout,
 )
-from core.cli.suggestions import report_unknown, suggest_applications, suggest_nodes, suggest_queues
-from core.cli.terminal import echo_json, print_error, show_text
-from core.cli.text.explain import describe_blocker
-from core.cli.text.reading import (
+from kornel.core.cli.suggestions import report_unknown, suggest_applications, suggest_nodes, suggest_queues
+from kornel.core.cli.terminal import echo_json, print_error, show_text
+from kornel.core.cli.text.explain import describe_blocker
+from kornel.core.cli.text.reading import (
     queues_above,
     render_application,
     render_applications,
@@ -27,11 +26,12 @@ from core.cli.text.reading import (
     render_nodes,
     render_queues,
 )
-from core.cli.text.screen import terminal_strokes
-from core.client import calls as client
-from core.client import explain as explain_client
-from core.client.reading import Reader
-from core.service.clock import wall_ns
+from kornel.core.cli.text.screen import terminal_strokes
+from kornel.core.client import calls as client
+from kornel.core.client import explain as explain_client
+from kornel.core.client.reading import Reader
+from kornel.core.service.clock import wall_ns
+from kornel.v1 import read_pb2 as pb
 
 OBSTACLES_SHOWN: Final = 20
 """Waiting applications of a list of which the first obstacle is asked for: each takes a look at all nodes."""

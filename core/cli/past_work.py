@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kornel.core.cli.text.history import render_applications, render_events, render_preemptions
+from kornel.core.client.failures import CoreUnreachable
+from kornel.core.client.history import HistoryClient
 from kornel.v1 import history_pb2 as pb
-
-from core.cli.text.history import render_applications, render_events, render_preemptions
-from core.client.failures import CoreUnreachable
-from core.client.history import HistoryClient
 
 MOST_RECORDS: Final = 20
 

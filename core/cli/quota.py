@@ -6,12 +6,20 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, report_failure
-from core.cli.suggestions import report_unknown, suggest_queues
-from core.cli.terminal import echo_json, show_text
-from core.cli.text.quota import render_queue, render_user
-from core.client import calls as client
-from core.service.clock import wall_ns
+from kornel.core.cli.options import (
+    DEFAULT_ADDRESS,
+    DEFAULT_TIMEOUT_S,
+    Address,
+    AsJson,
+    Partition,
+    Timeout,
+    report_failure,
+)
+from kornel.core.cli.suggestions import report_unknown, suggest_queues
+from kornel.core.cli.terminal import echo_json, show_text
+from kornel.core.cli.text.quota import render_queue, render_user
+from kornel.core.client import calls as client
+from kornel.core.service.clock import wall_ns
 
 queue_app = typer.Typer(help="Show single queues.", no_args_is_help=True)
 user_app = typer.Typer(help="Show single users.", no_args_is_help=True)

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, Timeout, report_failure
-from core.cli.terminal import echo_json, show_text
-from core.cli.text.status import render_explanation, render_status
-from core.client import calls as client
-from core.client.connection import DUMP_TIMEOUT_S
-from core.service.clock import wall_ns
+from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, Timeout, report_failure
+from kornel.core.cli.terminal import echo_json, show_text
+from kornel.core.cli.text.status import render_explanation, render_status
+from kornel.core.client import calls as client
+from kornel.core.client.connection import DUMP_TIMEOUT_S
+from kornel.core.service.clock import wall_ns
 
 ask_app = typer.Typer(help="Show single asks.", no_args_is_help=True)
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 import typer
-from kornel.v1 import read_pb2 as pb
 
-from core.cli.options import EXIT_FAILED
-from core.cli.terminal import print_error
-from core.client.failures import CoreUnreachable
-from core.client.reading import Reader
+from kornel.core.cli.options import EXIT_FAILED
+from kornel.core.cli.terminal import print_error
+from kornel.core.client.failures import CoreUnreachable
+from kornel.core.client.reading import Reader
+from kornel.v1 import read_pb2 as pb
 
 MOST_NAMES: Final = 5_000
 """Names that are looked at; of more, those that come first."""

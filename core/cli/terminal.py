@@ -1,8 +1,8 @@
 """The only way in which commands write to a terminal.
 
 Names in what they write come from shims and configurations, and are written visibly: none of them moves the cursor,
-rings, turns text around, or looks like a line of ours. A text of several lines is made by :mod:`core.cli.text`, which
-writes each line visibly before it joins them.
+rings, turns text around, or looks like a line of ours. A text of several lines is made by
+:mod:`kornel.core.cli.text`, which writes each line visibly before it joins them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from core.cli.text.screen import screen_lines
-from core.service.visible import write_json, write_lines, write_visibly
+from kornel.core.cli.text.screen import screen_lines
+from kornel.core.service.visible import write_json, write_lines, write_visibly
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -106,7 +106,7 @@ def echo_json(document: Message | str, *, indent: int | None = 2) -> None:
     """Write *document*, a message with all its fields or a text that is JSON already, to standard output."""
     if not isinstance(document, str):
         # Whoever has a message has imported protobuf; other commands would pay for it.
-        from core.cli.text.documents import write_message  # noqa: PLC0415
+        from kornel.core.cli.text.documents import write_message  # noqa: PLC0415
 
         document = write_message(document, indent)
     typer.echo(write_json(document))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import (
+from kornel.core.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
     EXIT_BAD_INPUT,
@@ -16,9 +16,9 @@ from core.cli.options import (
     Timeout,
     report_failure,
 )
-from core.cli.terminal import echo_json, print_error, show_text
-from core.cli.text.users import NoSuchOrder, render_users, sort_users
-from core.client import calls as client
+from kornel.core.cli.terminal import echo_json, print_error, show_text
+from kornel.core.cli.text.users import NoSuchOrder, render_users, sort_users
+from kornel.core.client import calls as client
 
 Sort = Annotated[
     str,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kornel.core.cli.text.counts import format_count
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import format_quantities, format_quantity
+from kornel.core.cli.text.tables import format_table, wrap_text
+from kornel.core.cli.text.times import format_age, format_moment
 from kornel.v1 import explain_pb2 as pb
-
-from core.cli.text.counts import format_count
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import format_quantities, format_quantity
-from core.cli.text.tables import format_table, wrap_text
-from core.cli.text.times import format_age, format_moment
 
 MOST_VICTIMS = 10
 """The most victims named in one line."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from core.domain.readable_amounts import format_quantities, format_quantity, types_in_order
+from kornel.core.domain.readable_amounts import format_quantities, format_quantity, types_in_order
 
 __all__ = [
     "ASCII", "UNICODE", "Strokes", "draw_bar", "format_percent", "format_quantities", "format_quantity", "strokes_for",

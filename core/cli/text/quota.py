@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kornel.core.cli.text.counts import format_count
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import format_quantities, format_quantity
+from kornel.core.cli.text.tables import format_table
+from kornel.core.cli.text.times import format_moment
 from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueAboveMax, QueueBound
-
-from core.cli.text.counts import format_count
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import format_quantities, format_quantity
-from core.cli.text.tables import format_table
-from core.cli.text.times import format_moment
 
 
 def render_queue(found: ExplainQueueResponse, now_ns: int) -> str:

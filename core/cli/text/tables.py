@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from core.cli.text.screen import screen_columns, terminal_strokes
-from core.service.visible import write_visibly
+from kornel.core.cli.text.screen import screen_columns, terminal_strokes
+from kornel.core.service.visible import write_visibly
 
 SHORTEST_NAME: Final = 16
 """A word of this length or less is never shortened."""
