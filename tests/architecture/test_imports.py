@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -43,7 +44,6 @@ LAYERS = {
         "core.archive.defaults", "core.client", "core.config", "core.domain.readable_amounts", "core.load",
         "core.partition", "core.process", "core.security", "core.service", "core.telling",
     },
-    "core.__main__": {"core.cli"},
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""
 
@@ -59,7 +59,6 @@ SHELL = (
     "core.web",
     "core.process",
     "core.cli",
-    "core.__main__",
 )
 """Where the outside world is allowed: clock, network, logging, tasks."""
 
@@ -71,6 +70,9 @@ OUTSIDE_WORLD = {
 
 CALENDAR = {"core.telling.encoding.values": {"datetime"}}
 """Which modules write times as text, for which they need the calendar and no clock."""
+
+OURS = ("core", "shim_client", "shim_mock", "conformance", "si")
+"""Folders that are packages below ``kornel``: one that were imported by its short name would be loaded twice."""
 
 WIRE_ONLY = ("shim_client", "shim_mock", "conformance")
 
@@ -147,3 +149,20 @@ def test_shims_know_only_the_wire(package: str) -> None:
         assert not [name for name in imports(path) if within(name, "core")], module
     for module, path in modules("core"):
         assert not [name for name in imports(path) if within(name, package)], module
+
+
+def test_each_package_is_linked_below_kornel() -> None:
+    """From the repository the packages are imported by the names that they have in an installation."""
+    links = {path.name: path.readlink().as_posix() for path in (ROOT / "kornel").iterdir() if path.is_symlink()}
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        sources = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]["sources"]
+    assert {f"kornel/{name}": target.removeprefix("../") for name, target in links.items()} == {
+        installed: folder for folder, installed in sources.items()
+    }
+
+
+def test_nobody_imports_by_the_name_of_a_folder() -> None:
+    """Tests and documents import by the names of an installation too; ``core`` may be anybody's."""
+    for folder in ("tests", "docs"):
+        for _, path in modules(folder):
+            assert list(imports(path)) is not None
