@@ -166,7 +166,7 @@ def test_status_as_text() -> None:
     assert "  total vcore=10 memory=5Gi" in lines
     assert any(line.split()[:4] == ["root", "0", "vcore=1.5", "-"] for line in lines)
     assert any("root.a (draining)" in line for line in lines)
-    assert any(line.split()[:3] == ["bob", "2", "1m"] for line in lines)
+    assert any(line.split()[:3] == ["bob", "2", "1m"] for line in lines), lines
 
 
 def test_an_ask_as_text() -> None:
