@@ -359,7 +359,11 @@ class KornelServer:
                 ),
                 connections=settings.rest_connections,
                 tls=security.tls.context if security and security.tls else None,
+                calls=lambda: self._calls,
+                local=stays_on_this_machine(settings.rest_address),
             )
+        self._calls: dict[str, Handler] = {}
+        """The handlers of gRPC by service and method, such as ``AdminService/DrainNode``."""
         self._ready = False
         """Tells whether requests are taken and the state can be trusted."""
         self._reading: set[asyncio.Task[None]] = set()
@@ -555,6 +559,11 @@ class KornelServer:
             assert isinstance(self._clock, ManualClock), "only a clock that stands still can be moved"
             services[_TEST_CLOCK] = TestClockService(self._runner, self._clock, logger=self._logger).handlers()
         self._services = tuple(services)
+        self._calls = {
+            f"{name.rpartition('.')[2]}/{method}": handler
+            for name, handlers in services.items()
+            for method, handler in handlers.items()
+        }
         for name, handlers in {**services, _HEALTH: self._health.handlers()}.items():
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
         reflection.enable_server_reflection((*services, _HEALTH, reflection.SERVICE_NAME), server)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp
@@ -12,12 +12,14 @@ from core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
 from core.rest.browser_rules import ANYTHING, BrowserRules
 from core.rest.event_streams import EventStreams
 from core.rest.handlers.applications import ApplicationHandlers
+from core.rest.handlers.calls import CallHandlers
 from core.rest.handlers.cluster import ClusterHandlers
 from core.rest.handlers.configuration import ConfigurationHandlers
 from core.rest.handlers.documentation import DocumentationHandlers
 from core.rest.handlers.dump import DumpHandlers
 from core.rest.handlers.events import EventHandlers
 from core.rest.handlers.explanations import ExplanationHandlers
+from core.rest.handlers.findings import FindingHandlers
 from core.rest.handlers.health import HealthHandlers
 from core.rest.handlers.history import HistoryHandlers
 from core.rest.handlers.metrics import Exposition, MetricsHandlers
@@ -32,12 +34,16 @@ from core.service.clock import Clock
 from core.service.configuring import Configurator
 from core.service.event_journal import EventJournal
 from core.service.health import HealthKeeper
+from core.service.rpc import Handler
 from core.service.runner import PartitionRunner
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services behind the interface. ``ready``: whether the core takes requests. ``log_level``: in force now."""
+    """The services behind the interface. ``ready``: whether the core takes requests. ``log_level``: in force now.
+
+    ``calls``: the handlers of gRPC by service and method. ``local``: HTTP is served to this machine alone.
+    """
 
     runner: PartitionRunner
     configurator: Configurator
@@ -48,6 +54,8 @@ class Services:
     metrics: Exposition
     ready: Callable[[], bool]
     log_level: Callable[[], str]
+    calls: Callable[[], Mapping[str, Handler]]
+    local: bool
 
 
 class RestApplication:
@@ -100,6 +108,8 @@ class RestApplication:
                 ),
                 metrics=MetricsHandlers(services.metrics),
                 documentation=documentation,
+                findings=FindingHandlers(reader),
+                calls=CallHandlers(services.calls, services.configurator, local=services.local),
             )
         )
         documentation.describe(routes)

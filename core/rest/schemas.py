@@ -11,6 +11,7 @@ from typing import Final
 from core.rest import reports
 from core.rest.errors import ERROR
 from core.rest.holds import HOLDS
+from core.rest.page_documents import CALLER_REPORT, PLACEMENT, SEARCH
 from core.telling.encoding import values
 from core.telling.encoding.documents import Schema
 from core.telling.encoding.yunikorn import (
@@ -84,6 +85,9 @@ SCHEMAS: Final[dict[str, Schema]] = {
         events.EVENT_BATCH,
         reports.HEALTH,
         HOLDS,
+        CALLER_REPORT,
+        SEARCH,
+        PLACEMENT,
         reports.STATE_DUMP,
     )
 }
