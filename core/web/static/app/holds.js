@@ -3,6 +3,7 @@
 import { api } from "./api.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
 import { Poller } from "./poller.js";
+import { address } from "./address.js";
 import { count, counted, moment } from "./units.js";
 
 const NAMED = 5;

@@ -46,7 +46,9 @@ export function amounts(map) {
 export const count = (number) => WHOLE.format(number ?? 0);
 
 /** `1 node`, `2 nodes`. */
-export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+export const counted = (number, noun) => `${count(number)} ${number === 1 ? noun : plural(noun)}`;
+
+export const plural = (noun) => (/[^aeiou]y$/.test(noun) ? `${noun.slice(0, -1)}ies` : /(s|x|ch|sh)$/.test(noun) ? `${noun}es` : `${noun}s`);
 
 export const share = (part, whole) => (whole > 0 ? (part ?? 0) / whole : 0);
 
@@ -80,6 +82,12 @@ export function span(ms) {
   }
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${two(Math.floor((seconds % 3600) / 60))} min`;
   return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}
+
+/** Hours and minutes, and the day where it is not today. */
+export function shortMoment(ns) {
+  const text = moment(ns);
+  return text.startsWith(moment(Date.now() * 1e6).slice(0, 10)) ? text.slice(11) : text.slice(5, 16);
 }
 
 export const since = (ns) => span(Date.now() - ns / 1e6);

@@ -49,6 +49,14 @@ export class VirtualList {
     this.draw();
   }
 
+  /** Make all rows anew, because rows are to look otherwise. */
+  renew() {
+    this.space.replaceChildren();
+    this.#rows.clear();
+    this.#spare = [];
+    this.draw();
+  }
+
   select(index) {
     if (!this.items.length) return;
     const place = Math.max(0, Math.min(index, this.items.length - 1));
@@ -120,7 +128,7 @@ export class VirtualList {
 
   #click(event) {
     const row = event.target.closest(".row");
-    if (!row) return;
+    if (!row || event.target.closest("a, button")) return;
     this.select(this.items.indexOf(row.item));
     if (!this.options.click?.(event, row.item)) this.options.open(row.item);
   }

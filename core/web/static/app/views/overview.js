@@ -9,8 +9,10 @@ import { meter, meterWords, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
 import { events, preemptions } from "../tails.js";
 import { amount, bare, clock, count, counted, nameOf, percent, share, since, typesOf, unitOf } from "../units.js";
-import { eventWords } from "./events.js";
-import { openDecision, outcomeBadge, servedWords, taken, victimWords } from "./preemptions.js";
+import { outcomeBadge, servedWords, taken, victimWords } from "../decisions.js";
+import { eventWords, objectLink } from "../details/event.js";
+import { openDetails } from "../links.js";
+import { typeChoice, typeChooser } from "../type_choice.js";
 
 const SPANS_MS = [60_000, 2 * 60_000, 5 * 60_000];
 const LATEST = 7;
@@ -38,7 +40,7 @@ export class OverviewView {
       el(
         "div",
         { class: "column wide" },
-        card("Capacity", "", this.capacity, legend()),
+        card("Capacity", "", this.capacity, el("span", { class: "aside-tools" }, legend(), typeChooser())),
         card("Utilisation", "grows", el("div", { class: "chart" }, this.canvas), this.series),
       ),
       el("div", { class: "column" }, card("Health", "", this.checks), card("Applications", "grows", this.states)),
@@ -58,6 +60,10 @@ export class OverviewView {
     for (const what of ["change", "partition"]) cluster.addEventListener(what, this.draw);
     window.addEventListener("themechange", this.draw);
     new ResizeObserver(this.draw).observe(this.root);
+  }
+
+  follow() {
+    this.draw();
   }
 
   show() {
@@ -94,14 +100,15 @@ export class OverviewView {
     this.#drawCapacity(partition.capacity);
     this.#drawHealth();
     this.#drawStates(partition.applications);
-    const types = Object.keys(cluster.samples.at(-1)?.shares ?? {}).slice(0, 3);
+    typeChoice.offer(typesOf(partition.capacity.capacity));
+    const types = typeChoice.chosen;
     const marks = preemptions.entries.filter(taken).map((one) => one.time / 1e6);
     drawShares(this.canvas, cluster.samples, types, { spanMs: spanOf(cluster.samples), marks });
     reconcile(
       this.series,
       [...types, "preempted"],
       (type) => type,
-      (type) => el("span", {}, el("i", { class: type === "preempted" ? "mark" : `series-${types.indexOf(type) + 1}` }), type === "preempted" ? "preemption" : nameOf(type)),
+      (type) => el("span", {}, el("i", { class: type === "preempted" ? "mark" : `series-${(types.indexOf(type) % 3) + 1}` }), type === "preempted" ? "preemption" : nameOf(type)),
       () => {},
     );
     this.#feed(this.latestDecisions, preemptions.entries, decisionRow, "Nobody was preempted lately.");
@@ -123,13 +130,13 @@ export class OverviewView {
   }
 
   #drawCapacity({ capacity = {}, usedCapacity = {} }) {
-    const types = typesOf(capacity).filter((type) => capacity[type] > 0);
+    const types = typeChoice.chosen.filter((type) => capacity[type] > 0);
     reconcile(this.capacity, types, (type) => type, capacityRow, (row, type) => {
       const used = usedCapacity[type] ?? 0;
       const pending = this.#pending[type] ?? 0;
       setMeter(row.bar, { used, pending, whole: capacity[type] });
       setText(row.share, percent(share(used, capacity[type])));
-      setText(row.used, `${bare(type, used)} of ${amount(type, capacity[type])}`);
+      setText(row.used, `${bare(type, used)} of ${amount(type, capacity[type])} used`);
       setText(row.pending, pending ? `${amount(type, pending)} pending` : "nothing pending");
       setAttribute(row, "aria-label", `${nameOf(type)}: ${meterWords(type, { used, pending, max: capacity[type] })}`);
     });
@@ -228,7 +235,7 @@ function decisionRow(one) {
     {},
     el("time", { class: "faint", text: clock(one.time) }),
     kindMark(one.kind),
-    el("button", { class: "plain cut", type: "button", title: `${victimWords(one)} → ${servedWords(one)}`, text: `${victimWords(one)} → ${servedWords(one)}`, on: { click: () => openDecision(one) } }),
+    el("button", { class: "plain cut", type: "button", title: `${victimWords(one)} → ${servedWords(one)}`, text: `${victimWords(one)} → ${servedWords(one)}`, on: { click: () => openDetails("decision", String(one.id)) } }),
     outcomeBadge(one),
   );
 }
@@ -239,6 +246,6 @@ function eventRow(one) {
     { title: since(one.timestampNano) },
     el("time", { class: "faint", text: clock(one.timestampNano) }),
     el("span", { class: "muted", text: eventWords(one) }),
-    el("span", { class: "mono cut", text: [one.objectID, one.referenceID].filter(Boolean).join("  ") }),
+    el("span", { class: "cut" }, objectLink(one), one.referenceID && el("span", { class: "mono muted", text: `  ${one.referenceID}` })),
   );
 }
