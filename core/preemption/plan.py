@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from core.domain.readable_amounts import format_quantities
 from core.domain.reasons import Outcome
 from core.model.allocations import Allocation
 from core.model.nodes import Node
@@ -22,6 +23,15 @@ class AnswerPending(Exception):
     """Raised by a predicate whose answer is still to come: plan again when it is there."""
 
 
+class FreedAmounts(dict[str, dict[str, int]]):
+    """What had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
+
+    def __str__(self) -> str:
+        """Returns the same for people: ``vcore=2.7 on the node, memory=4Gi under its guarantee``."""
+        places = {"node": "on the node", "queue": "under the max of a queue", "guarantee": "under its guarantee"}
+        return ", ".join(f"{format_quantities(amounts)} {places.get(need, need)}" for need, amounts in self.items())
+
+
 @dataclass(frozen=True, slots=True)
 class PreemptionPlan:
     """Hold what *ask* needs on *node* and mark *victims*, in order; none, where enough is leaving *node* already."""
@@ -31,8 +41,7 @@ class PreemptionPlan:
     node: Node
     victims: tuple[Allocation, ...]
     fence: Queue
-    needs: dict[str, dict[str, int]] = field(default_factory=dict)
-    """What had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
+    needs: FreedAmounts = field(default_factory=FreedAmounts)
     adjusted: tuple[int, ...] = ()
     """Adjusted priority of each victim at the fence (preemption.md B.3)."""
     extended: bool = False

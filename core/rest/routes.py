@@ -289,10 +289,14 @@ def _explanation_routes(to: Handlers) -> list[Route]:
             _get(
                 "explain",
                 "Explanations",
-                "Extension: why an ask waits, what an application waits for, or who took an allocation's room.",
+                "Extension: why an ask waits, what an application waits for, or who took an allocation's room; with a node,"
+                " why the ask is not there, or why the node is used as it is.",
                 ref("Explanation"),
-                (Parameter("key", "Key of an ask or allocation, or an application ID.", NAME, required=True),),
-                errors={400: "No key.", 404: "No such partition, or nothing has this key."},
+                (
+                    Parameter("key", "Key of an ask or allocation, or an application ID.", NAME),
+                    Parameter("node", "A node: why is the ask not there? Without key: why is it used as it is?", NAME),
+                ),
+                errors={400: "Neither key nor node.", 404: "No such partition or node, or nothing has this key."},
             ),
         ),
         Route(

@@ -8,10 +8,11 @@ from structlog.typing import FilteringBoundLogger
 from core.service.explain_wire import decode_supposition
 from core.service.rpc import Handler, unary
 from core.service.runner import PartitionRunner
-from core.service.status_codes import UnknownAsk, UnknownPartition
+from core.service.status_codes import UnknownAsk, UnknownNode, UnknownPartition
 from core.telling.allocations.explanation import Report
 from core.telling.encoding.kornel_v1 import encode_forecast, encode_report
-from core.telling.explain import Named
+from core.telling.explain import Named, NamedOnNode, NodeNamed, NodeUse
+from core.telling.nodes.node_reports import AskOnNode, NodeReport
 from core.telling.what_if.supposition import Forecast, Supposition
 
 
@@ -33,6 +34,8 @@ class ExplainService:
         found = await self._runner.questions.ask(lambda: self._explain_subject(request))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
+            if request.node_id:
+                self._require_node(request)
             raise UnknownAsk(f"no ask, allocation, application or recent victim {request.name!r} in {where}")
         return encode_report(found)
 
@@ -43,11 +46,21 @@ class ExplainService:
             raise UnknownPartition(f"no partition {request.partition or 'default'!r}")
         return encode_forecast(found)
 
-    def _explain_subject(self, request: pb.ExplainRequest) -> Report | None:
+    def _explain_subject(self, request: pb.ExplainRequest) -> Report | AskOnNode | NodeReport | None:
         reader = self._runner.reader.get(request.partition)
         if reader is None:
             return None
-        return reader.explain(Named(request.name))
+        if not request.node_id:
+            return reader.explain(Named(request.name))
+        if not request.name:
+            return reader.explain(NodeUse(request.node_id))
+        return reader.explain(NamedOnNode(request.name, request.node_id))
+
+    def _require_node(self, request: pb.ExplainRequest) -> None:
+        """Raises :class:`UnknownNode` if the node is what nobody knows."""
+        reader = self._runner.reader.get(request.partition)
+        if reader is not None and reader.explain(NodeNamed(request.node_id)) is None:
+            raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
 
     def _suppose_change(self, partition: str, question: Supposition) -> Forecast | None:
         reader = self._runner.reader.get(partition)

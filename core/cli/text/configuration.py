@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from typing import Final
-
 from kornel.v1 import configuration_pb2 as pb
 
 from core.cli.text.lines import join_lines
 from core.cli.text.quantities import format_quantities, format_quantity
 from core.cli.text.tables import format_table
-
-_SECOND_NS: Final = 10**9
-
+from core.cli.text.times import format_duration, format_time
 
 def render_history(history: pb.GetConfigurationHistoryResponse) -> str:
     """Returns one line for each version, the newest first."""
     rows = [("version", "when", "by", "who", "for", "checksum", "result")]
     for version in reversed(history.versions):
-        when = datetime.fromtimestamp(version.at_ns // _SECOND_NS, UTC)
         rows.append(
             (
                 f"{version.number}{' *' if version.in_force else ''}",
-                when.strftime("%Y-%m-%d %H:%M:%SZ"),
+                format_time(version.at_ns),
                 pb.ConfigurationVersion.Origin.Name(version.origin).removeprefix("ORIGIN_").lower(),
                 version.principal or "-",
                 version.rm_id or "-",
@@ -99,7 +93,7 @@ def _render_impact_lines(impact: pb.PreviewConfigurationResponse) -> Iterator[st
     yield from _render_section(
         "quotas that preemption would enforce",
         ("queue", "takes up to", "after"),
-        [(e.path, format_quantities(e.amounts), f"{e.delay_ns / _SECOND_NS:g} s") for e in impact.enforcements],
+        [(e.path, format_quantities(e.amounts), format_duration(e.delay_ns)) for e in impact.enforcements],
     )
     if not (impact.partitions or impact.queues):
         yield "nothing would change but the text"

@@ -23,7 +23,7 @@ from core.preemption.guarantee.predicates import Approval
 from core.preemption.guarantee.prospects import KnownProspects, Prospects
 from core.preemption.guarantee.search import Search
 from core.preemption.guarantee.victim_orders import COSTS
-from core.preemption.plan import NOBODY_SPARED, PreemptionPlan, PreemptionPredicate, Refusal, Spared
+from core.preemption.plan import NOBODY_SPARED, FreedAmounts, PreemptionPlan, PreemptionPredicate, Refusal, Spared
 from core.preemption.victim_index import VictimIndex
 
 KIND: Final = "guarantee"
@@ -82,7 +82,7 @@ def plan(
         node=solution.node,
         victims=tuple(victim[4] for victim in solution.victims),
         fence=fence,
-        needs=needs.described(solution.node, names),
+        needs=FreedAmounts(needs.described(solution.node, names)),
         adjusted=tuple(candidates.adjusted(victim[4]) for victim in solution.victims),
         extended=extended,
         weighed=search.weighed(),

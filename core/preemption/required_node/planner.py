@@ -14,7 +14,7 @@ from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.shapes import Vector
 from core.policies.view import PartitionView
-from core.preemption.plan import PreemptionPlan, Refusal
+from core.preemption.plan import FreedAmounts, PreemptionPlan, Refusal
 from core.preemption.victim_index import reluctance
 
 KIND: Final = "required-node"
@@ -47,7 +47,7 @@ def plan(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | R
         node,
         tuple(victims),
         view.root,
-        needs={"node": {names[t]: amount for t, amount in short.items()}},
+        needs=FreedAmounts({"node": {names[t]: amount for t, amount in short.items()}}),
         adjusted=tuple(victim.priority for victim in victims),
     )
 

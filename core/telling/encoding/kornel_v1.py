@@ -34,6 +34,7 @@ from core.telling.applications.application_views import ApplicationSummary, Appl
 from core.telling.configuration import impact
 from core.telling.encoding.messages import Encoders
 from core.telling.encoding.records import ITSELF, made
+from core.telling.nodes.node_reports import AskOnNode, AsksOnNode, NodeReport
 from core.telling.nodes.node_views import NodeSummary, NodeView
 from core.telling.partitions.partition_status import (
     EngineStatus,
@@ -257,12 +258,32 @@ _encode_application_report: Final = ENCODERS.add(
 )
 
 
-def encode_report(found: Report) -> explain_pb2.ExplainResponse:
+_encode_ask_on_node: Final = ENCODERS.add(AskOnNode, explain_pb2.AskOnNode)
+
+ENCODERS.add(AsksOnNode, explain_pb2.AsksOnNode, {"ask_count": "asks"})
+
+_encode_node_report: Final = ENCODERS.add(
+    NodeReport,
+    explain_pb2.NodeReport,
+    {
+        "drained_by": made(_drained_by, "operator_drain"),
+        "drained_since_ns": made(_drained_at_ns, "operator_drain"),
+        "allocation_count": "allocations",
+        "waiting_ask_count": "waiting",
+    },
+)
+
+
+def encode_report(found: Report | AskOnNode | NodeReport) -> explain_pb2.ExplainResponse:
     """Returns the answer that has the one kind of report that *found* is."""
     if isinstance(found, AskReport):
         return explain_pb2.ExplainResponse(ask=_encode_ask_report(found))
     if isinstance(found, ApplicationReport):
         return explain_pb2.ExplainResponse(application=_encode_application_report(found))
+    if isinstance(found, AskOnNode):
+        return explain_pb2.ExplainResponse(ask_on_node=_encode_ask_on_node(found))
+    if isinstance(found, NodeReport):
+        return explain_pb2.ExplainResponse(node=_encode_node_report(found))
     assert isinstance(found, LostWork)
     return explain_pb2.ExplainResponse(lost=_encode_preempted(found.preempted))
 

@@ -49,6 +49,11 @@ class HistoryServiceStub:
                 request_serializer=kornel_dot_v1_dot_history__pb2.ListPreemptionsRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_history__pb2.ListPreemptionsResponse.FromString,
                 _registered_method=True)
+        self.SumPreemptions = channel.unary_unary(
+                '/kornel.v1.HistoryService/SumPreemptions',
+                request_serializer=kornel_dot_v1_dot_history__pb2.SumPreemptionsRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_history__pb2.SumPreemptionsResponse.FromString,
+                _registered_method=True)
         self.ListEvents = channel.unary_unary(
                 '/kornel.v1.HistoryService/ListEvents',
                 request_serializer=kornel_dot_v1_dot_history__pb2.ListEventsRequest.SerializeToString,
@@ -88,6 +93,14 @@ class HistoryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SumPreemptions(self, request, context):
+        """Who took how much from whom: the victims that were told to leave, added up by two queues, users or applications,
+        most victims first. The page of the request gives the range alone. At most 1,000 sums.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListEvents(self, request, context):
         """The event history.
         """
@@ -121,6 +134,11 @@ def add_HistoryServiceServicer_to_server(servicer, server):
                     servicer.ListPreemptions,
                     request_deserializer=kornel_dot_v1_dot_history__pb2.ListPreemptionsRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_history__pb2.ListPreemptionsResponse.SerializeToString,
+            ),
+            'SumPreemptions': grpc.unary_unary_rpc_method_handler(
+                    servicer.SumPreemptions,
+                    request_deserializer=kornel_dot_v1_dot_history__pb2.SumPreemptionsRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_history__pb2.SumPreemptionsResponse.SerializeToString,
             ),
             'ListEvents': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEvents,
@@ -197,6 +215,33 @@ class HistoryService:
             '/kornel.v1.HistoryService/ListPreemptions',
             kornel_dot_v1_dot_history__pb2.ListPreemptionsRequest.SerializeToString,
             kornel_dot_v1_dot_history__pb2.ListPreemptionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SumPreemptions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.HistoryService/SumPreemptions',
+            kornel_dot_v1_dot_history__pb2.SumPreemptionsRequest.SerializeToString,
+            kornel_dot_v1_dot_history__pb2.SumPreemptionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

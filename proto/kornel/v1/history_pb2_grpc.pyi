@@ -42,6 +42,10 @@ class HistoryServiceStub:
     """States that applications entered, a record for each."""
     ListPreemptions: _grpc.UnaryUnaryMultiCallable[_history_pb2.ListPreemptionsRequest, _history_pb2.ListPreemptionsResponse]
     """Decisions of preemption, a record for each victim. Attempts that came to nothing are not kept."""
+    SumPreemptions: _grpc.UnaryUnaryMultiCallable[_history_pb2.SumPreemptionsRequest, _history_pb2.SumPreemptionsResponse]
+    """Who took how much from whom: the victims that were told to leave, added up by two queues, users or applications,
+    most victims first. The page of the request gives the range alone. At most 1,000 sums.
+    """
     ListEvents: _grpc.UnaryUnaryMultiCallable[_history_pb2.ListEventsRequest, _history_pb2.ListEventsResponse]
     """The event history."""
     ListConfigurations: _grpc.UnaryUnaryMultiCallable[_history_pb2.ListConfigurationsRequest, _history_pb2.ListConfigurationsResponse]
@@ -63,6 +67,10 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     """States that applications entered, a record for each."""
     ListPreemptions: _aio.UnaryUnaryMultiCallable[_history_pb2.ListPreemptionsRequest, _history_pb2.ListPreemptionsResponse]  # type: ignore[assignment]
     """Decisions of preemption, a record for each victim. Attempts that came to nothing are not kept."""
+    SumPreemptions: _aio.UnaryUnaryMultiCallable[_history_pb2.SumPreemptionsRequest, _history_pb2.SumPreemptionsResponse]  # type: ignore[assignment]
+    """Who took how much from whom: the victims that were told to leave, added up by two queues, users or applications,
+    most victims first. The page of the request gives the range alone. At most 1,000 sums.
+    """
     ListEvents: _aio.UnaryUnaryMultiCallable[_history_pb2.ListEventsRequest, _history_pb2.ListEventsResponse]  # type: ignore[assignment]
     """The event history."""
     ListConfigurations: _aio.UnaryUnaryMultiCallable[_history_pb2.ListConfigurationsRequest, _history_pb2.ListConfigurationsResponse]  # type: ignore[assignment]
@@ -93,6 +101,16 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_history_pb2.ListPreemptionsResponse, _abc.Awaitable[_history_pb2.ListPreemptionsResponse]]:
         """Decisions of preemption, a record for each victim. Attempts that came to nothing are not kept."""
+
+    @_abc_1.abstractmethod
+    def SumPreemptions(
+        self,
+        request: _history_pb2.SumPreemptionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_pb2.SumPreemptionsResponse, _abc.Awaitable[_history_pb2.SumPreemptionsResponse]]:
+        """Who took how much from whom: the victims that were told to leave, added up by two queues, users or applications,
+        most victims first. The page of the request gives the range alone. At most 1,000 sums.
+        """
 
     @_abc_1.abstractmethod
     def ListEvents(
