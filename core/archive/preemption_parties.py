@@ -25,9 +25,7 @@ MOST_SUMS: Final = 1_000
 _AT_ONCE: Final = 400
 """Names in one query: SQLite takes no more than some thousand values."""
 _LEAVING: Final = tuple(
-    detail
-    for detail in EventDetail
-    if EventDetail.ALLOC_CANCEL <= detail <= EventDetail.ALLOC_NODEREMOVED
+    detail for detail in EventDetail if EventDetail.ALLOC_CANCEL <= detail <= EventDetail.ALLOC_NODEREMOVED
 )
 
 T = TypeVar("T")
@@ -69,9 +67,9 @@ def find_parties(reader: HistoryReader, rows: Sequence[Any]) -> Parties:
     keys = {row.victim_key for row in rows if row.victim_key}
     users: dict[tuple[str, str], str] = {}
     for chunk in _chunks(sorted(names)):
-        query = sa.select(
-            APPLICATIONS.c.partition, APPLICATIONS.c.application_id, APPLICATIONS.c.user_name
-        ).where(*_is_one_of(APPLICATIONS.c.application_id, chunk))
+        query = sa.select(APPLICATIONS.c.partition, APPLICATIONS.c.application_id, APPLICATIONS.c.user_name).where(
+            *_is_one_of(APPLICATIONS.c.application_id, chunk)
+        )
         for found in reader.select(query.distinct()):
             users[found.partition, found.application_id] = found.user_name
     left: dict[tuple[str, str], list[int]] = {}

@@ -42,6 +42,7 @@ from core.metrics.sources import Sources as MetricsSources
 from core.process.history import NO_HISTORY, History, HistoryChoice
 from core.process.http import HttpFront, running_applications
 from core.process.socket_lock import SocketLock, SocketTaken
+from core.process.usage_sampler import UsageSampler
 from core.rest.access import OPEN_DOOR, Proofs
 from core.rest.browser_rules import BadOrigin, BrowserRules, checked_origins, local_hosts
 from core.rest.connections import MOST_CONNECTIONS
@@ -256,6 +257,12 @@ class KornelServer:
             settings.history, clock=clock, logger=logger, keeps_events=lambda: events.settings.tracking
         )
         """The stored history."""
+        self._usage_sampler = UsageSampler(
+            lambda: self._runner.reader.partitions(),  # noqa: PLW0108 - the runner is made further down
+            self.history.keep_usage,
+            clock=clock,
+            logger=logger,
+        )
         self._levels = levels or LevelSwitch(LogLevel.INFO)
         engine.record_events()
         self._runner = PartitionRunner(
@@ -440,6 +447,7 @@ class KornelServer:
         self._set_health(serving=True)
         if self.history.kept:
             self._health.set_serving(HISTORY, True)
+            self._usage_sampler.start()
         if self._file is not None:
             self._health.set_serving(CONFIGURATION_FILE, True)
             if self._settings.watch:
@@ -486,6 +494,7 @@ class KornelServer:
         await asyncio.gather(*self._reading, return_exceptions=True)
         http_down = asyncio.create_task(self._http.stop()) if self._http is not None else None
         self.usage.stop()
+        self._usage_sampler.stop()
         self.measures.lag.stop()
         self._presence.stop()
         self._garbage_rounds.stop()

@@ -202,8 +202,10 @@ def redirect(location: str, status: int = 301) -> Answer:
 
 
 def _add_timing(send: Send, began: float) -> Send:
-    """Returns *send* for answers that say how long the core has worked for them: the page asks less often for those that
-    take long."""
+    """Returns *send* for answers that say how long the core has worked for them.
+
+    The page asks less often for those that take long.
+    """
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -85,6 +85,8 @@ CALLS: Final = (
     RemoteCall("AdminService", "UndrainNode", "Takes that back.", Access.ADMIN, changes=True),
     RemoteCall("HistoryService", "ListPastApplications", "States that applications entered.", long=True),
     RemoteCall("HistoryService", "ListPreemptions", "Decisions to preempt, a record for each victim.", long=True),
+    RemoteCall("HistoryService", "SumPreemptions", "Who took how much from whom."),
+    RemoteCall("HistoryService", "ListUsage", "How full a queue was.", long=True),
     RemoteCall("HistoryService", "ListEvents", "Events of the stored history.", long=True),
     RemoteCall("HistoryService", "ListConfigurations", "Configurations of the stored history.", long=True),
     RemoteCall("HistoryService", "GetHistoryStatus", "How the stored history is doing."),
